@@ -1,0 +1,36 @@
+# The commands of the README. Each sets up what it needs, once, in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run ui test test-slow lint clean
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
+
+run: $(READY) ## Run the paper's experiment over ten seeds, on all cores
+	$(BIN)/python scripts/run.py -m experiment=paper 'seed=range(10)'
+
+ui: $(READY) ## Look at the runs in a browser, at http://127.0.0.1:5000
+	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
+
+test: $(READY) ## Run the tests
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-slow: $(READY) ## Run the long tests too
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'slow or not slow'
+
+lint: $(READY) ## Check style, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## Remove the environment and the caches, but no results
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,43 @@
+"""What many tests start from."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from tpd.cli import CONFIG_FOLDER
+from tpd.envs import Environment
+from tpd.experiment import Parts, build
+
+Compose = Callable[..., DictConfig]
+
+
+@pytest.fixture
+def compose_config() -> Compose:
+    """Compose the project's config with overrides, as the command line would."""
+
+    def composed(*overrides: str) -> DictConfig:
+        with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+            return compose("config", overrides=list(overrides))
+
+    return composed
+
+
+@pytest.fixture
+def fuel_taxi() -> Environment:
+    return Environment("FuelTaxi-v0")
+
+
+@pytest.fixture
+def paper(compose_config: Compose) -> Parts:
+    """The parts of the paper's experiment."""
+    return build(compose_config("experiment=paper"))
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

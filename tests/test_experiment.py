@@ -1,0 +1,209 @@
+"""From the command line to the store: one run, a sweep, and what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run as MlflowRun
+
+from tpd import storage
+from tpd.evaluate import METRICS, read_errors
+
+ROOT = Path(__file__).parent.parent
+SMALL = [
+    "experiment=paper",
+    "policy.steps=20000",
+    "training.steps=60000",
+    "evaluation.episodes=200",
+    "evaluation.curve_episodes=50",
+    "evaluation.curve_points=4",
+]
+EVENTS = ("dropoff", "pickup", "refuel", "failure", "traffic", "move", "invalid")
+
+
+def tpd_run(folder: Path, *overrides: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """The command as a user types it, in a folder of its own."""
+    command = [sys.executable, str(ROOT / "scripts" / "run.py"), *overrides]
+    environment = {**os.environ, "CI": "true"}
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def runs(folder: Path, role: str | None) -> list[MlflowRun]:
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("paper")
+    assert experiment is not None
+    every = client.search_runs([experiment.experiment_id])
+    return [run for run in every if run.data.tags.get("tpd.role") == role]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where seed 1 was run alone."""
+    folder = tmp_path_factory.mktemp("alone")
+    tpd_run(folder, *SMALL, "seed=1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder where seeds 0 to 2 were run in parallel, and what the terminal showed."""
+    folder = tmp_path_factory.mktemp("sweep")
+    return folder, tpd_run(folder, "-m", *SMALL, "seed=range(3)", "hydra.launcher.n_jobs=2").stdout
+
+
+def output_of(folder: Path, job: str) -> Path:
+    (found,) = folder.glob(job)
+    return found
+
+
+def test_one_run_leaves_everything_in_its_folder(alone: Path) -> None:
+    output = output_of(alone, "outputs/runs/*")
+    left = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
+    plots = {"plots/figure_1.png", "plots/figure_2.png"}
+    assert plots | {"config.yaml", "errors.json", "explainer/arrays.npz", "explainer/explainer.json"} <= left
+
+
+def test_one_run_is_tracked_without_a_parent(alone: Path) -> None:
+    (run,) = runs(alone, role=None)
+    assert run.info.status == "FINISHED"
+    assert "mlflow.parentRunId" not in run.data.tags
+    assert run.data.params["seed"] == "1"
+    assert run.data.params["explainer.step_size.rate"] == "0.1"
+    assert run.data.tags["version.numpy"] == np.__version__
+    assert {f"{event}/{metric}" for event in EVENTS for metric in METRICS} <= set(run.data.metrics)
+
+
+def test_metrics_are_logged_over_the_course_of_learning(alone: Path) -> None:
+    (run,) = runs(alone, role=None)
+    history = MlflowClient(f"sqlite:///{alone}/mlflow.db").get_metric_history(run.info.run_id, "move/pi_mse")
+    steps = [metric.step for metric in history]
+    assert len(steps) >= 2
+    assert max(steps) == 60_000
+
+
+def test_the_commit_is_kept_where_there_is_one(alone: Path) -> None:
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    (run,) = runs(alone, role=None)
+    if commit.returncode == 0:
+        assert run.data.tags["mlflow.source.git.commit"] == commit.stdout.strip()
+    else:
+        assert "mlflow.source.git.commit" not in run.data.tags
+
+
+def test_a_sweep_is_one_parent_with_its_jobs(sweep: tuple[Path, str]) -> None:
+    folder, _ = sweep
+    (parent,) = runs(folder, "sweep")
+    jobs = runs(folder, "job")
+    assert parent.info.status == "FINISHED"
+    assert sorted(job.data.params["seed"] for job in jobs) == ["0", "1", "2"]
+    assert {job.data.tags["mlflow.parentRunId"] for job in jobs} == {parent.info.run_id}
+    for metric in METRICS:
+        values = [job.data.metrics[f"move/{metric}"] for job in jobs]
+        assert parent.data.metrics[f"move/{metric}"] == pytest.approx(np.mean(values))
+        assert parent.data.metrics[f"move/{metric}_std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_the_parent_holds_table_and_plots(sweep: tuple[Path, str]) -> None:
+    folder, _ = sweep
+    (parent,) = runs(folder, "sweep")
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {"errors.json", "plots"}
+    plots = {file.path for file in client.list_artifacts(parent.info.run_id, "plots")}
+    assert {"plots/figure_1_seed_0.png", "plots/figure_2_pair_1_over_seeds.png"} <= plots
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    table = client.load_table(parent.info.experiment_id, "errors.json", run_ids=[parent.info.run_id])
+    assert list(table["outcome"]) == list(EVENTS)
+    assert isinstance(table, pd.DataFrame)
+
+
+def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: tuple[Path, str]) -> None:
+    _, shown = sweep
+    assert "1.86e-04 ± 1.9e-05" in shown
+    assert "7.77e-01 ± 6.6e-02" in shown
+    assert "mlflow ui --backend-store-uri sqlite:///mlflow.db" in shown
+
+
+def test_the_same_seed_gives_the_same_bits_alone_and_in_parallel(
+    alone: Path, sweep: tuple[Path, str]
+) -> None:
+    folder, _ = sweep
+    one = read_errors(output_of(alone, "outputs/runs/*/errors.json"))
+    same = read_errors(output_of(folder, "outputs/sweeps/*/1/errors.json"))
+    other = read_errors(output_of(folder, "outputs/sweeps/*/2/errors.json"))
+    assert one.equals(same)
+    assert not one.equals(other)
+    tables = [
+        storage.load(output_of(f, pattern)).predictor.table()[0]  # type: ignore[attr-defined]
+        for f, pattern in ((alone, "outputs/runs/*/explainer"), (folder, "outputs/sweeps/*/1/explainer"))
+    ]
+    assert np.array_equal(*tables)
+
+
+def test_the_saved_explainer_answers_like_the_one_that_was_saved(alone: Path) -> None:
+    explainer = storage.load(output_of(alone, "outputs/runs/*/explainer"))
+    explanation = explainer.explain(np.array([100, 200]))
+    assert explanation.legend.names == EVENTS
+    assert explanation.expected.shape == (2, 30, 7)
+    assert explanation.agent_value is not None
+
+
+def test_the_tracked_explainer_is_a_model_without_pickle(alone: Path) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{alone}/mlflow.db")
+    (run,) = runs(alone, role=None)
+    (logged,) = mlflow.search_logged_models([run.info.experiment_id], output_format="list")
+    assert logged.name == "explainer"
+    model = mlflow.pyfunc.load_model(logged.model_uri)
+    answer = model.predict(pd.DataFrame({"state": [100], "action": [0]}))
+    stored = storage.load(output_of(alone, "outputs/runs/*/explainer"))
+    expected = stored.explain(np.array([100]), np.array([0])).expected[0]
+    np.testing.assert_array_equal(answer[list(EVENTS)].to_numpy(), expected)
+    files = [path.name for path in Path(logged.artifact_location.removeprefix("file://")).rglob("*")]
+    assert not [name for name in files if name.endswith((".pkl", ".pickle"))]
+
+
+def test_a_wrong_value_stops_a_sweep_before_any_job(tmp_path: Path) -> None:
+    done = tpd_run(tmp_path, "-m", "explainer.horizon=0", "seed=range(3)", check=False)
+    assert done.returncode != 0
+    assert "explainer: horizon must be 1 or more, got 0" in done.stderr
+    assert not (tmp_path / "mlflow.db").exists()
+    assert not list(tmp_path.glob("outputs/sweeps/*/0"))
+
+
+def test_a_wrong_value_stops_a_run_with_one_line(tmp_path: Path) -> None:
+    done = tpd_run(tmp_path, "training.epsilon=2", check=False)
+    assert done.returncode != 0
+    assert "training: epsilon must lie in [0, 1], got 2" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failed_job_is_told_and_the_rest_is_kept(tmp_path: Path) -> None:
+    """A seed that cannot be used fails alone; the others still make the table."""
+    done = tpd_run(tmp_path, "-m", *SMALL, "seed=0,-1", check=False)
+    assert done.returncode != 0
+    assert "seed -1 failed" in done.stdout + done.stderr
+    assert "1 of 2 jobs are missing" in done.stderr
+    assert "Errors of paper, seed 0" in done.stdout
+    (status,) = tmp_path.glob("outputs/sweeps/*/1/status.json")
+    assert json.loads(status.read_text())["status"] == "failed"
+
+
+def test_nothing_is_tracked_where_that_is_not_wanted(tmp_path: Path) -> None:
+    tpd_run(tmp_path, *SMALL, "tracking=none")
+    assert not (tmp_path / "mlflow.db").exists()
+    assert list(tmp_path.glob("outputs/runs/*/plots/figure_2.png"))
+
+
+def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> None:
+    tpd_run(tmp_path, *SMALL, "explainer=exact", "tracking=none")
+    (errors,) = tmp_path.glob("outputs/runs/*/errors.json")
+    assert not read_errors(errors).to_numpy().any()

@@ -1,0 +1,35 @@
+"""Checks of settings, made where they enter: the error names the setting and what would be right."""
+
+from collections.abc import Collection
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def whole_number(name: str, value: object, at_least: int) -> int:
+    """The value as an int; 5e6 is whole, 0.5 and "many" are not."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be {at_least} or more, got {value!r}")
+    return int(value)
+
+
+def number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> float:
+    """The value as a float within [low, high], or (low, high] where it must be above."""
+    inside = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and (low < value if above_low else low <= value)
+        and value <= high
+    )
+    if not inside:
+        raise ValueError(f"{name} must lie in {'(' if above_low else '['}{low}, {high}], got {value!r}")
+    return float(value)  # type: ignore[arg-type]  # checked above
+
+
+def one_of(name: str, value: T, allowed: Collection[T]) -> T:
+    """The value, if it is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+    return value

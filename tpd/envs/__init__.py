@@ -1,0 +1,14 @@
+"""Environments: FuelTaxi-v0 (registered on import) and whatever Gymnasium knows."""
+
+import gymnasium as gym
+
+from tpd.envs.environment import Environment
+
+__all__ = ["Environment"]
+
+gym.register(
+    id="FuelTaxi-v0",
+    entry_point="tpd.envs.fuel_taxi.env:FuelTaxiEnv",
+    vector_entry_point="tpd.envs.fuel_taxi.env:FuelTaxiVectorEnv",
+    max_episode_steps=200,
+)

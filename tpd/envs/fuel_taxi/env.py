@@ -1,0 +1,103 @@
+"""One taxi and many taxis, as Gymnasium environments."""
+
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.toy_text.utils import categorical_sample
+
+from tpd.envs.fuel_taxi import drawing
+from tpd.envs.fuel_taxi.rules import (
+    ACTION_NAMES,
+    EVENT_NAMES,
+    NUM_STATES,
+    Action,
+    Event,
+    decode,
+    describe,
+    dynamics,
+    encode,
+)
+from tpd.envs.tabular import TabularVectorEnv
+from tpd.types import Array, BoolArray, IntArray
+
+
+class FuelTaxiEnv(gym.Env[Any, Any]):
+    """One taxi: fetch the passenger, bring them to the destination, and do not run dry."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+    action_names: ClassVar[tuple[str, ...]] = ACTION_NAMES
+    encode = staticmethod(encode)
+    describe_state = staticmethod(describe)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(
+                f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}"
+            )
+        self.render_mode = render_mode
+        self.observation_space = gym.spaces.Discrete(NUM_STATES)
+        self.action_space = gym.spaces.Discrete(len(Action))
+        self.P = dynamics().table
+        self.initial_state_distrib = dynamics().model.start
+        self.s = int(np.argmax(self.initial_state_distrib))
+        self._last_event: Event | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Start an episode; `options={"state": index}` chooses where."""
+        super().reset(seed=seed)
+        if options and "state" in options:
+            self.s = int(options["state"])
+        else:
+            self.s = int(categorical_sample(self.initial_state_distrib, self.np_random))
+        self._last_event = None
+        return self.s, {"prob": 1.0, "action_mask": self.action_mask(self.s)}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        """Act once; `info["event"]` says what happened."""
+        outcomes = self.P[self.s][int(action)]
+        branch = int(categorical_sample([p for p, *_ in outcomes], self.np_random))
+        self._last_event = Event(dynamics().events[self.s, action, branch])
+        probability, self.s, reward, terminated = outcomes[branch]
+        info = {
+            "prob": probability,
+            "action_mask": self.action_mask(self.s),
+            "event": EVENT_NAMES[self._last_event],
+        }
+        return self.s, reward, terminated, False, info
+
+    def action_mask(self, state: int) -> Array:
+        """[num_actions]: 1 where the action is valid in that state; all 1 where none is."""
+        return np.asarray(dynamics().model.mask[state], dtype=np.int8)
+
+    def action_masks(self) -> BoolArray:
+        """[num_actions]: which actions are valid now."""
+        return self.action_mask(self.s).astype(np.bool_)
+
+    def render(self) -> Any:
+        """The present state, as text or as a picture."""
+        state = decode(self.s)
+        delivered = self._last_event == Event.DROPOFF
+        if self.render_mode == "ansi":
+            return drawing.text(state, delivered)
+        if self.render_mode == "rgb_array":
+            return drawing.picture(state, delivered)
+        gym.logger.warn("render() needs a render_mode: gym.make('FuelTaxi-v0', render_mode='ansi')")
+        return None
+
+
+class FuelTaxiVectorEnv(TabularVectorEnv):
+    """Many taxis at once."""
+
+    def __init__(
+        self, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None
+    ) -> None:
+        if render_mode is not None:
+            raise ValueError("many taxis are not drawn: use gymnasium.make for pictures")
+        super().__init__(dynamics().model, num_envs, max_episode_steps)
+
+    def _step_info(self, state: IntArray, actions: IntArray, branch: IntArray) -> dict[str, Any]:
+        events = np.array(EVENT_NAMES)[dynamics().events[state, actions, branch]]
+        return {"event": np.where(self._done, "", events)}

@@ -1,0 +1,150 @@
+"""The rules of FuelTaxi: its states, what each action can lead to, and what that is called."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.envs.tabular import TabularModel
+from tpd.types import IntArray
+
+SIZE = 5
+FULL_TANK = 20
+REFUEL_AMOUNT = 2
+TRAFFIC_PROBABILITY = 0.1
+NUM_STATES = SIZE * SIZE * (FULL_TANK + 1) * 2
+
+PASSENGER, DESTINATION, STATION = (4, 0), (0, 0), (0, 4)
+WALLS_EAST_OF = frozenset({(0, 1), (1, 1), (3, 0), (4, 0), (3, 2), (4, 2)})
+
+
+class Action(IntEnum):
+    SOUTH = 0
+    NORTH = 1
+    EAST = 2
+    WEST = 3
+    PICKUP = 4
+    DROPOFF = 5
+    REFUEL = 6
+
+
+class Event(IntEnum):
+    DROPOFF = 0
+    PICKUP = 1
+    REFUEL = 2
+    FAILURE = 3
+    TRAFFIC = 4
+    MOVE = 5
+    INVALID = 6
+
+
+REWARDS = {
+    Event.DROPOFF: 20.0,
+    Event.PICKUP: 10.0,
+    Event.REFUEL: -1.0,
+    Event.FAILURE: -100.0,
+    Event.TRAFFIC: -1.0,
+    Event.MOVE: -1.0,
+    Event.INVALID: -100.0,
+}
+TERMINAL = frozenset({Event.DROPOFF, Event.FAILURE})
+ACTION_NAMES = tuple(action.name.lower() for action in Action)
+EVENT_NAMES = tuple(event.name.lower() for event in Event)
+
+
+class State(NamedTuple):
+    row: int
+    col: int
+    fuel: int
+    passenger: bool
+    """Whether the passenger is on board."""
+
+
+def encode(row: int, col: int, fuel: int, passenger: bool) -> int:
+    """The index of a state."""
+    if not (0 <= row < SIZE and 0 <= col < SIZE and 0 <= fuel <= FULL_TANK):
+        raise ValueError(
+            f"row and col must be 0 to {SIZE - 1} and fuel 0 to {FULL_TANK}, "
+            f"got row={row}, col={col}, fuel={fuel}"
+        )
+    return ((row * SIZE + col) * (FULL_TANK + 1) + fuel) * 2 + int(passenger)
+
+
+def decode(index: int) -> State:
+    """The state of an index."""
+    rest, passenger = divmod(int(index), 2)
+    cell, fuel = divmod(rest, FULL_TANK + 1)
+    return State(*divmod(cell, SIZE), fuel, bool(passenger))
+
+
+def describe(index: int) -> str:
+    """The state of an index in words."""
+    row, col, fuel, passenger = decode(index)
+    return f"({row}, {col}), fuel {fuel}, passenger {'on board' if passenger else 'waiting'}"
+
+
+def branches(state: State, action: Action) -> Iterator[tuple[float, State, Event]]:
+    """The rules of the game: what can happen, with which probability, and what it is called."""
+    cell = (state.row, state.col)
+    if action == Action.PICKUP and cell == PASSENGER and not state.passenger:
+        yield 1.0, state._replace(passenger=True), Event.PICKUP
+    elif action == Action.DROPOFF and cell == DESTINATION and state.passenger:
+        yield 1.0, state._replace(passenger=False), Event.DROPOFF
+    elif action == Action.REFUEL and cell == STATION and state.fuel < FULL_TANK:
+        fuel = min(state.fuel + REFUEL_AMOUNT, FULL_TANK)
+        yield 1.0, state._replace(fuel=fuel), Event.REFUEL
+    elif action <= Action.WEST and state.fuel > 0 and _neighbour(cell, action) is not None:
+        row, col = _neighbour(cell, action) or cell
+        moved = state._replace(row=row, col=col, fuel=state.fuel - 1)
+        stuck = state._replace(fuel=state.fuel - 1)
+        yield 1 - TRAFFIC_PROBABILITY, moved, Event.FAILURE if _stranded(moved) else Event.MOVE
+        yield TRAFFIC_PROBABILITY, stuck, Event.FAILURE if _stranded(stuck) else Event.TRAFFIC
+    else:
+        yield 1.0, state, Event.INVALID
+
+
+def _neighbour(cell: tuple[int, int], action: Action) -> tuple[int, int] | None:
+    row, col = cell
+    if action == Action.EAST:
+        return None if cell in WALLS_EAST_OF or col == SIZE - 1 else (row, col + 1)
+    if action == Action.WEST:
+        return None if (row, col - 1) in WALLS_EAST_OF or col == 0 else (row, col - 1)
+    row += 1 if action == Action.SOUTH else -1
+    return (row, col) if 0 <= row < SIZE else None
+
+
+def _stranded(state: State) -> bool:
+    """Out of fuel, with neither a station nor the end of the ride at hand."""
+    cell = (state.row, state.col)
+    return state.fuel == 0 and cell != STATION and not (cell == DESTINATION and state.passenger)
+
+
+class Dynamics(NamedTuple):
+    """The rules worked out for every state and action."""
+
+    table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]
+    events: IntArray
+    """[state, action, branch]"""
+    model: TabularModel
+
+
+@cache
+def dynamics() -> Dynamics:
+    """Work the rules out, once."""
+    table: dict[int, dict[int, list[tuple[float, int, float, bool]]]] = {}
+    events = np.full((NUM_STATES, len(Action), 2), Event.INVALID, dtype=np.int8)
+    for s in range(NUM_STATES):
+        table[s] = {}
+        for a in Action:
+            table[s][a.value] = []
+            for b, (probability, after, event) in enumerate(branches(decode(s), a)):
+                entry = (probability, encode(*after), REWARDS[event], event in TERMINAL)
+                table[s][a.value].append(entry)
+                events[s, a, b] = event
+    start = np.zeros(NUM_STATES)
+    for row, col, fuel in np.ndindex(SIZE, SIZE, FULL_TANK):
+        start[encode(row, col, fuel + 1, False)] = 1 / (SIZE * SIZE * FULL_TANK)
+    valid = events[:, :, 0] != Event.INVALID
+    return Dynamics(table, events, TabularModel.from_table(table, start, valid))

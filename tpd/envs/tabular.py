@@ -1,0 +1,134 @@
+"""Environments whose dynamics are a table: the model as arrays, and many copies stepped at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from tpd.types import BoolArray, FloatArray, IntArray, Transitions
+
+Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
+
+
+@dataclass(frozen=True)
+class TabularModel:
+    """The table `P[s][a] = [(probability, next state, reward, terminated), ...]` as arrays."""
+
+    probability: FloatArray
+    """[state, action, branch]; 0 where a pair has fewer branches than the widest one"""
+    next_state: IntArray
+    """[state, action, branch]"""
+    reward: FloatArray
+    """[state, action, branch]"""
+    terminated: BoolArray
+    """[state, action, branch]"""
+    start: FloatArray
+    """[state]: probability that an episode starts there"""
+    mask: BoolArray
+    """[state, action]: which actions are valid; all of them in a state that has none"""
+
+    @classmethod
+    def from_table(cls, table: Table, start: FloatArray, mask: BoolArray | None = None) -> "TabularModel":
+        """Read a toy_text table."""
+        num_states, num_actions = len(table), len(table[0])
+        branches = max(len(table[s][a]) for s in table for a in table[s])
+        shape = (num_states, num_actions, branches)
+        probability, reward = np.zeros(shape), np.zeros(shape)
+        next_state, terminated = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
+        for s, a in np.ndindex(num_states, num_actions):
+            for b, entry in enumerate(table[s][a]):
+                probability[s, a, b], next_state[s, a, b], reward[s, a, b], terminated[s, a, b] = entry
+        if mask is None:
+            mask = np.ones((num_states, num_actions), dtype=np.bool_)
+        mask = mask | ~mask.any(axis=1, keepdims=True)
+        return cls(probability, next_state, reward, terminated, np.asarray(start, np.float64), mask)
+
+    @property
+    def num_states(self) -> int:
+        return int(self.probability.shape[0])
+
+    @property
+    def num_actions(self) -> int:
+        return int(self.probability.shape[1])
+
+    def transitions(self) -> tuple[Transitions, FloatArray]:
+        """Every transition that can happen, once, and its probability [batch]."""
+        s, a, b = np.nonzero(self.probability)
+        transitions = Transitions(
+            observation=s,
+            action=a,
+            next_observation=self.next_state[s, a, b],
+            reward=self.reward[s, a, b],
+            terminated=self.terminated[s, a, b],
+            truncated=np.zeros(len(s), dtype=np.bool_),
+        )
+        return transitions, self.probability[s, a, b]
+
+
+class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
+    """Many copies of a tabular environment, stepped together in NumPy."""
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(self, model: TabularModel, num_envs: int, max_episode_steps: int | None = None) -> None:
+        self.model = model
+        self.num_envs = num_envs
+        self.max_episode_steps = max_episode_steps
+        self.single_observation_space = gym.spaces.Discrete(model.num_states)
+        self.single_action_space = gym.spaces.Discrete(model.num_actions)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._cumulative = np.cumsum(model.probability, axis=2)[:, :, :-1]
+        self._start_states = np.flatnonzero(model.start)
+        self._start_cumulative = np.cumsum(model.start[self._start_states])[:-1]
+        self._state: IntArray = np.zeros(num_envs, dtype=np.int64)
+        self._elapsed = np.zeros(num_envs, dtype=np.int64)
+        self._done = np.zeros(num_envs, dtype=np.bool_)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[IntArray, dict[str, Any]]:
+        """Start an episode in every copy."""
+        if isinstance(seed, list):
+            raise ValueError("the copies share one generator: give one seed, not a list")
+        super().reset(seed=seed)
+        self._state = self._start(self.num_envs)
+        self._elapsed[:] = 0
+        self._done[:] = False
+        return self._state.copy(), {"action_mask": self._mask()}
+
+    def step(self, actions: IntArray) -> tuple[IntArray, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
+        """One step in every copy; a copy whose episode ended starts the next one instead."""
+        actions = np.asarray(actions)
+        state, model, reset = self._state, self.model, self._done
+        draws = self.np_random.random(self.num_envs)
+        branch = (draws[:, None] >= self._cumulative[state, actions]).sum(axis=1)
+        info = self._step_info(state, actions, branch)
+        self._state = model.next_state[state, actions, branch]
+        reward = model.reward[state, actions, branch]
+        terminated = model.terminated[state, actions, branch]
+        self._elapsed += 1
+        if reset.any():
+            self._state[reset] = self._start(int(reset.sum()))
+            reward[reset], terminated[reset], self._elapsed[reset] = 0, False, 0
+        truncated = np.zeros(self.num_envs, dtype=np.bool_)
+        if self.max_episode_steps is not None:
+            truncated = self._elapsed >= self.max_episode_steps
+        self._done = terminated | truncated
+        info["action_mask"] = self._mask()
+        return self._state.copy(), reward, terminated, truncated, info
+
+    def _step_info(self, state: IntArray, actions: IntArray, branch: IntArray) -> dict[str, Any]:
+        """What an environment tells of a step besides the mask; asked before the step is taken."""
+        return {}
+
+    def _mask(self) -> IntArray:
+        return self.model.mask[self._state].astype(np.int8)
+
+    def _start(self, count: int) -> IntArray:
+        index = np.searchsorted(self._start_cumulative, self.np_random.random(count), side="right")
+        return self._start_states[index]

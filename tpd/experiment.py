@@ -1,0 +1,158 @@
+"""The way of the data, from a config to what a person looks at: start reading here."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from hydra.errors import CompactHydraException, InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from tpd import storage
+from tpd.envs import Environment
+from tpd.evaluate import Errors, Evaluation, LearningCurve, evaluate, write_errors
+from tpd.explainer import Explainer
+from tpd.outcomes import OutcomeSet
+from tpd.seeding import generator
+from tpd.show.progress import ProgressBars
+from tpd.show.scenes import Scene, scenes_from_config
+from tpd.sources.collection import play
+from tpd.tracking.runs import Run
+from tpd.training import Training
+from tpd.types import Learner, Trainer, TransitionsCallback
+
+log = logging.getLogger(__name__)
+
+
+class ConfigError(CompactHydraException):
+    """A setting that cannot be; Hydra prints it as one line."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a run needs, made and therefore checked before any work is done."""
+
+    seed: int
+    env: Environment
+    outcomes: OutcomeSet
+    trainer: Trainer
+    explainer: Explainer
+    training: Training
+    evaluation: Evaluation
+    truth: Explainer | None
+    scenes: tuple[Scene, ...]
+
+
+def build(cfg: DictConfig) -> Parts:
+    """Make the parts that a config names, refusing what is wrong by the name of its group."""
+    with _blame("seed"):
+        rng = generator(cfg.seed, "policy")
+    env: Environment = _make(cfg, "env")
+    with _blame("env"):
+        env.table_shape()
+    outcomes: OutcomeSet = _make(cfg, "outcomes")
+    if env.model is not None and not outcomes.info_keys:
+        with _blame("outcomes"):
+            outcomes.observe(env.model.transitions()[0])
+    trainer: Trainer = _make(cfg, "policy", env, rng)
+    policy = trainer.policy
+    explainer = Explainer(_make(cfg, "explainer", env, policy, outcomes), policy, outcomes.legend)
+    training: Training = _make(cfg, "training")
+    evaluation: Evaluation = _make(cfg, "evaluation")
+    truth = None
+    if evaluation.truth is not None:
+        with _blame("evaluation"):
+            truth = Explainer(evaluation.truth(env, policy, outcomes), policy, outcomes.legend)
+    with _blame("figures"):
+        scenes = scenes_from_config(cfg.figures, env)
+    return Parts(cfg.seed, env, outcomes, trainer, explainer, training, evaluation, truth, scenes)
+
+
+def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Errors | None:
+    """Train the policy, learn to explain it, judge the explanations, and keep what was found."""
+    with _timed("learning", tracked), ProgressBars(progress) as bars:
+        learn(parts, tracked, bars)
+    with _timed("evaluation", tracked):
+        errors = judge(parts, parts.evaluation.episodes)
+    with _timed("keeping", tracked):
+        keep(parts, errors, folder, tracked)
+    return errors
+
+
+def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> None:
+    """Train the policy, and the explainer from its transitions or from others collected after."""
+    predictor, learning = parts.explainer.predictor, list[TransitionsCallback]()
+    if isinstance(predictor, Learner):
+        total = parts.training.transitions(parts.trainer)
+
+        def measure(step: int) -> None:
+            errors = judge(parts, parts.evaluation.curve_episodes)
+            if errors is not None:
+                tracked.metrics(errors.metrics(), step)
+
+        curve = LearningCurve(measure, total, parts.evaluation.curve_points)
+        learning = [predictor.update, curve, bars.bar("explainer", total)]
+    parts.training.run(
+        parts.env,
+        parts.trainer,
+        generator(parts.seed, "collection"),
+        learning=learning,
+        watching=[bars.bar("policy", parts.trainer.steps)],
+        info_keys=parts.outcomes.info_keys,
+    )
+
+
+def judge(parts: Parts, episodes: int) -> Errors | None:
+    """The errors over the states that the policy, as it is now, meets; None if the truth is not known."""
+    if parts.truth is None:
+        return None
+    rng = generator(parts.seed, "evaluation")
+    met = play(parts.env, parts.trainer.policy, rng, episodes=episodes)
+    return evaluate(parts.explainer, parts.truth, parts.env, met)
+
+
+def keep(parts: Parts, errors: Errors | None, folder: Path, tracked: Run) -> None:
+    """Write everything to the folder, and hand it to whoever tracks the run."""
+    plots = folder / "plots"
+    plots.mkdir(parents=True, exist_ok=True)
+    for scene in parts.scenes:
+        scene.draw(parts.explainer, parts.env, f"seed {parts.seed}").savefig(plots / f"{scene.name}.png")
+    tracked.files(plots, "plots")
+    storage.save(parts.explainer, folder / "explainer")
+    tracked.model(folder / "explainer", "explainer")
+    if errors is not None:
+        write_errors(errors.frame(), folder / "errors.json")
+        tracked.metrics(errors.metrics(), parts.training.transitions(parts.trainer))
+        tracked.table(errors.frame(), "errors.json")
+
+
+def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
+    """Instantiate a config group, calling what is only partial with the arguments."""
+    with _blame(group):
+        made = instantiate(cfg[group], _convert_="all")
+        return made(*arguments) if arguments else made
+
+
+@contextmanager
+def _blame(group: str) -> Iterator[None]:
+    """Turn an error into one line that names the part of the config it comes from."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"{group}: {error}") from error
+    except (InstantiationException, gymnasium.error.Error) as error:
+        raise ConfigError(f"{group}: {error.__cause__ or error}") from error
+
+
+@contextmanager
+def _timed(phase: str, tracked: Run) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    log.info("%s took %.1f s", phase, seconds)
+    tracked.metrics({f"seconds/{phase}": seconds})

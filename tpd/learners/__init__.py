@@ -1,0 +1,1 @@
+"""Fixed-horizon temporal-difference learners."""

@@ -1,0 +1,81 @@
+"""Fixed-horizon TD over tables, in two forms that hold the same estimate."""
+
+import numpy as np
+
+from tpd.checks import number, one_of, whole_number
+from tpd.efo import check_decomposition, decompose
+from tpd.envs import Environment
+from tpd.kernels import fhtd_update
+from tpd.learners.step_sizes import StepSize
+from tpd.outcomes import OutcomeSet
+from tpd.types import Array, FloatArray, Policy, Transitions
+
+
+class TabularFHTD:
+    """Learns every horizon and outcome of a pair from each transition that starts with it.
+
+    form "fhgvf" learns value functions `Q_h` and decomposes them, as the paper does; "efo" learns
+    the outcomes `O_h` directly. The update is linear, so both predict the same, up to rounding.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        form: str,
+        discount: float,
+        step_size: StepSize,
+        dtype: str = "float32",
+    ) -> None:
+        horizon = whole_number("horizon", horizon, at_least=1)
+        self.form = one_of("form", form, ("fhgvf", "efo"))
+        self.discount = number("discount", discount, 0, 1, above_low=True)
+        one_of("dtype", dtype, ("float32", "float64"))
+        if form == "fhgvf":
+            check_decomposition(discount, horizon, np.dtype(dtype))
+        self.policy = policy
+        self.outcomes = outcomes
+        self.step_size = step_size
+        num_states, num_actions = env.table_shape()
+        self._values = np.zeros((num_states, num_actions, outcomes.width, horizon), dtype)
+        self._visits = np.zeros((num_states, num_actions), dtype=np.int64)
+        self._next_probabilities = np.zeros((num_states, num_actions))
+
+    def update(self, transitions: Transitions) -> None:
+        """One pass over the batch, in order, with the policy as it is now."""
+        outcome, continuation = self.outcomes.observe(transitions)
+        arrived = np.zeros(len(self._visits), dtype=np.bool_)
+        arrived[transitions.next_observation] = True
+        states = np.flatnonzero(arrived)
+        self._next_probabilities[states] = self.policy.probabilities(states)
+        fhtd_update(
+            self._values,
+            self._visits,
+            transitions.observation,
+            transitions.action,
+            transitions.next_observation,
+            outcome,
+            continuation,
+            self._next_probabilities,
+            self.step_size.scale,
+            self.step_size.exponent,
+            self.discount if self.form == "fhgvf" else 1.0,
+            self.form == "fhgvf",
+        )
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        values = np.moveaxis(self._values[observations, actions], -1, -2)
+        return values if self.form == "efo" else decompose(values, self.discount, axis=-2)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often each pair was tried."""
+        return self._visits[observations, actions].astype(np.float64)
+
+    def table(self) -> tuple[FloatArray, FloatArray]:
+        """Every prediction [state, action, horizon, outcome] and its support [state, action]."""
+        states, actions = np.indices(self._visits.shape)
+        return self.predict(states, actions), self.support(states, actions)

@@ -1,0 +1,1 @@
+"""Policies that tpd owns, and how they are trained."""

@@ -1,0 +1,56 @@
+"""Policies over numbered states."""
+
+import numpy as np
+
+from tpd.checks import number
+from tpd.types import Array, BoolArray, FloatArray, IntArray
+
+
+class TabularPolicy:
+    """A fixed table of action probabilities, and of values where the agent has them."""
+
+    def __init__(
+        self, probabilities: FloatArray, discount: float, action_values: FloatArray | None = None
+    ) -> None:
+        sums = probabilities.sum(axis=1)
+        if (probabilities < 0).any() or not np.allclose(sums, 1):
+            row = int(np.argmax(np.abs(sums - 1)))
+            raise ValueError(f"the probabilities of state {row} are {probabilities[row]}")
+        self.discount = number("discount", discount, 0, 1)
+        self._probabilities = probabilities
+        self._action_values = action_values
+
+    def probabilities(self, observations: Array) -> FloatArray:
+        return self._probabilities[observations]
+
+    def action(self, observations: Array) -> IntArray:
+        return np.asarray(np.argmax(self._probabilities[observations], axis=1))
+
+    def action_values(self, observations: Array) -> FloatArray | None:
+        return None if self._action_values is None else self._action_values[observations]
+
+
+class GreedyPolicy:
+    """The best valid action of a table of values, which may still be changing.
+
+    With `epsilon` the policy is stochastic: it takes any valid action with that probability.
+    """
+
+    def __init__(self, values: FloatArray, mask: BoolArray, discount: float, epsilon: float = 0.0) -> None:
+        self.discount = number("discount", discount, 0, 1)
+        self.epsilon = number("epsilon", epsilon, 0, 1)
+        self._values = values
+        self._mask = mask
+
+    def probabilities(self, observations: Array) -> FloatArray:
+        valid = self._mask[observations]
+        probabilities = self.epsilon * valid / valid.sum(axis=1, keepdims=True)
+        probabilities[np.arange(len(valid)), self.action(observations)] += 1 - self.epsilon
+        return np.asarray(probabilities)
+
+    def action(self, observations: Array) -> IntArray:
+        values = np.where(self._mask[observations], self._values[observations], -np.inf)
+        return np.asarray(np.argmax(values, axis=1))
+
+    def action_values(self, observations: Array) -> FloatArray:
+        return self._values[observations]

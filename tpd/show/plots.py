@@ -1,0 +1,177 @@
+"""Plots of explanations: the only home of matplotlib.
+
+Every function draws into the axes it is given. One colour per outcome, in every plot.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import patheffects
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from tpd.explanation import Contrast, Explanation
+from tpd.outcomes import FIRST
+from tpd.types import Array, FloatArray
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; hatches when it runs out.
+PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#000000", "#F0E442")
+HATCHES = ("", "///", "...", "xxx")
+LINES = ("-", "--", ":", "-.")
+ENDED_COLOUR = "#DDDDDD"
+ENDED_LABEL = "terminated/unknown"
+SMALLEST_SHOWN = 0.005
+
+
+def style(names: Sequence[str], name: str) -> dict[str, Any]:
+    """The look of one outcome among the outcomes explained; a first occurrence looks like its event."""
+    distinct = list(dict.fromkeys(other.removeprefix(FIRST) for other in names))
+    rounds, position = divmod(distinct.index(name.removeprefix(FIRST)), len(PALETTE))
+    return {"facecolor": PALETTE[position], "hatch": HATCHES[rounds % len(HATCHES)], "edgecolor": "white"}
+
+
+def line_style(names: Sequence[str], name: str) -> dict[str, Any]:
+    """The same outcome as a line: another dash for every hatch."""
+    look = style(names, name)
+    return {"color": look["facecolor"], "linestyle": LINES[HATCHES.index(look["hatch"])], "linewidth": 1.5}
+
+
+def events(axes: Axes, explanation: Explanation, row: int) -> None:
+    """What happens at each step, stacked to a probability of one."""
+    partition = explanation.legend.partition
+    columns = [explanation.legend.names.index(name) for name in partition]
+    shares = np.clip(explanation.expected[row][:, columns], 0, 1).T
+    ended = np.clip(explanation.ended[row], 0, 1)
+    looks = [style(explanation.legend.names, name) for name in partition]
+    looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
+    _stack(axes, np.vstack([shares, ended]), looks)
+    _lines(axes, explanation, row, [name for name in explanation.legend.names if name not in partition])
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("probability")
+    _finish(axes, explanation, row)
+
+
+def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
+    """Expected outcomes that do not add up to one: a line each."""
+    _lines(axes, explanation, row, explanation.legend.names)
+    axes.set_ylabel("expected outcome")
+    _finish(axes, explanation, row)
+
+
+def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
+    """The expected reward of each step, by where it comes from."""
+    _signed_stack(axes, explanation.reward_components[row].T, explanation)
+    axes.margins(y=0.1)
+    axes.plot(explanation.expected_reward[row], color="black", linewidth=1.2, marker=".", markersize=4)
+    axes.set_ylabel("expected reward")
+    _finish(axes, explanation, row)
+
+
+def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
+    """How far the fact is ahead of the foil by each step, by where that comes from."""
+    _signed_stack(axes, contrast.component_returns[row].T, contrast.fact)
+    axes.plot(contrast.expected_return[row], color="black", linewidth=1.2, marker=".", markersize=4)
+    axes.set_ylabel("return difference so far")
+    _finish(axes, contrast.fact, row)
+    if not contrast.foil.known[row]:
+        _say_unknown(axes)
+
+
+def picture(axes: Axes, pixels: Array | None) -> None:
+    """The environment's state, drawn by the environment."""
+    axes.axis("off")
+    if pixels is not None:
+        axes.imshow(pixels)
+
+
+def notes(axes: Axes, lines: Sequence[str]) -> None:
+    """Sentences below the plots."""
+    axes.axis("off")
+    text = axes.text(0, 1, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
+    text.set_in_layout(False)  # long lines must not squeeze the plots above
+
+
+def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]]) -> None:
+    """Bars on top of each other: heights [layer, step]."""
+    edges = np.arange(heights.shape[1] + 1) - 0.5
+    tops = np.cumsum(heights, axis=0)
+    for height, top, look in zip(heights, tops, looks, strict=True):
+        if height.any():
+            axes.stairs(top, edges, baseline=top - height, fill=True, linewidth=0, **look)
+
+
+def _lines(axes: Axes, explanation: Explanation, row: int, names: Sequence[str]) -> None:
+    outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
+    for name in names:
+        values = explanation.expected[row, :, explanation.legend.names.index(name)]
+        line = line_style(explanation.legend.names, name)
+        axes.plot(values, **line, marker=".", path_effects=outline)
+
+
+def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation) -> None:
+    """Gains upwards from zero, losses downwards."""
+    axes.use_sticky_edges = False
+    looks = [style(explanation.legend.names, name) for name in explanation.component_names]
+    _stack(axes, np.clip(heights, 0, None), looks)
+    _stack(axes, np.clip(heights, None, 0), looks)
+    axes.axhline(0, color="black", linewidth=0.8)
+
+
+def _finish(axes: Axes, explanation: Explanation, row: int) -> None:
+    axes.set_xlabel("steps ahead")
+    axes.set_xlim(-0.5, explanation.horizon - 0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    if not explanation.known[row]:
+        _say_unknown(axes)
+
+
+def _say_unknown(axes: Axes) -> None:
+    box = {"facecolor": "white", "edgecolor": "black"}
+    axes.text(0.5, 0.5, "never tried: unknown", transform=axes.transAxes, ha="center", bbox=box)
+
+
+def key(figure: Figure, explanation: Explanation) -> None:
+    """One legend for the whole figure, below it."""
+    names = explanation.legend.names
+    handles: list[Artist] = []
+    for name in names:
+        if explanation.legend.partition and name not in explanation.legend.partition:
+            handles.append(Line2D([], [], label=name, marker=".", **line_style(names, name)))
+        else:
+            handles.append(Patch(label=name, **style(names, name)))
+    if explanation.legend.partition:
+        handles.append(Patch(label=ENDED_LABEL, facecolor=ENDED_COLOUR))
+    if explanation.legend.reward_bound is not None:
+        handles.append(Line2D([], [], label="total", color="black", marker="."))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+
+
+def over_seeds(
+    title: str, groups: Sequence[Sequence[str]], explanations: Mapping[str, Explanation], row: int
+) -> Figure:
+    """One line per seed, a column for each group of seeds that follow the same strategy."""
+    first = next(iter(explanations.values()))
+    names = first.legend.names
+    stacked = np.stack([e.expected[row] for e in explanations.values()])
+    shown = [k for k in range(len(names)) if np.abs(stacked[:, :, k]).max() > SMALLEST_SHOWN]
+    figure = Figure(figsize=(1.5 + 4.2 * len(groups), 0.9 + 1.45 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), len(groups), squeeze=False, sharex=True, sharey="row")
+    for column, group in enumerate(groups):
+        for line, k in enumerate(shown):
+            axes = grid[line, column]
+            for label in group:
+                look = line_style(names, names[k]) | {"linewidth": 1, "alpha": 0.7}
+                axes.plot(explanations[label].expected[row, :, k], **look)
+            axes.spines[["top", "right"]].set_visible(False)
+            low, high = min(0, stacked[:, :, k].min()), max(0, stacked[:, :, k].max())
+            axes.set_ylim(low - 0.03 * (high - low), high + 0.05 * (high - low))
+            if column == 0:
+                axes.set_ylabel(names[k])
+        grid[0, column].set_title(f"seeds {', '.join(group)}", fontsize=10)
+        grid[-1, column].set_xlabel("steps ahead")
+    figure.suptitle(title, fontsize=11)
+    return figure

@@ -1,0 +1,61 @@
+"""Transitions collected now: with exploration for learning, or as whole episodes for judging."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tpd.envs import Environment
+from tpd.seeding import reset_seed
+from tpd.sources.interaction import EpsilonGreedy, interact
+from tpd.types import Policy, Transitions, concatenate
+
+BATCH = 50_000
+
+
+def collect(
+    env: Environment,
+    policy: Policy,
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    epsilon: float,
+    num_envs: int = 1000,
+    info_keys: Sequence[str] = (),
+) -> Iterator[Transitions]:
+    """Exactly `steps` transitions, in batches, exploring with probability epsilon."""
+    if steps == 0:
+        return
+    envs = env.make_vector(min(num_envs, steps), info_keys)
+    stream = interact(envs, EpsilonGreedy(policy, env.mask, epsilon, rng), reset_seed(rng), info_keys)
+    while steps > 0:
+        parts, gathered = [], 0
+        while gathered < min(BATCH, steps):
+            _, part = next(stream)
+            parts.append(part)
+            gathered += len(part)
+        batch = concatenate(parts)[:steps]
+        steps -= len(batch)
+        yield batch
+    envs.close()
+
+
+def play(
+    env: Environment, policy: Policy, rng: np.random.Generator, *, episodes: int, num_envs: int = 1000
+) -> Transitions:
+    """All transitions of whole episodes of the policy itself, without exploration.
+
+    Every copy plays its share to the end: stopping at the first so many endings would favour
+    short episodes.
+    """
+    num_envs = min(num_envs, episodes)
+    left = np.full(num_envs, episodes // num_envs)
+    left[: episodes % num_envs] += 1
+    envs = env.make_vector(num_envs)
+    parts = []
+    for copies, step in interact(envs, EpsilonGreedy(policy, env.mask, 0.0, rng), reset_seed(rng)):
+        parts.append(step[left[copies] > 0])
+        left[copies] -= step.terminated | step.truncated
+        if (left <= 0).all():
+            break
+    envs.close()
+    return concatenate(parts)

@@ -1,0 +1,42 @@
+"""The MLflow store: made ready once, before anything writes to it."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+SQLITE = "sqlite:///"
+
+
+def prepare(uri: str, experiment: str) -> str:
+    """Create the store and the experiment where they do not exist yet; the experiment's id.
+
+    Migrations of a new SQLite store fail when several processes start them at once, so they wait
+    for each other here; WAL lets them read while another one writes.
+    """
+    with _alone(uri):
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        if uri.startswith(SQLITE):
+            with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
+                database.execute("PRAGMA journal_mode=WAL")
+        if found is None:
+            return str(client.create_experiment(experiment))
+        if found.lifecycle_stage == "deleted":
+            raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
+        return str(found.experiment_id)
+
+
+@contextlib.contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    if not uri.startswith(SQLITE):
+        yield
+        return
+    path = Path(uri.removeprefix(SQLITE))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(path.name + ".lock")):
+        yield

@@ -1,0 +1,1 @@
+"""Explanations that need no learning, to judge the learned ones by."""
