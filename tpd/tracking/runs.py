@@ -1,8 +1,10 @@
 """Runs in MLflow: what a job or a sweep leaves behind."""
 
 import importlib.metadata
+import os
 import re
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Mapping
@@ -90,7 +92,8 @@ class MlflowTracking:
         """What to type to look at the runs."""
         if self.uri.startswith("http"):
             return f"open {self.uri} in a browser"
-        return f"mlflow ui --backend-store-uri {self.uri}"
+        python = os.path.relpath(sys.executable)  # its mlflow, whether or not it is on the PATH
+        return f"{python} -m mlflow ui --backend-store-uri {self.uri}"
 
 
 class MlflowRun:
