@@ -85,7 +85,7 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
 )
 def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:
     with pytest.raises(ConfigError, match=message):
-        build(compose_config(override))
+        build(compose_config("explainer=paper", override))
 
 
 def test_whole_numbers_may_be_written_with_an_exponent(compose_config: Compose) -> None:

@@ -9,9 +9,10 @@ from tpd.envs import Environment
 from tpd.experiment import Parts, build
 from tpd.outcomes import OutcomeSet, event
 from tpd.policies.q_learning import QLearning
+from tpd.policies.tabular import GreedyPolicy
 from tpd.seeding import generator
 from tpd.sources.collection import collect, play
-from tpd.sources.interaction import draw
+from tpd.sources.exploration import Exploration, TabularExplorer, draw
 from tpd.training import Training
 from tpd.types import Transitions, concatenate
 
@@ -77,7 +78,9 @@ def test_alongside_and_after_only_decide_when_the_learner_is_called(
 ) -> None:
     env = small_mdp.environment()
     trainer = q_learning(env)
-    training = Training(alongside=alongside, steps=steps, epsilon=0.2, num_envs=10)
+    training = Training(
+        alongside=alongside, steps=steps, epsilon=0.2, num_envs=10, least_tried=False, restarts=0.0
+    )
     seen: list[Transitions] = []
     training.run(env, trainer, generator(0, "collection"), learning=[seen.append])
     assert sum(map(len, seen)) == training.transitions(trainer) == expected
@@ -85,7 +88,12 @@ def test_alongside_and_after_only_decide_when_the_learner_is_called(
 
 @pytest.mark.parametrize("training", ["after", "alongside"])
 def test_both_ways_of_training_explain_the_final_policy(training: str, compose_config: Compose) -> None:
-    overrides = [f"training={training}", "explainer=polynomial", "policy.explained_epsilon=0.1"]
+    overrides = [
+        f"training={training}",
+        "explainer=polynomial",
+        "policy.explained_epsilon=0.1",
+        "explainer.horizon=10",
+    ]
     steps = ["training.steps=300000", "policy.steps=300000"]
     parts = build(compose_config("env=frozen_lake", *overrides, *steps))
     learned, truth = parts.explainer, parts.truth
@@ -95,14 +103,16 @@ def test_both_ways_of_training_explain_the_final_policy(training: str, compose_c
     start = np.array([0])
     error = (learned.explain(start) - truth.explain(start)).expected
     assert np.abs(error).max() < 0.1
-    assert truth.explain(start).expected[0, 20:].max() > 0.5
+    assert truth.explain(start).expected[0, 5:].max() > 0.5
 
 
 def test_collection_is_exact_in_number_and_repeats_with_its_seed() -> None:
     env, policy = small_mdp.environment(), small_mdp.policy()
 
     def collected() -> Transitions:
-        batches = collect(env, policy, generator(3, "test"), steps=1234, epsilon=0.3, num_envs=7)
+        batches = collect(
+            env, policy, generator(3, "test"), steps=1234, exploration=Exploration(0.3), num_envs=7
+        )
         return concatenate(list(batches))
 
     first, second = collected(), collected()
@@ -112,7 +122,7 @@ def test_collection_is_exact_in_number_and_repeats_with_its_seed() -> None:
 
 def test_exploration_takes_other_actions_as_often_as_asked() -> None:
     env, policy = small_mdp.environment(), small_mdp.policy(stochastic=False)
-    (batch,) = collect(env, policy, generator(0, "test"), steps=30_000, epsilon=0.3)
+    (batch,) = collect(env, policy, generator(0, "test"), steps=30_000, exploration=Exploration(0.3))
     other = batch.action != policy.action(batch.observation)
     assert other.mean() == pytest.approx(0.3 * 2 / 3, abs=0.01)
 
@@ -122,7 +132,9 @@ def test_a_time_limit_is_no_termination_and_no_step_crosses_it() -> None:
     env = Environment("SmallMDP-v0", max_episode_steps=3)
     model = env.model
     assert model is not None
-    (batch,) = collect(env, small_mdp.policy(), generator(0, "test"), steps=5_000, epsilon=1.0, num_envs=5)
+    (batch,) = collect(
+        env, small_mdp.policy(), generator(0, "test"), steps=5_000, exploration=Exploration(1.0), num_envs=5
+    )
     assert (batch.truncated & ~batch.terminated).sum() > 500
     possible = model.next_state[batch.observation, batch.action] == batch.next_observation[:, None]
     assert possible.any(axis=1).all()
@@ -133,7 +145,7 @@ def test_gymnasiums_own_vector_envs_serve_too() -> None:
     env = small_mdp.environment()
     model = env.model
     assert model is not None
-    wanted = {"steps": 40_000, "epsilon": 0.0, "num_envs": 20, "info_keys": ["parity"]}
+    wanted = {"steps": 40_000, "exploration": Exploration(0.0), "num_envs": 20, "info_keys": ["parity"]}
     batch = concatenate(list(collect(env, small_mdp.policy(), generator(0, "test"), **wanted)))  # type: ignore[arg-type]
     np.testing.assert_array_equal(batch.info["parity"], batch.next_observation % 2)
     pair = batch[(batch.observation == 0) & (batch.action == 0)]
@@ -158,7 +170,7 @@ def test_info_that_the_env_does_not_have_is_named() -> None:
         small_mdp.policy(),
         generator(0, "test"),
         steps=5,
-        epsilon=0.0,
+        exploration=Exploration(0.0),
         info_keys=["speed"],
     )
     with pytest.raises(KeyError, match=r"no 'speed'; it has.*parity"):
@@ -173,6 +185,40 @@ def test_episodes_are_whole_and_as_many_as_asked() -> None:
     assert len(episodes) / 1003 == pytest.approx(1 / small_mdp.TERMINATION, rel=0.1)
 
 
+def test_least_tried_actions_and_restarts_spread_the_visits() -> None:
+    """At the same epsilon and number of steps, more of the valid pairs are tried ten times or more."""
+    env = Environment("FuelTaxi-v0")
+    valid = env.mask(np.arange(1050))
+    policy = GreedyPolicy(np.zeros((1050, 7)), valid, 0.99)
+
+    def well_tried(exploration: Exploration) -> int:
+        batches = collect(env, policy, generator(0, "test"), steps=400_000, exploration=exploration)
+        code = np.concatenate([batch.observation * 7 + batch.action for batch in batches])
+        return int((np.bincount(code, minlength=1050 * 7) >= 10).sum())
+
+    plain = well_tried(Exploration(0.3))
+    assert well_tried(Exploration(0.3, restarts=0.5)) > 1.1 * plain
+    assert well_tried(Exploration(0.3, least_tried=True, restarts=0.5)) > 1.2 * plain
+
+
+def test_the_explorer_keeps_to_valid_actions() -> None:
+    env = Environment("FuelTaxi-v0")
+    policy = GreedyPolicy(np.zeros((1050, 7)), env.mask(np.arange(1050)), 0.99)
+    explorer = TabularExplorer(env, policy, Exploration(1.0, least_tried=True), generator(0, "test"))
+    states = np.repeat(np.arange(1050), 20)
+    for _ in range(3):
+        actions = explorer(states)
+        assert env.mask(states)[np.arange(len(states)), actions].all()
+
+
+def test_restarts_need_an_env_that_can_be_put_into_a_state() -> None:
+    env, policy = small_mdp.environment(), small_mdp.policy()
+    exploration = Exploration(0.1, restarts=0.5)
+    rng = generator(0, "test")
+    with pytest.raises(ValueError, match="SmallMDP-v0 cannot be restarted"):
+        next(collect(env, policy, rng, steps=10, exploration=exploration, info_keys=["parity"]))
+
+
 def test_draw_follows_its_probabilities_and_never_takes_the_impossible() -> None:
     rng = np.random.default_rng(0)
     probabilities = np.tile([0.0, 0.7, 0.3, 0.0], (100_000, 1))
@@ -182,9 +228,16 @@ def test_draw_follows_its_probabilities_and_never_takes_the_impossible() -> None
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("steps", -1), ("steps", 0.5), ("epsilon", 1.5), ("num_envs", 0)]
+    ("setting", "value"), [("steps", -1), ("steps", 0.5), ("epsilon", 1.5), ("num_envs", 0), ("restarts", -1)]
 )
 def test_settings_that_cannot_be_are_refused(setting: str, value: float) -> None:
-    usual = {"alongside": False, "steps": 10, "epsilon": 0.1, "num_envs": 2}
+    usual = {
+        "alongside": False,
+        "steps": 10,
+        "epsilon": 0.1,
+        "num_envs": 2,
+        "least_tried": False,
+        "restarts": 0.0,
+    }
     with pytest.raises(ValueError, match=setting):
         Training(**(usual | {setting: value}))  # type: ignore[arg-type]

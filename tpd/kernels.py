@@ -9,7 +9,7 @@ from numba import njit
 from tpd.types import BoolArray, FloatArray, IntArray
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
 def fhtd_update(
     values: FloatArray,
     visits: IntArray,
@@ -31,25 +31,35 @@ def fhtd_update(
     `o + discount * Q_{h-1}(s', pi)` if cumulative (FHGVF), else `O_{h-1}(s', pi)` (EFO), and `o`
     at h = 0. The step size of the n-th visit is `step_scale * n ** -step_exponent`.
     """
-    num_actions, num_outcomes, horizon = values.shape[1:]
-    v_next = np.empty((num_outcomes, horizon), values.dtype)
+    real = values.dtype.type
+    num_outcomes, horizon = values.shape[2:]
+    expectation = np.empty((num_outcomes, horizon), values.dtype)
     for t in range(len(states)):
         s, a, s_next = states[t], actions[t], next_states[t]
-        v_next[:] = 0
-        for a_next in range(num_actions):
-            p = next_probabilities[s_next, a_next]
-            if p > 0:
-                v_next += values.dtype.type(p) * values[s_next, a_next]
+        choices, a_next = 0, 0
+        for other in range(values.shape[1]):
+            if next_probabilities[s_next, other] > 0:
+                choices, a_next = choices + 1, other
+        if choices == 1 and (s_next != s or a_next != a):
+            v_next = values[s_next, a_next]
+        else:  # an average, or a copy of the row that is about to change
+            v_next = expectation
+            v_next[:] = 0
+            for other in range(values.shape[1]):
+                p = real(next_probabilities[s_next, other])
+                if p > 0:
+                    v_next += p * values[s_next, other]
         visits[s, a] += 1
-        alpha = values.dtype.type(step_scale * visits[s, a] ** -step_exponent)
+        alpha = real(step_scale if step_exponent == 0 else step_scale * visits[s, a] ** -step_exponent)
+        keep = real(1) - alpha
         for k in range(num_outcomes):
-            o = values.dtype.type(outcome[t, k])
-            carry = values.dtype.type(discount * continuation[t, k])
-            base = o if cumulative else values.dtype.type(0)
-            q = values[s, a, k]
-            q[0] += alpha * (o - q[0])
+            o = alpha * real(outcome[t, k])
+            carry = alpha * real(discount * continuation[t, k])
+            base = o if cumulative else real(0)
+            q, v = values[s, a, k], v_next[k]
+            q[0] = keep * q[0] + o
             for h in range(1, horizon):
-                q[h] += alpha * (base + carry * v_next[k, h - 1] - q[h])
+                q[h] = keep * q[h] + (base + carry * v[h - 1])
 
 
 @njit(cache=True, error_model="numpy")
@@ -74,3 +84,136 @@ def q_learning_update(
                     best = q[next_states[t], a_next]
             target += discount * best
         q[states[t], actions[t]] += learning_rate * (target - q[states[t], actions[t]])
+
+
+@njit(cache=True, error_model="numpy")
+def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArray) -> IntArray:
+    """[batch]: from row `rows[i]` of probabilities [R, C] the column where the sum passes the threshold.
+
+    Thresholds lie in [0, 1); a column of probability 0 is never drawn, whatever rounding does.
+    """
+    drawn = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        passed = 0.0
+        for column in range(probabilities.shape[1]):
+            p = probabilities[rows[i], column]
+            if p > 0:
+                drawn[i] = column
+                passed += p
+                if thresholds[i] < passed:
+                    break
+    return drawn
+
+
+@njit(cache=True, error_model="numpy")
+def step_table(
+    probability: FloatArray,
+    next_state: IntArray,
+    reward: FloatArray,
+    terminated: BoolArray,
+    states: IntArray,
+    actions: IntArray,
+    thresholds: FloatArray,
+) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
+    """One step from each state: the branch drawn [batch], and what the tables [S, A, B] say of it."""
+    count = len(states)
+    branch, arrived = np.zeros(count, np.int64), np.empty(count, np.int64)
+    rewards, ended = np.empty(count, np.float64), np.empty(count, np.bool_)
+    for i in range(count):
+        s, a = states[i], actions[i]
+        passed = 0.0
+        for b in range(probability.shape[2]):
+            if probability[s, a, b] > 0:
+                branch[i] = b
+                passed += probability[s, a, b]
+                if thresholds[i] < passed:
+                    break
+        arrived[i] = next_state[s, a, branch[i]]
+        rewards[i] = reward[s, a, branch[i]]
+        ended[i] = terminated[s, a, branch[i]]
+    return branch, arrived, rewards, ended
+
+
+@njit(cache=True, error_model="numpy")
+def count_edges(
+    slots: IntArray,
+    edges: IntArray,
+    edge_outcome: FloatArray,
+    edge_continuation: FloatArray,
+    counts: IntArray,
+    num_edges: int,
+    pairs: IntArray,
+    next_states: IntArray,
+    outcome: FloatArray,
+    continuation: FloatArray,
+    begin: int,
+) -> tuple[int, int]:
+    """Count transitions by (pair, next state, outcome); the first not counted, and the number of edges.
+
+    An edge is a row of edges [E, 2] (pair, next state) with its outcome [E, K]. `slots` is a hash
+    table of edge numbers with open addressing, -1 where free; counting stops where the arrays are
+    full, for the caller to grow them.
+    """
+    mask = len(slots) - 1
+    bits = outcome.view(np.uint32)
+    for t in range(begin, len(pairs)):
+        h = np.uint64(pairs[t]) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(next_states[t])
+        for k in range(outcome.shape[1]):
+            h = (h ^ np.uint64(bits[t, k])) * np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(32)
+        slot = np.int64(h & np.uint64(mask))
+        while True:
+            edge = slots[slot]
+            if edge < 0:
+                if num_edges == len(counts):
+                    return t, num_edges
+                edge, slots[slot] = num_edges, num_edges
+                edges[edge, 0], edges[edge, 1] = pairs[t], next_states[t]
+                edge_outcome[edge] = outcome[t]
+                edge_continuation[edge] = continuation[t]
+                num_edges += 1
+                break
+            same = edges[edge, 0] == pairs[t] and edges[edge, 1] == next_states[t]
+            for k in range(outcome.shape[1]):
+                same = same and edge_outcome[edge, k] == outcome[t, k]
+            if same:
+                break
+            slot = (slot + 1) & mask
+        counts[edge] += 1
+    return len(pairs), num_edges
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def solve_backwards(
+    pair_of_edge: IntArray,
+    next_of_edge: IntArray,
+    weight: FloatArray,
+    outcome: FloatArray,
+    continuation: FloatArray,
+    next_pairs: IntArray,
+    next_probabilities: FloatArray,
+    solution: FloatArray,
+) -> None:
+    """Fill solution [pair, horizon, outcome] of a model given by weighted edges.
+
+    `O_0` is the mean outcome of a pair's edges, `O_h` the mean of `O_{h-1}(s', pi)` after them.
+    next_of_edge points into next_pairs [next state, action], the pair of each action there or -1
+    where it was never tried, and into next_probabilities of the same shape.
+    """
+    horizon, num_outcomes = solution.shape[1:]
+    v = np.empty((len(next_pairs), num_outcomes))
+    for e in range(len(pair_of_edge)):
+        for k in range(num_outcomes):
+            solution[pair_of_edge[e], 0, k] += weight[e] * outcome[e, k]
+    for h in range(1, horizon):
+        v[:] = 0
+        for u in range(len(next_pairs)):
+            for a in range(next_pairs.shape[1]):
+                p, pair = next_probabilities[u, a], next_pairs[u, a]
+                if p > 0 and pair >= 0:
+                    for k in range(num_outcomes):
+                        v[u, k] += p * solution[pair, h - 1, k]
+        for e in range(len(pair_of_edge)):
+            pair, u = pair_of_edge[e], next_of_edge[e]
+            for k in range(num_outcomes):
+                solution[pair, h, k] += weight[e] * continuation[e, k] * v[u, k]

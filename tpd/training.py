@@ -4,19 +4,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpd.checks import number, whole_number
+from tpd.checks import whole_number
 from tpd.envs import Environment
 from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
 from tpd.types import Trainer, TransitionsCallback
 
 
 class Training:
     """Calls the same learner hook from the policy's own training and from transitions collected after."""
 
-    def __init__(self, *, alongside: bool, steps: int, epsilon: float, num_envs: int) -> None:
+    def __init__(
+        self,
+        *,
+        alongside: bool,
+        steps: int,
+        epsilon: float,
+        num_envs: int,
+        least_tried: bool,
+        restarts: float,
+    ) -> None:
         self.alongside = alongside
         self.steps = whole_number("steps", steps, at_least=0)
-        self.epsilon = number("epsilon", epsilon, 0, 1)
+        self.exploration = Exploration(epsilon, least_tried, restarts)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
 
     def transitions(self, trainer: Trainer) -> int:
@@ -42,7 +52,7 @@ class Training:
             trainer.policy,
             rng,
             steps=self.steps,
-            epsilon=self.epsilon,
+            exploration=self.exploration,
             num_envs=self.num_envs,
             info_keys=info_keys,
         )

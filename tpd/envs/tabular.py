@@ -1,6 +1,6 @@
 """Environments whose dynamics are a table: the model as arrays, and many copies stepped at once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from tpd.kernels import step_table
 from tpd.types import BoolArray, FloatArray, IntArray, Transitions
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
@@ -82,7 +83,9 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self.single_action_space = gym.spaces.Discrete(model.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._cumulative = np.cumsum(model.probability, axis=2)[:, :, :-1]
+        self._masks = model.mask.astype(np.int8)
+        self.restart: Callable[[IntArray], IntArray] | None = None
+        """Exchanges the states where episodes are about to start, if set."""
         self._start_states = np.flatnonzero(model.start)
         self._start_cumulative = np.cumsum(model.start[self._start_states])[:-1]
         self._state: IntArray = np.zeros(num_envs, dtype=np.int64)
@@ -105,12 +108,16 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         """One step in every copy; a copy whose episode ended starts the next one instead."""
         actions = np.asarray(actions)
         state, model, reset = self._state, self.model, self._done
-        draws = self.np_random.random(self.num_envs)
-        branch = (draws[:, None] >= self._cumulative[state, actions]).sum(axis=1)
-        info = self._step_info(state, actions, branch)
-        self._state = model.next_state[state, actions, branch]
-        reward = model.reward[state, actions, branch]
-        terminated = model.terminated[state, actions, branch]
+        branch, self._state, reward, terminated = step_table(
+            model.probability,
+            model.next_state,
+            model.reward,
+            model.terminated,
+            state,
+            actions,
+            self.np_random.random(self.num_envs),
+        )
+        info = self._step_info(state, actions, branch, reset)
         self._elapsed += 1
         if reset.any():
             self._state[reset] = self._start(int(reset.sum()))
@@ -122,13 +129,16 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         info["action_mask"] = self._mask()
         return self._state.copy(), reward, terminated, truncated, info
 
-    def _step_info(self, state: IntArray, actions: IntArray, branch: IntArray) -> dict[str, Any]:
-        """What an environment tells of a step besides the mask; asked before the step is taken."""
+    def _step_info(
+        self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray
+    ) -> dict[str, Any]:
+        """What an environment tells of a step besides the mask; a copy that reset took no step."""
         return {}
 
     def _mask(self) -> IntArray:
-        return self.model.mask[self._state].astype(np.int8)
+        return self._masks[self._state]
 
     def _start(self, count: int) -> IntArray:
         index = np.searchsorted(self._start_cumulative, self.np_random.random(count), side="right")
-        return self._start_states[index]
+        starts = self._start_states[index]
+        return starts if self.restart is None else self.restart(starts)

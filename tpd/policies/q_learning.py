@@ -7,10 +7,11 @@ import numpy as np
 from tpd.checks import number, whole_number
 from tpd.envs import Environment
 from tpd.kernels import q_learning_update
-from tpd.policies.tabular import GreedyPolicy
+from tpd.policies.tabular import GreedyPolicy, best_valid
 from tpd.seeding import reset_seed
-from tpd.sources.interaction import EpsilonGreedy, interact
-from tpd.types import Transitions, TransitionsCallback, concatenate
+from tpd.sources.exploration import draw, uniform
+from tpd.sources.interaction import interact
+from tpd.types import IntArray, Transitions, TransitionsCallback, concatenate
 
 BATCH = 10_000
 
@@ -55,18 +56,23 @@ class QLearning:
         callbacks = tuple(callbacks)
         if self.steps == 0:
             return
-        greedy = GreedyPolicy(self._q, self._mask, self.policy.discount)
-        behaviour = EpsilonGreedy(greedy, self._env.mask, self.epsilon_start, self._rng)
         envs = self._env.make_vector(min(self.num_envs, self.steps), info_keys)
-        done, unseen = 0, list[Transitions]()
+        done, shown, unseen = 0, 0, list[Transitions]()
+        epsilon = self.epsilon_start
+
+        def behaviour(states: IntArray) -> IntArray:
+            best = best_valid(self._q[states], self._mask[states])
+            wild = draw(uniform(self._mask[states]), self._rng)
+            return np.where(self._rng.random(len(states)) < epsilon, wild, best)
+
         for _, step in interact(envs, behaviour, reset_seed(self._rng), info_keys):
             step = step[: self.steps - done]
             self._learn(step)
             done += len(step)
-            behaviour.epsilon = self.epsilon(done)
+            epsilon = self.epsilon(done)
             unseen.append(step)
-            if done == self.steps or sum(map(len, unseen)) >= BATCH:
-                batch = concatenate(unseen)
+            if done == self.steps or done - shown >= BATCH:
+                batch, shown = concatenate(unseen), done
                 unseen.clear()
                 for callback in callbacks:
                     callback(batch)

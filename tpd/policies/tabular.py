@@ -49,8 +49,12 @@ class GreedyPolicy:
         return np.asarray(probabilities)
 
     def action(self, observations: Array) -> IntArray:
-        values = np.where(self._mask[observations], self._values[observations], -np.inf)
-        return np.asarray(np.argmax(values, axis=1))
+        return best_valid(self._values[observations], self._mask[observations])
 
     def action_values(self, observations: Array) -> FloatArray:
         return self._values[observations]
+
+
+def best_valid(values: FloatArray, valid: BoolArray) -> IntArray:
+    """[batch]: the valid action of the largest value [batch, num_actions]; the first of equals."""
+    return np.asarray(np.argmax(np.where(valid, values, -np.inf), axis=1))

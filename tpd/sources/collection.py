@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpd.envs import Environment
+from tpd.envs.tabular import TabularVectorEnv
 from tpd.seeding import reset_seed
-from tpd.sources.interaction import EpsilonGreedy, interact
+from tpd.sources.exploration import Exploration, TabularExplorer
+from tpd.sources.interaction import interact
 from tpd.types import Policy, Transitions, concatenate
 
 BATCH = 50_000
@@ -18,15 +20,20 @@ def collect(
     rng: np.random.Generator,
     *,
     steps: int,
-    epsilon: float,
+    exploration: Exploration,
     num_envs: int = 1000,
     info_keys: Sequence[str] = (),
 ) -> Iterator[Transitions]:
-    """Exactly `steps` transitions, in batches, exploring with probability epsilon."""
+    """Exactly `steps` transitions, in batches."""
     if steps == 0:
         return
     envs = env.make_vector(min(num_envs, steps), info_keys)
-    stream = interact(envs, EpsilonGreedy(policy, env.mask, epsilon, rng), reset_seed(rng), info_keys)
+    explorer = TabularExplorer(env, policy, exploration, rng)
+    if exploration.restarts:
+        if not isinstance(envs, TabularVectorEnv):
+            raise ValueError(f"{env.id} cannot be restarted in a chosen state, so restarts must be 0")
+        envs.restart = explorer.restart
+    stream = interact(envs, explorer, reset_seed(rng), info_keys)
     while steps > 0:
         parts, gathered = [], 0
         while gathered < min(BATCH, steps):
@@ -35,6 +42,7 @@ def collect(
             gathered += len(part)
         batch = concatenate(parts)[:steps]
         steps -= len(batch)
+        explorer.remember(batch)
         yield batch
     envs.close()
 
@@ -52,7 +60,7 @@ def play(
     left[: episodes % num_envs] += 1
     envs = env.make_vector(num_envs)
     parts = []
-    for copies, step in interact(envs, EpsilonGreedy(policy, env.mask, 0.0, rng), reset_seed(rng)):
+    for copies, step in interact(envs, TabularExplorer(env, policy, Exploration(0.0), rng), reset_seed(rng)):
         parts.append(step[left[copies] > 0])
         left[copies] -= step.terminated | step.truncated
         if (left <= 0).all():

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from tpd.types import Array, BoolArray, FloatArray, IntArray, Policy, Transitions
+from tpd.types import Array, IntArray, Transitions
 
 Behaviour = Callable[[Array], IntArray]
 """observations [num_envs, ...] -> actions [num_envs]"""
-Mask = Callable[[Array], BoolArray]
-"""observations [num_envs, ...] -> valid actions [num_envs, num_actions]"""
 
 
 def interact(
@@ -47,29 +45,3 @@ def _entry(info: dict[str, Any], key: str) -> Array:
     if key not in info:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
     return np.asarray(info[key])
-
-
-class EpsilonGreedy:
-    """The policy's own action, or with probability epsilon any valid one."""
-
-    def __init__(self, policy: Policy, mask: Mask, epsilon: float, rng: np.random.Generator) -> None:
-        self.policy = policy
-        self.mask = mask
-        self.epsilon = epsilon
-        self.rng = rng
-
-    def __call__(self, observations: Array) -> IntArray:
-        actions = draw(self.policy.probabilities(observations), self.rng)
-        exploring = np.flatnonzero(self.rng.random(len(actions)) < self.epsilon)
-        if len(exploring):
-            valid = self.mask(observations[exploring])
-            actions[exploring] = draw(valid / valid.sum(axis=1, keepdims=True), self.rng)
-        return actions
-
-
-def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
-    """[batch]: one action from each row of probabilities [batch, num_actions]."""
-    cumulative = np.cumsum(probabilities, axis=1)
-    # scaling by the last entry keeps rounding from pointing beyond the last possible action
-    threshold = rng.random(len(probabilities)) * cumulative[:, -1]
-    return np.asarray((cumulative <= threshold[:, None]).sum(axis=1))

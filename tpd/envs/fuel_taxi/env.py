@@ -21,6 +21,8 @@ from tpd.envs.fuel_taxi.rules import (
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.types import Array, BoolArray, IntArray
 
+EVENT_OBJECTS = np.array(EVENT_NAMES, dtype=object)
+
 
 class FuelTaxiEnv(gym.Env[Any, Any]):
     """One taxi: fetch the passenger, bring them to the destination, and do not run dry."""
@@ -98,6 +100,9 @@ class FuelTaxiVectorEnv(TabularVectorEnv):
             raise ValueError("many taxis are not drawn: use gymnasium.make for pictures")
         super().__init__(dynamics().model, num_envs, max_episode_steps)
 
-    def _step_info(self, state: IntArray, actions: IntArray, branch: IntArray) -> dict[str, Any]:
-        events = np.array(EVENT_NAMES)[dynamics().events[state, actions, branch]]
-        return {"event": np.where(self._done, "", events)}
+    def _step_info(
+        self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray
+    ) -> dict[str, Any]:
+        events = EVENT_OBJECTS[dynamics().events[state, actions, branch]]
+        events[reset] = None
+        return {"event": events}

@@ -1,0 +1,119 @@
+"""Replayed FHTD: the fixed point of replaying what was seen, kept as sparse counts."""
+
+import numpy as np
+import pytest
+
+from tests import small_mdp
+from tests.test_learning import HORIZON, batches, exact
+from tpd.learners.replayed import Counts, ReplayedFHTD
+from tpd.learners.step_sizes import polynomial
+from tpd.learners.tabular import TabularFHTD
+from tpd.outcomes import Outcome, OutcomeSet
+from tpd.policies.tabular import TabularPolicy
+from tpd.types import Policy
+
+
+def learner(policy: Policy) -> ReplayedFHTD:
+    return ReplayedFHTD(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=HORIZON)
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_the_error_falls_with_the_square_root_of_the_data(stochastic: bool) -> None:
+    policy = small_mdp.policy(stochastic)
+    errors = []
+    for steps in (10_000, 1_000_000):
+        learned = learner(policy)
+        for batch in batches(policy, steps):
+            learned.update(batch)
+        errors.append(np.sqrt(np.square(learned.table()[0] - exact(policy)).mean()))
+    assert errors[1] < 0.2 * errors[0]
+    assert errors[1] < 0.005
+
+
+def test_is_where_replaying_the_same_transitions_ends() -> None:
+    """FHTD over the same batch again and again, with ever smaller steps, comes to the same answer."""
+    policy = small_mdp.policy()
+    replayed = learner(policy)
+    stepwise = TabularFHTD(
+        small_mdp.environment(),
+        policy,
+        small_mdp.outcomes(),
+        horizon=HORIZON,
+        form="efo",
+        discount=1.0,
+        step_size=polynomial(0.9),
+        dtype="float64",
+    )
+    (batch,) = batches(policy, 2_000)
+    replayed.update(batch)
+    rng = np.random.default_rng(0)
+    for _ in range(1500):
+        stepwise.update(batch[rng.permutation(len(batch))])
+    assert np.abs(stepwise.table()[0] - replayed.table()[0]).max() < 0.01
+    assert np.abs(replayed.table()[0] - exact(policy)).max() > 0.03
+
+
+def test_batches_and_order_do_not_matter() -> None:
+    policy = small_mdp.policy()
+    whole, parts = learner(policy), learner(policy)
+    (batch,) = batches(policy, 5_000)
+    whole.update(batch)
+    for part in np.array_split(np.random.default_rng(0).permutation(len(batch)), 7):
+        parts.update(batch[part])
+    np.testing.assert_allclose(whole.table()[0], parts.table()[0], atol=1e-12)
+    np.testing.assert_array_equal(whole.table()[1], parts.table()[1])
+
+
+def test_untried_pairs_are_unknown() -> None:
+    policy = small_mdp.policy()
+    learned = learner(policy)
+    assert (learned.table()[1] == 0).all()
+    (batch,) = batches(policy, 1_000)
+    learned.update(batch[batch.action != 2])
+    states = np.arange(small_mdp.NUM_STATES)
+    assert (learned.support(states, np.full(len(states), 2)) == 0).all()
+    assert not learned.predict(states, np.full(len(states), 2)).any()
+    assert learned.table()[1].sum() == (batch.action != 2).sum()
+
+
+def test_a_changed_policy_is_answered_without_new_data() -> None:
+    probabilities = np.eye(small_mdp.NUM_ACTIONS)[np.zeros(small_mdp.NUM_STATES, dtype=int)]
+    policy = TabularPolicy(probabilities, 0.9)
+    learned = learner(policy)
+    for batch in batches(policy, 500_000):
+        learned.update(batch)
+    before = learned.table()[0]
+    probabilities[:] = np.eye(small_mdp.NUM_ACTIONS)[1]
+    after = learned.table()[0]
+    assert np.abs(after - exact(policy)).max() < 0.02
+    assert np.abs(after - before).max() > 0.05
+
+
+def test_outcomes_that_vary_with_the_same_states_are_averaged() -> None:
+    policy = small_mdp.policy()
+    noisy = OutcomeSet([Outcome("noise", lambda t: t.reward, 0, 1)])
+    learned = ReplayedFHTD(small_mdp.environment(), policy, noisy, horizon=2)
+    (batch,) = batches(policy, 20_000)
+    rewards = np.random.default_rng(0).random(len(batch))
+    learned.update(type(batch)(**{**vars(batch), "reward": rewards}))
+    pair = (batch.observation == 1) & (batch.action == 0)
+    here = np.array([1]), np.array([0])
+    assert learned.predict(*here)[0, 0, 0] == pytest.approx(rewards[pair].mean(), abs=1e-6)
+    assert learned.support(*here) == pair.sum()
+
+
+def test_counts_grow_and_lose_nothing() -> None:
+    rng = np.random.default_rng(0)
+    counts = Counts(width=2, room=4)
+    pair, next_state = rng.integers(50, size=20_000), rng.integers(40, size=20_000)
+    outcome = rng.integers(3, size=(20_000, 2)).astype(np.float32)
+    for part in np.array_split(np.arange(20_000), 13):
+        counts.add(pair[part], next_state[part], outcome[part], outcome[part])
+    found = {
+        (p, s, *o): n
+        for p, s, o, n in zip(
+            counts.pair, counts.next_state, counts.outcome.tolist(), counts.count, strict=True
+        )
+    }
+    rows, expected = np.unique(np.column_stack([pair, next_state, outcome]), axis=0, return_counts=True)
+    assert found == {tuple(row): n for row, n in zip(rows.tolist(), expected, strict=True)}
