@@ -8,8 +8,9 @@ from gymnasium.envs.toy_text.utils import categorical_sample
 
 from tpd.envs import Environment
 from tpd.outcomes import OutcomeSet, event
+from tpd.pair_table import PairTable
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import BoolArray, Transitions
+from tpd.types import BoolArray, FloatArray, Transitions
 
 NUM_STATES, NUM_ACTIONS = 6, 3
 TERMINATION = 0.15
@@ -81,3 +82,9 @@ def policy(stochastic: bool = True) -> TabularPolicy:
     if stochastic:
         return TabularPolicy(rng.dirichlet(np.ones(NUM_ACTIONS), NUM_STATES), discount=0.9)
     return TabularPolicy(np.eye(NUM_ACTIONS)[rng.integers(NUM_ACTIONS, size=NUM_STATES)], discount=0.9)
+
+
+def dense(table: PairTable) -> FloatArray:
+    """[state, action, horizon, outcome]: 0 where unknown."""
+    states, actions = np.indices((NUM_STATES, NUM_ACTIONS))
+    return table.predict(states, actions)

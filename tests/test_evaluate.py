@@ -1,5 +1,6 @@
 """The error table: which pairs count, how often, and what is unknown."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from tpd.evaluate import LearningCurve, Visits, evaluate, read_errors, write_err
 from tpd.explainer import Explainer
 from tpd.seeding import generator
 from tpd.sources.collection import play
-from tpd.storage import StoredTable
 from tpd.truth.exact import ExactSolution
 from tpd.types import Transitions
 
@@ -32,11 +32,12 @@ def truth() -> Explainer:
 
 def changed(truth: Explainer, state: int, action: int, by: float, support: float = 1.0) -> Explainer:
     """The truth, but for one pair."""
-    expected, _ = truth.predictor.table()  # type: ignore[attr-defined]
-    expected, supports = expected.copy(), np.ones(expected.shape[:2])
-    expected[state, action] += by
-    supports[state, action] = support
-    return Explainer(StoredTable(expected, supports), truth.policy, truth.legend)
+    table = truth.predictor.table()  # type: ignore[attr-defined]
+    row = state * small_mdp.NUM_ACTIONS + action
+    expected, visits = table.expected.copy(), np.ones(len(table.pairs))
+    expected[row] += by
+    visits[row] = support
+    return Explainer(replace(table, expected=expected, visits=visits), truth.policy, truth.legend)
 
 
 def test_the_truth_has_no_errors(truth: Explainer, episodes: Transitions) -> None:

@@ -37,7 +37,7 @@ def test_equals_the_sum_over_all_trajectories(stochastic: bool) -> None:
                         break
                     s, a = s_next, later[h]
                     p *= policy.probabilities(np.array([s]))[0, a]
-    solved = ExactSolution(env, policy, small_mdp.outcomes(), horizon=horizon).table()[0]
+    solved = small_mdp.dense(ExactSolution(env, policy, small_mdp.outcomes(), horizon=horizon).table())
     np.testing.assert_allclose(solved[..., 0], expected, atol=1e-12)
 
 
@@ -54,10 +54,11 @@ def test_probability_is_conserved_in_every_env_with_a_table(
     if not stochastic:
         probabilities = np.eye(num_actions)[rng.integers(num_actions, size=num_states)]
     policy = TabularPolicy(probabilities, 0.99)
-    solved = ExactSolution(parts.env, policy, parts.outcomes, horizon=30).table()[0]
-    happening, running = solved[..., :-1].sum(axis=3), solved[..., -1]
-    np.testing.assert_allclose(happening[:, :, 0], 1, atol=1e-12)
-    np.testing.assert_allclose(happening[:, :, 1:], running[:, :, :-1], atol=1e-12)
+    solved = ExactSolution(parts.env, policy, parts.outcomes, horizon=30).table().expected
+    happening, running = solved[..., :-1].sum(axis=2), solved[..., -1]
+    assert len(solved) == num_states * num_actions
+    np.testing.assert_allclose(happening[:, 0], 1, atol=1e-12)
+    np.testing.assert_allclose(happening[:, 1:], running[:, :-1], atol=1e-12)
     assert (solved >= -1e-12).all()
 
 
@@ -99,9 +100,9 @@ def test_follows_a_policy_that_changes() -> None:
     env, outcomes = small_mdp.environment(), small_mdp.outcomes()
     probabilities = np.eye(small_mdp.NUM_ACTIONS)[np.zeros(small_mdp.NUM_STATES, dtype=int)]
     solution = ExactSolution(env, TabularPolicy(probabilities, 1.0), outcomes, horizon=5)
-    before = solution.table()[0]
+    before = small_mdp.dense(solution.table())
     probabilities[:] = np.eye(small_mdp.NUM_ACTIONS)[1]
-    after = solution.table()[0]
+    after = small_mdp.dense(solution.table())
     np.testing.assert_array_equal(before[:, :, 0], after[:, :, 0])
     assert not np.allclose(before[:, :, 1:], after[:, :, 1:])
 

@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_bits_alone_and_in_parallel(
     assert one.equals(same)
     assert not one.equals(other)
     tables = [
-        storage.load(output_of(f, pattern)).predictor.table()[0]  # type: ignore[attr-defined]
+        storage.load(output_of(f, pattern)).predictor.expected  # type: ignore[attr-defined]
         for f, pattern in ((alone, "outputs/runs/*/explainer"), (folder, "outputs/sweeps/*/1/explainer"))
     ]
     assert np.array_equal(*tables)

@@ -25,7 +25,7 @@ def test_the_error_falls_with_the_square_root_of_the_data(stochastic: bool) -> N
         learned = learner(policy)
         for batch in batches(policy, steps):
             learned.update(batch)
-        errors.append(np.sqrt(np.square(learned.table()[0] - exact(policy)).mean()))
+        errors.append(np.sqrt(np.square(small_mdp.dense(learned.table()) - exact(policy)).mean()))
     assert errors[1] < 0.2 * errors[0]
     assert errors[1] < 0.005
 
@@ -49,8 +49,8 @@ def test_is_where_replaying_the_same_transitions_ends() -> None:
     rng = np.random.default_rng(0)
     for _ in range(1500):
         stepwise.update(batch[rng.permutation(len(batch))])
-    assert np.abs(stepwise.table()[0] - replayed.table()[0]).max() < 0.01
-    assert np.abs(replayed.table()[0] - exact(policy)).max() > 0.03
+    assert np.abs(small_mdp.dense(stepwise.table()) - small_mdp.dense(replayed.table())).max() < 0.01
+    assert np.abs(small_mdp.dense(replayed.table()) - exact(policy)).max() > 0.03
 
 
 def test_batches_and_order_do_not_matter() -> None:
@@ -60,20 +60,20 @@ def test_batches_and_order_do_not_matter() -> None:
     whole.update(batch)
     for part in np.array_split(np.random.default_rng(0).permutation(len(batch)), 7):
         parts.update(batch[part])
-    np.testing.assert_allclose(whole.table()[0], parts.table()[0], atol=1e-12)
-    np.testing.assert_array_equal(whole.table()[1], parts.table()[1])
+    np.testing.assert_allclose(small_mdp.dense(whole.table()), small_mdp.dense(parts.table()), atol=1e-12)
+    np.testing.assert_array_equal(whole.table().visits, parts.table().visits)
 
 
 def test_untried_pairs_are_unknown() -> None:
     policy = small_mdp.policy()
     learned = learner(policy)
-    assert (learned.table()[1] == 0).all()
+    assert len(learned.table().pairs) == 0
     (batch,) = batches(policy, 1_000)
     learned.update(batch[batch.action != 2])
     states = np.arange(small_mdp.NUM_STATES)
     assert (learned.support(states, np.full(len(states), 2)) == 0).all()
     assert not learned.predict(states, np.full(len(states), 2)).any()
-    assert learned.table()[1].sum() == (batch.action != 2).sum()
+    assert learned.table().visits.sum() == (batch.action != 2).sum()
 
 
 def test_a_changed_policy_is_answered_without_new_data() -> None:
@@ -82,9 +82,9 @@ def test_a_changed_policy_is_answered_without_new_data() -> None:
     learned = learner(policy)
     for batch in batches(policy, 500_000):
         learned.update(batch)
-    before = learned.table()[0]
+    before = small_mdp.dense(learned.table())
     probabilities[:] = np.eye(small_mdp.NUM_ACTIONS)[1]
-    after = learned.table()[0]
+    after = small_mdp.dense(learned.table())
     assert np.abs(after - exact(policy)).max() < 0.02
     assert np.abs(after - before).max() > 0.05
 

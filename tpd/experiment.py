@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import pandas as pd
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -76,16 +77,20 @@ def build(cfg: DictConfig) -> Parts:
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Errors | None:
     """Train the policy, learn to explain it, judge the explanations, and keep what was found."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
-        learn(parts, tracked, bars)
+        curve = learn(parts, tracked, bars)
     with _timed("evaluation", tracked):
         errors = judge(parts, parts.evaluation.episodes)
     with _timed("keeping", tracked):
-        keep(parts, errors, folder, tracked)
+        keep(parts, errors, curve, folder, tracked)
     return errors
 
 
-def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> None:
-    """Train the policy, and the explainer from its transitions or from others collected after."""
+def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
+    """Train the policy, and the explainer from its transitions or from others collected after.
+
+    The errors measured on the way, by the number of transitions learned from.
+    """
+    measured: dict[int, Errors] = {}
     predictor, learning = parts.explainer.predictor, list[TransitionsCallback]()
     if isinstance(predictor, Learner):
         total = parts.training.transitions(parts.trainer)
@@ -93,6 +98,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> None:
         def measure(step: int) -> None:
             errors = judge(parts, parts.evaluation.curve_episodes)
             if errors is not None:
+                measured[step] = errors
                 tracked.metrics(errors.metrics(), step)
 
         curve = LearningCurve(measure, total, parts.evaluation.curve_points)
@@ -105,6 +111,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> None:
         watching=[bars.bar("policy", parts.trainer.steps)],
         info_keys=parts.outcomes.info_keys,
     )
+    return measured
 
 
 def judge(parts: Parts, episodes: int) -> Errors | None:
@@ -116,19 +123,24 @@ def judge(parts: Parts, episodes: int) -> Errors | None:
     return evaluate(parts.explainer, parts.truth, parts.env, met)
 
 
-def keep(parts: Parts, errors: Errors | None, folder: Path, tracked: Run) -> None:
+def keep(
+    parts: Parts, errors: Errors | None, curve: Mapping[int, Errors], folder: Path, tracked: Run
+) -> None:
     """Write everything to the folder, and hand it to whoever tracks the run."""
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     for scene in parts.scenes:
         scene.draw(parts.explainer, parts.env, f"seed {parts.seed}").savefig(plots / f"{scene.name}.png")
     tracked.files(plots, "plots")
-    storage.save(parts.explainer, folder / "explainer")
+    storage.save(parts.explainer, parts.env.table_shape()[0], folder / "explainer")
     tracked.model(folder / "explainer", "explainer")
     if errors is not None:
         write_errors(errors.frame(), folder / "errors.json")
         tracked.metrics(errors.metrics(), parts.training.transitions(parts.trainer))
         tracked.table(errors.frame(), "errors.json")
+    if curve:
+        frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
+        write_errors(pd.concat(frames), folder / "curve.json")
 
 
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:

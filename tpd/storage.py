@@ -3,44 +3,37 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tpd.explainer import Explainer
 from tpd.outcomes import Legend
+from tpd.pair_table import PairTable
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Array, FloatArray, TablePredictor
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
 FORMAT = 1
 
 
-class StoredTable:
-    """Predictions for all states and actions, as they were when they were saved."""
+@runtime_checkable
+class HasTable(Protocol):
+    """A predictor whose answers can be written down."""
 
-    def __init__(self, expected: FloatArray, support: FloatArray) -> None:
-        self._expected = expected
-        self._support = support
-
-    def table(self) -> tuple[FloatArray, FloatArray]:
-        return self._expected, self._support
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        return self._expected[observations, actions]
-
-    def support(self, observations: Array, actions: Array) -> FloatArray:
-        return self._support[observations, actions]
+    def table(self) -> PairTable:
+        """Every pair it knows."""
 
 
-def save(explainer: Explainer, folder: Path) -> None:
-    """Write the answers for every state and action."""
-    if not isinstance(explainer.predictor, TablePredictor):
+def save(explainer: Explainer, num_states: int, folder: Path) -> None:
+    """Write the answers for every pair that is known, and what the policy does in every state."""
+    if not isinstance(explainer.predictor, HasTable):
         raise TypeError(f"{type(explainer.predictor).__name__} has no table to save")
-    expected, support = explainer.predictor.table()
-    states = np.arange(len(expected))
+    table = explainer.predictor.table()
+    states = np.arange(num_states)
     arrays = {
-        "expected": expected.astype(np.float32),
-        "support": support,
+        "pairs": table.pairs,
+        "expected": table.expected.astype(np.float32),
+        "support": table.visits,
         "policy": explainer.policy.probabilities(states),
     }
     values = explainer.policy.action_values(states)
@@ -65,7 +58,8 @@ def load(folder: Path) -> Explainer:
     with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
         values = arrays.get("action_values")
         policy = TabularPolicy(arrays["policy"], description["discount"], values)
-        predictor = StoredTable(arrays["expected"], arrays["support"])
+        num_actions = arrays["policy"].shape[1]
+        predictor = PairTable(num_actions, arrays["pairs"], arrays["expected"], arrays["support"])
     return Explainer(
         predictor,
         policy,

@@ -17,7 +17,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import storage
-from tpd.evaluate import METRICS, read_errors
+from tpd.evaluate import read_errors
 from tpd.experiment import ConfigError, build
 from tpd.explainer import Explainer
 from tpd.jobs import CONFIG, STATUS, SWEEP, settings
@@ -74,8 +74,7 @@ class Sweep:
         self._watch.stop()
         jobs = finished_jobs(self.folder)
         with self._run:
-            for group in alike(jobs):
-                tell(group, self.folder / "plots", self._run)
+            tell(jobs, self.folder / "plots", self._run)
         print(f"plots: {self.folder / 'plots'}")
         if self._tracking.ui_command():
             print(f"to look at the runs: {self._tracking.ui_command()}")
@@ -112,11 +111,18 @@ class Job:
     folder: Path
     config: DictConfig
     errors: pd.DataFrame | None
+    curve: pd.DataFrame | None
     explainer: Explainer
 
     @property
     def seed(self) -> str:
         return str(self.config.seed)
+
+    @property
+    def overrides(self) -> list[str]:
+        """What was asked for on the command line, but for the seed."""
+        given = OmegaConf.load(self.folder / ".hydra" / "overrides.yaml")
+        return [str(override) for override in given if not str(override).startswith("seed=")]
 
 
 def finished_jobs(folder: Path) -> list[Job]:
@@ -125,43 +131,57 @@ def finished_jobs(folder: Path) -> list[Job]:
     for status in sorted(folder.glob(f"*/{STATUS}"), key=lambda path: int(path.parent.name)):
         if json.loads(status.read_text())["status"] != "finished":
             continue
-        errors = status.with_name("errors.json")
-        frame = read_errors(errors) if errors.exists() else None
         config = OmegaConf.load(status.with_name(CONFIG))
         assert isinstance(config, DictConfig)
-        jobs.append(Job(status.parent, config, frame, storage.load(status.parent / "explainer")))
+        errors, curve = (_table(status.with_name(name)) for name in ("errors.json", "curve.json"))
+        jobs.append(Job(status.parent, config, errors, curve, storage.load(status.parent / "explainer")))
     return jobs
 
 
-def alike(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs that differ in nothing but their seed belong together."""
+def _table(path: Path) -> pd.DataFrame | None:
+    return read_errors(path) if path.exists() else None
+
+
+def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        key = json.dumps({k: v for k, v in settings(job.config).items() if k != "seed"}, sort_keys=True)
-        groups.setdefault(key, []).append(job)
-    return list(groups.values())
+        plain = {key: value for key, value in settings(job.config).items() if key != "seed"}
+        groups.setdefault(json.dumps(plain, sort_keys=True), []).append(job)
+    overrides = [job.overrides for job, *_ in groups.values()]
+    apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
+    return {", ".join(own): group for own, group in zip(apart, groups.values(), strict=True)}
 
 
 def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
-    """The table of mean and standard deviation, and the plots with one line per seed."""
-    cfg = jobs[0].config
-    label = f"{cfg.name}, {len(jobs)} seeds" if len(jobs) > 1 else f"{cfg.name}, seed {cfg.seed}"
-    frames = [job.errors for job in jobs if job.errors is not None]
-    if frames:
-        mean, std = _mean_and_std(frames)
-        show(error_table(f"Errors of {label}", mean, std, cfg.evaluation.get("reference")))
-        tracked.table(mean.join(std, rsuffix="_std"), "errors.json")
-        for name, frame in {"": mean, "_std": std}.items():
-            values = {f"{o}/{m}{name}": float(frame.loc[o, m]) for o in frame.index for m in METRICS}
-            tracked.metrics(values)
-    env = instantiate(cfg.env, _convert_="all")
-    for scene in scenes_from_config(cfg.figures, env):
-        explainers = {job.seed: job.explainer for job in jobs}
-        draw_over_seeds(scene, env, explainers, target)
+    """The tables of mean and standard deviation, and the plots with one line per seed."""
+    tables, curves = [], {}
+    for label, group in alike(jobs).items():
+        title = ", ".join(filter(None, [group[0].config.name, label, f"{len(group)} seeds"]))
+        if errors := [job.errors for job in group if job.errors is not None]:
+            mean, std = _mean_and_std(errors)
+            show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
+            table = mean.join(std, rsuffix="_std")
+            tables.append(table.assign(jobs=label) if label else table)
+            tracked.metrics(_flat(table, label))
+        if curve := [job.curve for job in group if job.curve is not None]:
+            curves[label or str(group[0].config.name)] = pd.concat(curve)
+        draw_figures(group, target / label.replace("/", "_"))
+    if tables:
+        tracked.table(pd.concat(tables), "errors.json")
+    if curves:
+        plots.error_curves(curves).savefig(target / "error_against_steps.png", dpi=110)
+    tracked.files(target, "plots")
+
+
+def draw_figures(jobs: Sequence[Job], target: Path) -> None:
+    """The figures of every seed, and each of their pairs over all seeds."""
+    env = instantiate(jobs[0].config.env, _convert_="all")
+    for scene in scenes_from_config(jobs[0].config.figures, env):
+        draw_over_seeds(scene, env, {job.seed: job.explainer for job in jobs}, target)
         for job in jobs:
             drawn = job.folder / "plots" / f"{scene.name}.png"
             shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")
-    tracked.files(target, "plots")
 
 
 def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer], target: Path) -> None:
@@ -175,6 +195,16 @@ def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer],
         title = f"{scene.title}: {env.name_of_state(state)}, action: {what}"
         figure = plots.over_seeds(title, groups, explanations, row)
         figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
+
+
+def _flat(table: pd.DataFrame, label: str) -> dict[str, float]:
+    """Metrics named by outcome, and by group where there are several."""
+    prefix = f"{label}/" if label else ""
+    return {
+        f"{prefix}{outcome}/{column}": float(table.loc[outcome, column])
+        for outcome in table.index
+        for column in table.columns
+    }
 
 
 def _mean_and_std(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -93,14 +93,6 @@ class Predictor(Protocol):
 
 
 @runtime_checkable
-class TablePredictor(Predictor, Protocol):
-    """A predictor whose answers for all states and actions fit in one array."""
-
-    def table(self) -> tuple[FloatArray, FloatArray]:
-        """[state, action, horizon, outcome] and the support [state, action]."""
-
-
-@runtime_checkable
 class Learner(Predictor, Protocol):
     """A predictor that improves with transitions, at any time."""
 

@@ -1,13 +1,13 @@
 """FHTD replayed to convergence: count what was seen, and solve the counts exactly."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tpd.checks import whole_number
 from tpd.envs import Environment
 from tpd.kernels import count_edges, solve_backwards
+from tpd.memory import require
 from tpd.outcomes import OutcomeSet
+from tpd.pair_table import PairTable, locate
 from tpd.types import Array, FloatArray, IntArray, Policy, Transitions
 
 
@@ -83,22 +83,6 @@ class Counts:
         self._count[: len(count)] = count
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The outcomes expected of every pair that was tried, for one policy."""
-
-    pairs: IntArray
-    """[pair], ascending"""
-    visits: IntArray
-    """[pair]"""
-    expected: FloatArray
-    """[pair, horizon, outcome]"""
-    next_states: IntArray
-    """[next state]: where the policy was asked"""
-    policy: FloatArray
-    """[next state, action]: what it answered"""
-
-
 class ReplayedFHTD:
     """What FHTD converges to if the transitions seen so far are replayed for ever.
 
@@ -109,57 +93,47 @@ class ReplayedFHTD:
         self.policy = policy
         self.outcomes = outcomes
         self.horizon = whole_number("horizon", horizon, at_least=1)
-        self._shape = env.table_shape()
+        self._num_actions = env.table_shape()[1]
         self._counts = Counts(outcomes.width)
-        self._solution: Solution | None = None
+        self._table: PairTable | None = None
+        self._next_states: IntArray = np.empty(0, dtype=np.int64)
+        self._solved_for: FloatArray = np.empty(0)
 
     def update(self, transitions: Transitions) -> None:
         """Count a batch."""
         outcome, continuation = self.outcomes.observe(transitions)
-        pair = self._pair(transitions.observation, transitions.action)
+        pair = transitions.observation * self._num_actions + transitions.action
         self._counts.add(pair, transitions.next_observation, outcome, continuation)
-        self._solution = None
+        self._table = None
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]; 0 for pairs never tried, whose support is 0."""
-        solution = self._solve()
-        row, tried = self._find(solution, observations, actions)
-        expected = np.zeros((*row.shape, self.horizon, self.outcomes.width))
-        expected[tried] = solution.expected[row[tried]]
-        return expected
+        return self.table().predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often each pair was tried."""
-        solution = self._solve()
-        row, tried = self._find(solution, observations, actions)
-        visits = np.zeros(row.shape)
-        visits[tried] = solution.visits[row[tried]]
-        return visits
+        return self.table().support(observations, actions)
 
-    def table(self) -> tuple[FloatArray, FloatArray]:
-        """Every prediction [state, action, horizon, outcome] and its support [state, action]."""
-        states, actions = np.indices(self._shape)
-        return self.predict(states, actions), self.support(states, actions)
+    def table(self) -> PairTable:
+        """Every pair that was tried, solved for the policy as it is now."""
+        if self._table is not None:
+            policy = self.policy.probabilities(self._next_states)
+            if np.array_equal(policy, self._solved_for):
+                return self._table
+        self._table = self._solve()
+        return self._table
 
-    def _pair(self, observations: Array, actions: Array) -> IntArray:
-        return np.asarray(observations * self._shape[1] + actions)
-
-    def _find(self, solution: Solution, observations: Array, actions: Array) -> tuple[IntArray, Array]:
-        """The row of each pair in the solution, and whether it is there."""
-        return _locate(solution.pairs, self._pair(observations, actions))
-
-    def _solve(self) -> Solution:
-        known = self._solution
-        if known is not None and np.array_equal(known.policy, self.policy.probabilities(known.next_states)):
-            return known
+    def _solve(self) -> PairTable:
         counts = self._counts
         pairs, pair_of_edge = np.unique(counts.pair, return_inverse=True)
-        next_states, next_of_edge = np.unique(counts.next_state, return_inverse=True)
-        visits = np.bincount(pair_of_edge, counts.count, len(pairs)).astype(np.int64)
-        policy = self.policy.probabilities(next_states)
-        actions = np.arange(self._shape[1])
-        row, tried = _locate(pairs, self._pair(next_states[:, None], actions))
-        expected = np.zeros((len(pairs), self.horizon, self.outcomes.width))
+        visits = np.bincount(pair_of_edge, counts.count, len(pairs)).astype(np.float64)
+        self._next_states, next_of_edge = np.unique(counts.next_state, return_inverse=True)
+        self._solved_for = self.policy.probabilities(self._next_states)
+        next_pairs = self._next_states[:, None] * self._num_actions + np.arange(self._num_actions)
+        row, tried = locate(pairs, next_pairs)
+        shape = (len(pairs), self.horizon, self.outcomes.width)
+        require("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
+        expected = np.zeros(shape)
         solve_backwards(
             pair_of_edge,
             next_of_edge,
@@ -167,16 +141,7 @@ class ReplayedFHTD:
             counts.outcome,
             counts.continuation,
             np.where(tried, row, -1),
-            policy,
+            self._solved_for,
             expected,
         )
-        self._solution = Solution(pairs, visits, expected, next_states, policy)
-        return self._solution
-
-
-def _locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, Array]:
-    """Where each value stands in an ascending array, and whether it is there."""
-    if len(ascending) == 0:
-        return np.zeros(values.shape, dtype=np.int64), np.zeros(values.shape, dtype=np.bool_)
-    position = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return position, ascending[position] == values
+        return PairTable(self._num_actions, pairs, expected, visits)

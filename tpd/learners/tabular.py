@@ -7,7 +7,9 @@ from tpd.efo import check_decomposition, decompose
 from tpd.envs import Environment
 from tpd.kernels import fhtd_update
 from tpd.learners.step_sizes import StepSize
+from tpd.memory import require
 from tpd.outcomes import OutcomeSet
+from tpd.pair_table import PairTable
 from tpd.types import Array, FloatArray, Policy, Transitions
 
 
@@ -40,7 +42,9 @@ class TabularFHTD:
         self.outcomes = outcomes
         self.step_size = step_size
         num_states, num_actions = env.table_shape()
-        self._values = np.zeros((num_states, num_actions, outcomes.width, horizon), dtype)
+        shape = (num_states, num_actions, outcomes.width, horizon)
+        require("a table", shape, dtype, "use explainer=replayed, which keeps only the pairs that are seen")
+        self._values = np.zeros(shape, dtype)
         self._visits = np.zeros((num_states, num_actions), dtype=np.int64)
         self._next_probabilities = np.zeros((num_states, num_actions))
 
@@ -75,7 +79,13 @@ class TabularFHTD:
         """[batch]: how often each pair was tried."""
         return self._visits[observations, actions].astype(np.float64)
 
-    def table(self) -> tuple[FloatArray, FloatArray]:
-        """Every prediction [state, action, horizon, outcome] and its support [state, action]."""
-        states, actions = np.indices(self._visits.shape)
-        return self.predict(states, actions), self.support(states, actions)
+    def table(self) -> PairTable:
+        """Every pair that was tried."""
+        states, actions = np.nonzero(self._visits)
+        num_actions = self._visits.shape[1]
+        return PairTable(
+            num_actions,
+            states * num_actions + actions,
+            self.predict(states, actions),
+            self.support(states, actions),
+        )

@@ -4,9 +4,11 @@ Every function draws into the axes it is given. One colour per outcome, in every
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -22,6 +24,14 @@ from tpd.types import Array, FloatArray
 PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#000000", "#F0E442")
 HATCHES = ("", "///", "...", "xxx")
 LINES = ("-", "--", ":", "-.")
+CURVE_PANELS = {"pi_mse": "the policy's action", "foil_mse": "the other actions"}
+# black and grey: the colours belong to the outcomes
+CURVE_LOOKS = (
+    {"color": "black", "linestyle": "-", "marker": "o"},
+    {"color": "#888888", "linestyle": "--", "marker": "s"},
+    {"color": "black", "linestyle": ":", "marker": "v"},
+    {"color": "#888888", "linestyle": "-.", "marker": "D"},
+)
 ENDED_COLOUR = "#DDDDDD"
 ENDED_LABEL = "terminated/unknown"
 SMALLEST_SHOWN = 0.005
@@ -175,3 +185,32 @@ def over_seeds(
         grid[-1, column].set_xlabel("steps ahead")
     figure.suptitle(title, fontsize=11)
     return figure
+
+
+def error_curves(curves: Mapping[str, pd.DataFrame]) -> Figure:
+    """Mean square error, averaged over the outcomes, against the number of transitions learned from.
+
+    Each curve has columns step, pi_mse and foil_mse. Its slope is fitted from a fiftieth of the steps on.
+    """
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    panels = zip(figure.subplots(1, 2, sharey=True), CURVE_PANELS.items(), strict=True)
+    for axes, (metric, title) in panels:
+        for (label, curve), look in zip(curves.items(), cycle(CURVE_LOOKS), strict=False):
+            by_step = curve.groupby("step")[metric].mean()
+            steps, errors = by_step.index.to_numpy(float), by_step.to_numpy(float)
+            axes.loglog(steps, errors, **look, markersize=4, label=label + _slope(steps, errors))
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("transitions learned from")
+        axes.grid(True, which="major", color="#DDDDDD")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9)
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("mean square error of the probabilities")
+    return figure
+
+
+def _slope(steps: FloatArray, errors: FloatArray) -> str:
+    late = steps >= steps.max() / 50
+    if late.sum() < 3 or not (errors > 0).all():
+        return ""
+    return f" (slope {np.polyfit(np.log(steps[late]), np.log(errors[late]), 1)[0]:.2f})"

@@ -4,7 +4,9 @@ import numpy as np
 
 from tpd.checks import whole_number
 from tpd.envs import Environment
+from tpd.memory import require
 from tpd.outcomes import OutcomeSet
+from tpd.pair_table import PairTable
 from tpd.types import Array, FloatArray, Policy
 
 
@@ -18,6 +20,8 @@ class ExactSolution:
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._states = np.arange(env.model.num_states)
         self._shape = (env.model.num_states, env.model.num_actions)
+        size = (*self._shape, self.horizon, outcomes.width)
+        require("the exact solution", size, "float64", "use evaluation=none, or a shorter horizon")
         transitions, probability = env.model.transitions()
         self._pair = np.ravel_multi_index((transitions.observation, transitions.action), self._shape)
         self._next_state = transitions.next_observation
@@ -42,17 +46,19 @@ class ExactSolution:
             o.append(self._per_pair(self._carried * v[self._next_state]))
         return np.stack(o, axis=2)
 
-    def table(self) -> tuple[FloatArray, FloatArray]:
-        """[state, action, horizon, outcome] and its support, which is infinite."""
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
         policy = self.policy.probabilities(self._states)
         if self._solved_for is None or not np.array_equal(policy, self._solved_for):
             self._solution, self._solved_for = self._solve(policy), policy
-        return self._solution, np.full(self._shape, np.inf)
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]"""
-        return self.table()[0][observations, actions]
+        return self._solution[observations, actions]
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: infinite, for nothing here is estimated."""
-        return np.full(len(observations), np.inf)
+        return np.full(np.shape(observations), np.inf)
+
+    def table(self) -> PairTable:
+        """Every pair there is."""
+        states, actions = (index.ravel() for index in np.indices(self._shape))
+        expected, support = self.predict(states, actions), self.support(states, actions)
+        return PairTable(self._shape[1], np.arange(len(states)), expected, support)

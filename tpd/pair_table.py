@@ -1,0 +1,45 @@
+"""Predictions for the pairs of numbered states and actions that are known, and for no others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpd.types import Array, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """A predictor that looks its answers up; a pair that is not in the table is unknown."""
+
+    num_actions: int
+    pairs: IntArray
+    """[pair]: state * num_actions + action, ascending"""
+    expected: FloatArray
+    """[pair, horizon, outcome]"""
+    visits: FloatArray
+    """[pair]: the support"""
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]; 0 where unknown."""
+        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        expected = np.zeros((*row.shape, *self.expected.shape[1:]), self.expected.dtype)
+        expected[known] = self.expected[row[known]]
+        return expected
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]; 0 where unknown."""
+        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        visits = np.zeros(row.shape)
+        visits[known] = self.visits[row[known]]
+        return visits
+
+    def table(self) -> "PairTable":
+        return self
+
+
+def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:
+    """Where each value stands in an ascending array, and whether it is there."""
+    if len(ascending) == 0:
+        return np.zeros(values.shape, dtype=np.int64), np.zeros(values.shape, dtype=np.bool_)
+    position = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return position, np.asarray(ascending[position] == values)
