@@ -80,6 +80,13 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("outcomes.outcomes.0.function._target_=tpd.nothing.here", "outcomes: .*tpd.nothing"),
         ("+figures.mine={pairs: [{state: {row: 9, col: 0, fuel: 1, passenger: false}}]}", "figures: .*row=9"),
         ("+figures.mine={pairs: [{state: 3, action: fly}]}", "figures: .*fly.*south"),
+        ("evaluation.curve_episodes=0.5", "evaluation: .*curve_episodes must be a whole number"),
+        ("+evaluation.reference.dropoff={pi_mse: 5}", "evaluation: reference.dropoff.pi_mse must be"),
+        ("training.alongside=fals", "training: alongside must be true or false, got 'fals'"),
+        ("outcomes.partition=nope", "outcomes: partition must be true or false"),
+        ("+figures.mine={pairs: [{state: {row: 2.5, col: 0, fuel: 1, passenger: false}}]}", "row=2.5"),
+        ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
+        ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
         ("+figures.mine={pairs: []}", "figures: .*mine"),
     ],
 )
@@ -89,7 +96,8 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
 
 
 def test_whole_numbers_may_be_written_with_an_exponent(compose_config: Compose) -> None:
-    assert build(compose_config("training.steps=1e5")).training.steps == 100_000
+    parts = build(compose_config("training.steps=1e5", "evaluation.episodes=1e3", "seed=1e0"))
+    assert (parts.training.steps, parts.evaluation.episodes, parts.seed) == (100_000, 1000, 1)
 
 
 def test_seed_zero_is_a_seed(compose_config: Compose) -> None:

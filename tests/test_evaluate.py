@@ -92,7 +92,7 @@ def test_disagreement_is_the_share_of_visits_where_another_action_is_better(
     errors = evaluate(truth, truth, small_mdp.environment(), episodes)
     returns = truth.action_returns(episodes.observation)
     chosen = returns[np.arange(len(returns)), episodes.action]
-    assert errors.disagreement == pytest.approx((chosen < returns.max(axis=1) - 1e-9).mean())
+    assert errors.disagreement == pytest.approx((chosen < returns.max(axis=1) - 1e-6).mean())
     assert 0 < errors.disagreement < 1
 
 
@@ -105,11 +105,9 @@ def test_the_table_is_written_without_losing_a_digit(
     assert again.equals(frame)
 
 
-def test_the_curve_is_measured_at_growing_intervals_and_at_the_end(episodes: Transitions) -> None:
+def test_the_curve_is_measured_at_growing_intervals_before_the_end(episodes: Transitions) -> None:
     steps: list[int] = []
-    curve = LearningCurve(steps.append, steps=10_000, points=5)
+    curve = LearningCurve(steps.append, steps=10_000, points=4)
     for _ in range(1000):
         curve(episodes[:10])
-    assert steps[-1] == 10_000
-    assert len(steps) == 5
-    assert (np.diff(steps, n=2) > 0).all()
+    assert steps == [10, 60, 320, 1780]

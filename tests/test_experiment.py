@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import mlflow
@@ -31,7 +33,7 @@ EVENTS = ("dropoff", "pickup", "refuel", "failure", "traffic", "move", "invalid"
 def tpd_run(folder: Path, *overrides: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """The command as a user types it, in a folder of its own."""
     command = [sys.executable, str(ROOT / "scripts" / "run.py"), *overrides]
-    environment = {**os.environ, "CI": "true"}
+    environment = {**os.environ, "CI": "true", "PYTHONPATH": str(folder)}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
@@ -87,7 +89,7 @@ def test_metrics_are_logged_over_the_course_of_learning(alone: Path) -> None:
     (run,) = runs(alone, role=None)
     history = MlflowClient(f"sqlite:///{alone}/mlflow.db").get_metric_history(run.info.run_id, "move/pi_mse")
     steps = [metric.step for metric in history]
-    assert len(steps) >= 2
+    assert len(steps) == len(set(steps)) >= 3
     assert max(steps) == 60_000
 
 
@@ -130,6 +132,7 @@ def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: t
     _, shown = sweep
     assert "1.86e-04 ± 1.9e-05" in shown
     assert "7.77e-01 ± 6.6e-02" in shown
+    assert "of the visits the explanations favour another action" in shown
     assert "-m mlflow ui --backend-store-uri sqlite:///mlflow.db" in shown
 
 
@@ -187,14 +190,79 @@ def test_a_wrong_value_stops_a_run_with_one_line(tmp_path: Path) -> None:
 
 
 def test_a_failed_job_is_told_and_the_rest_is_kept(tmp_path: Path) -> None:
-    """A seed that cannot be used fails alone; the others still make the table."""
-    done = tpd_run(tmp_path, "-m", *SMALL, "seed=0,-1", check=False)
+    """An outcome that fails while learning stops its own job only; the others still make the table."""
+    (tmp_path / "fragile.py").write_text(
+        "import numpy as np\n\ndef fails(t):\n"
+        "    assert len(t) != 5000, 'fails while learning'\n    return np.zeros(len(t))\n"
+    )
+    (tmp_path / "more" / "outcomes").mkdir(parents=True)
+    (tmp_path / "more" / "outcomes" / "fragile.yaml").write_text(
+        "_target_: tpd.outcomes.OutcomeSet\noutcomes:\n  - _target_: tpd.outcomes.event\n    name: never\n"
+        "    function: {_target_: fragile.fails, _partial_: true}\n"
+    )
+    swept = ["outcomes=fuel_taxi,fragile", "--config-dir", "more"]
+    done = tpd_run(tmp_path, "-m", *SMALL, *swept, check=False)
     assert done.returncode != 0
-    assert "seed -1 failed" in done.stdout + done.stderr
+    assert "fails while learning" in done.stdout + done.stderr
     assert "1 of 2 jobs are missing" in done.stderr
-    assert "Errors of paper, seed 0" in done.stdout
+    assert "Errors of paper" in done.stdout
     (status,) = tmp_path.glob("outputs/sweeps/*/1/status.json")
     assert json.loads(status.read_text())["status"] == "failed"
+    (parent,) = runs(tmp_path, "sweep")
+    assert parent.info.status == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["seed=0,-1"], "seed: seed must be 0 or more, got -1"),
+        (["seed=0,1", "explainer.horizon=5,0"], "explainer: horizon must be 1 or more, got 0"),
+        (["policy.bogus=1,2"], "bogus"),
+        (["seed=0,1", "tracking.uri=foo://bar"], "tracking: "),
+    ],
+)
+def test_a_sweep_with_one_wrong_job_does_not_begin(
+    tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    done = tpd_run(tmp_path, "-m", *overrides, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("outputs/sweeps/*/*/config.yaml"))
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
+    done = tpd_run(tmp_path, "-m", *SMALL, "explainer=paper,replayed", "seed=0,1")
+    assert "Errors of paper, explainer=paper, 2 seeds" in done.stdout
+    assert "Errors of paper, explainer=replayed, 2 seeds" in done.stdout
+    (plots,) = tmp_path.glob("outputs/sweeps/*/plots")
+    left = {str(path.relative_to(plots)) for path in plots.rglob("*.png")}
+    assert {f"explainer={name}/figure_2_seed_1.png" for name in ("paper", "replayed")} <= left
+    assert "error_against_steps.png" in left
+    (parent,) = runs(tmp_path, "sweep")
+    metrics = parent.data.metrics
+    assert metrics["explainer_replayed/move/pi_mse"] < metrics["explainer_paper/move/pi_mse"]
+    again = tpd_run(tmp_path, "-m", *SMALL, "seed=0", f"hydra.sweep.dir={plots.parent}", check=False)
+    assert "holds a sweep already" in again.stderr
+
+
+def test_an_interrupted_sweep_leaves_no_run_running(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "run.py"), "-m", "experiment=paper", "seed=range(4)"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("outputs/sweeps/*/0/config.yaml")):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(3)
+    os.killpg(process.pid, signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert b"interrupted" in shown
+    states = {run.info.status for run in runs(tmp_path, "sweep") + runs(tmp_path, "job")}
+    assert states == {"KILLED"}
 
 
 def test_nothing_is_tracked_where_that_is_not_wanted(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from tests import small_mdp
 from tpd.efo import compose
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
+from tpd.learners.step_sizes import constant
+from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import Legend, OutcomeSet, event
 from tpd.policies.tabular import GreedyPolicy
 from tpd.show.remarks import disagreement, remarks
@@ -119,6 +121,31 @@ def test_a_choice_that_the_explanation_does_not_support_is_said() -> None:
             assert sentence is not None
             assert f"favour action {best}" in sentence
     assert (returns.argmax(axis=1) != 0).any()
+
+
+def test_what_is_not_learned_yet_counts_as_running() -> None:
+    """So that the remainder is never understated; ended, by exclusion, means terminated or unknown."""
+    policy, outcomes = small_mdp.policy(), small_mdp.outcomes()
+    learned = TabularFHTD(
+        small_mdp.environment(),
+        policy,
+        outcomes,
+        horizon=HORIZON,
+        form="efo",
+        discount=1.0,
+        step_size=constant(0.1),
+        dtype="float64",
+    )
+    explanation = Explainer(learned, policy, outcomes.legend).explain(np.array([0]))
+    assert (explanation.running == 1).all()
+    assert (explanation.ended == 1).all()
+    assert explanation.remainder.bound[0] > 0
+
+
+@pytest.mark.parametrize(("state", "action"), [(-1, 0), (0, -1), (0, small_mdp.NUM_ACTIONS)])
+def test_pairs_that_do_not_exist_are_refused(explainer: Explainer, state: int, action: int) -> None:
+    with pytest.raises(ValueError, match="numbered from 0"):
+        explainer.explain(np.array([state]), np.array([action]))
 
 
 def test_unknown_pairs_are_said_to_be_unknown(explainer: Explainer) -> None:

@@ -26,9 +26,9 @@ def test_a_partition_with_one_reward_each_is_complete(transitions: Transitions) 
     assert (outcome[:, 0] + outcome[:, 1] == 1).all()
 
 
-def test_the_last_column_says_whether_the_episode_goes_on(transitions: Transitions) -> None:
+def test_the_last_column_says_whether_the_episode_terminates(transitions: Transitions) -> None:
     outcome, _ = small_mdp.outcomes().observe(transitions)
-    assert (outcome[:, -1] == ~transitions.terminated).all()
+    assert (outcome[:, -1] == transitions.terminated).all()
 
 
 def test_the_future_ends_with_the_episode_or_with_a_first_occurrence(transitions: Transitions) -> None:

@@ -10,7 +10,7 @@ from tpd.learners.step_sizes import polynomial
 from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import Outcome, OutcomeSet
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Policy
+from tpd.types import Policy, concatenate
 
 
 def learner(policy: Policy) -> ReplayedFHTD:
@@ -44,7 +44,7 @@ def test_is_where_replaying_the_same_transitions_ends() -> None:
         step_size=polynomial(0.9),
         dtype="float64",
     )
-    (batch,) = batches(policy, 2_000)
+    batch = concatenate(list(batches(policy, 2_000)))
     replayed.update(batch)
     rng = np.random.default_rng(0)
     for _ in range(1500):
@@ -56,7 +56,7 @@ def test_is_where_replaying_the_same_transitions_ends() -> None:
 def test_batches_and_order_do_not_matter() -> None:
     policy = small_mdp.policy()
     whole, parts = learner(policy), learner(policy)
-    (batch,) = batches(policy, 5_000)
+    batch = concatenate(list(batches(policy, 5_000)))
     whole.update(batch)
     for part in np.array_split(np.random.default_rng(0).permutation(len(batch)), 7):
         parts.update(batch[part])
@@ -68,7 +68,7 @@ def test_untried_pairs_are_unknown() -> None:
     policy = small_mdp.policy()
     learned = learner(policy)
     assert len(learned.table().pairs) == 0
-    (batch,) = batches(policy, 1_000)
+    batch = concatenate(list(batches(policy, 1_000)))
     learned.update(batch[batch.action != 2])
     states = np.arange(small_mdp.NUM_STATES)
     assert (learned.support(states, np.full(len(states), 2)) == 0).all()
@@ -93,7 +93,7 @@ def test_outcomes_that_vary_with_the_same_states_are_averaged() -> None:
     policy = small_mdp.policy()
     noisy = OutcomeSet([Outcome("noise", lambda t: t.reward, 0, 1)])
     learned = ReplayedFHTD(small_mdp.environment(), policy, noisy, horizon=2)
-    (batch,) = batches(policy, 20_000)
+    batch = concatenate(list(batches(policy, 20_000)))
     rewards = np.random.default_rng(0).random(len(batch))
     learned.update(type(batch)(**{**vars(batch), "reward": rewards}))
     pair = (batch.observation == 1) & (batch.action == 0)

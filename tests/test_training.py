@@ -14,7 +14,7 @@ from tpd.seeding import generator
 from tpd.sources.collection import collect, play
 from tpd.sources.exploration import Exploration, TabularExplorer, draw
 from tpd.training import Training
-from tpd.types import Transitions, concatenate
+from tpd.types import Policy, Transitions, concatenate
 
 
 def q_learning(env: Environment, steps: int = 20_000, seed: int = 0) -> QLearning:
@@ -28,6 +28,14 @@ def q_learning(env: Environment, steps: int = 20_000, seed: int = 0) -> QLearnin
         epsilon_end=0.05,
         epsilon_decay_steps=steps // 2,
         num_envs=10,
+        explained_epsilon=0.0,
+    )
+
+
+def collected(env: Environment, policy: Policy, *, steps: int, epsilon: float, num_envs: int) -> Transitions:
+    rng, exploration = generator(0, "test"), Exploration(epsilon)
+    return concatenate(
+        list(collect(env, policy, rng, steps=steps, exploration=exploration, num_envs=num_envs))
     )
 
 
@@ -109,20 +117,20 @@ def test_both_ways_of_training_explain_the_final_policy(training: str, compose_c
 def test_collection_is_exact_in_number_and_repeats_with_its_seed() -> None:
     env, policy = small_mdp.environment(), small_mdp.policy()
 
-    def collected() -> Transitions:
+    def again() -> Transitions:
         batches = collect(
             env, policy, generator(3, "test"), steps=1234, exploration=Exploration(0.3), num_envs=7
         )
         return concatenate(list(batches))
 
-    first, second = collected(), collected()
+    first, second = again(), again()
     assert len(first) == 1234
     np.testing.assert_array_equal(first.next_observation, second.next_observation)
 
 
 def test_exploration_takes_other_actions_as_often_as_asked() -> None:
     env, policy = small_mdp.environment(), small_mdp.policy(stochastic=False)
-    (batch,) = collect(env, policy, generator(0, "test"), steps=30_000, exploration=Exploration(0.3))
+    batch = collected(env, policy, steps=30_000, epsilon=0.3, num_envs=50)
     other = batch.action != policy.action(batch.observation)
     assert other.mean() == pytest.approx(0.3 * 2 / 3, abs=0.01)
 
@@ -132,9 +140,7 @@ def test_a_time_limit_is_no_termination_and_no_step_crosses_it() -> None:
     env = Environment("SmallMDP-v0", max_episode_steps=3)
     model = env.model
     assert model is not None
-    (batch,) = collect(
-        env, small_mdp.policy(), generator(0, "test"), steps=5_000, exploration=Exploration(1.0), num_envs=5
-    )
+    batch = collected(env, small_mdp.policy(), steps=5_000, epsilon=1.0, num_envs=5)
     assert (batch.truncated & ~batch.terminated).sum() > 500
     possible = model.next_state[batch.observation, batch.action] == batch.next_observation[:, None]
     assert possible.any(axis=1).all()
@@ -171,6 +177,7 @@ def test_info_that_the_env_does_not_have_is_named() -> None:
         generator(0, "test"),
         steps=5,
         exploration=Exploration(0.0),
+        num_envs=2,
         info_keys=["speed"],
     )
     with pytest.raises(KeyError, match=r"no 'speed'; it has.*parity"):
@@ -192,7 +199,9 @@ def test_least_tried_actions_and_restarts_spread_the_visits() -> None:
     policy = GreedyPolicy(np.zeros((1050, 7)), valid, 0.99)
 
     def well_tried(exploration: Exploration) -> int:
-        batches = collect(env, policy, generator(0, "test"), steps=400_000, exploration=exploration)
+        batches = collect(
+            env, policy, generator(0, "test"), steps=400_000, exploration=exploration, num_envs=500
+        )
         code = np.concatenate([batch.observation * 7 + batch.action for batch in batches])
         return int((np.bincount(code, minlength=1050 * 7) >= 10).sum())
 
@@ -216,7 +225,7 @@ def test_restarts_need_an_env_that_can_be_put_into_a_state() -> None:
     exploration = Exploration(0.1, restarts=0.5)
     rng = generator(0, "test")
     with pytest.raises(ValueError, match="SmallMDP-v0 cannot be restarted"):
-        next(collect(env, policy, rng, steps=10, exploration=exploration, info_keys=["parity"]))
+        next(collect(env, policy, rng, steps=10, exploration=exploration, num_envs=2, info_keys=["parity"]))
 
 
 def test_draw_follows_its_probabilities_and_never_takes_the_impossible() -> None:

@@ -28,6 +28,13 @@ def number(name: str, value: object, low: float, high: float, *, above_low: bool
     return float(value)  # type: ignore[arg-type]  # checked above
 
 
+def boolean(name: str, value: object) -> bool:
+    """The value, if it is true or false and not merely a word."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
 def one_of(name: str, value: T, allowed: Collection[T]) -> T:
     """The value, if it is allowed."""
     if value not in allowed:

@@ -35,6 +35,7 @@ def decompose(fhgvf: FloatArray, discount: float, axis: int = -1) -> FloatArray:
 
 def compose(efo: FloatArray, discount: float, axis: int = -1) -> FloatArray:
     """`Q_h = sum_{i <= h} discount^i O_i` along the horizon axis: the inverse of `decompose`."""
+    number("discount", discount, 0, 1)
     o = np.moveaxis(efo, axis, -1)
     q = np.cumsum(o * _powers(discount, o.shape[-1]), axis=-1)
     return np.moveaxis(q, -1, axis)

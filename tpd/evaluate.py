@@ -1,19 +1,18 @@
 """How wrong an explainer is: the per-event error table, and where it contradicts the agent."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tpd.checks import whole_number
+from tpd.checks import one_of, whole_number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.types import FloatArray, IntArray, Predictor, Transitions
 
-TIE = 1e-6
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
 
 
@@ -80,23 +79,35 @@ class Errors:
         return pd.DataFrame(columns, index=pd.Index(self.names, name="outcome"))
 
 
-@dataclass(frozen=True)
 class Evaluation:
-    """What explanations are compared with, over how many episodes, and how often."""
+    """What explanations are compared with, over how many episodes, and how often.
 
-    truth: Callable[..., Predictor] | None
-    """Makes the predictor that is right; None where there is none."""
-    episodes: int
-    curve_points: int
-    """How often the errors are measured in the course of learning, at growing intervals."""
-    curve_episodes: int
-    reference: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
-    """Figures to print beside the errors: outcome -> metric -> (mean, standard deviation)."""
+    truth: makes the predictor that is right; None where there is none.
+    curve_points: how often the errors are measured in the course of learning, at growing intervals.
+    reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
+    """
 
-    def __post_init__(self) -> None:
-        whole_number("episodes", self.episodes, at_least=1)
-        whole_number("curve_points", self.curve_points, at_least=0)
-        whole_number("curve_episodes", self.curve_episodes, at_least=1)
+    def __init__(
+        self,
+        *,
+        truth: Callable[..., Predictor] | None,
+        episodes: int,
+        curve_points: int,
+        curve_episodes: int,
+        reference: Mapping[str, Mapping[str, tuple[float, float]]],
+    ) -> None:
+        self.truth = truth
+        self.episodes = whole_number("episodes", episodes, at_least=1)
+        self.curve_points = whole_number("curve_points", curve_points, at_least=0)
+        self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
+        self.reference = reference
+        for outcome, figures in reference.items():
+            for metric, figure in figures.items():
+                one_of(f"the metric of reference.{outcome}", metric, METRICS)
+                if not isinstance(figure, Sequence) or len(figure) != 2:
+                    raise ValueError(
+                        f"reference.{outcome}.{metric} must be [mean, standard deviation], got {figure!r}"
+                    )
 
 
 class LearningCurve:
@@ -105,7 +116,8 @@ class LearningCurve:
     def __init__(self, measure: Callable[[int], None], steps: int, points: int) -> None:
         self._measure = measure
         self._seen = 0
-        self._due = np.geomspace(max(1, steps / 1000), max(1, steps), points).round().tolist()
+        # the end itself is measured by the final evaluation
+        self._due = np.geomspace(max(1, steps / 1000), max(1, steps), points + 1)[:-1].round().tolist()
 
     def __call__(self, transitions: Transitions) -> None:
         self._seen += len(transitions)
@@ -147,10 +159,8 @@ def _errors(explainer: Explainer, truth: Explainer, visits: Visits) -> tuple[Flo
 def _disagreement(explainer: Explainer, env: Environment, visits: Visits) -> float:
     if explainer.legend.reward_bound is None:
         return float("nan")
-    returns = explainer.action_returns(visits.state)
-    returns[np.isnan(returns) | ~env.mask(visits.state)] = -np.inf
-    chosen = returns[np.arange(len(returns)), visits.action]
-    return float(np.average(chosen < returns.max(axis=1) - TIE, weights=visits.count))
+    favoured = explainer.favoured(visits.state, visits.action, env.mask(visits.state))
+    return float(np.average(favoured != visits.action, weights=visits.count))
 
 
 def write_errors(frame: pd.DataFrame, path: Path) -> None:

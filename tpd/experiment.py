@@ -1,5 +1,6 @@
 """The way of the data, from a config to what a person looks at: start reading here."""
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -8,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import pandas as pd
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from tpd import storage
+from tpd.checks import whole_number
 from tpd.envs import Environment
 from tpd.evaluate import Errors, Evaluation, LearningCurve, evaluate, write_errors
 from tpd.explainer import Explainer
@@ -51,14 +52,16 @@ class Parts:
 
 def build(cfg: DictConfig) -> Parts:
     """Make the parts that a config names, refusing what is wrong by the name of its group."""
-    with _blame("seed"):
-        rng = generator(cfg.seed, "policy")
+    with blame("seed"):
+        seed = whole_number("seed", cfg.seed, at_least=0)
+        rng = generator(seed, "policy")
     env: Environment = _make(cfg, "env")
-    with _blame("env"):
+    with blame("env"):
         env.table_shape()
     outcomes: OutcomeSet = _make(cfg, "outcomes")
-    if env.model is not None and not outcomes.info_keys:
-        with _blame("outcomes"):
+    with blame("outcomes"):
+        env.check_info(outcomes.info_keys)
+        if env.model is not None and not outcomes.info_keys:
             outcomes.observe(env.model.transitions()[0])
     trainer: Trainer = _make(cfg, "policy", env, rng)
     policy = trainer.policy
@@ -67,11 +70,14 @@ def build(cfg: DictConfig) -> Parts:
     evaluation: Evaluation = _make(cfg, "evaluation")
     truth = None
     if evaluation.truth is not None:
-        with _blame("evaluation"):
-            truth = Explainer(evaluation.truth(env, policy, outcomes), policy, outcomes.legend)
-    with _blame("figures"):
+        with blame("evaluation"):
+            horizon = explainer.predictor.horizon
+            truth = Explainer(
+                evaluation.truth(env, policy, outcomes, horizon=horizon), policy, outcomes.legend
+            )
+    with blame("figures"):
         scenes = scenes_from_config(cfg.figures, env)
-    return Parts(cfg.seed, env, outcomes, trainer, explainer, training, evaluation, truth, scenes)
+    return Parts(seed, env, outcomes, trainer, explainer, training, evaluation, truth, scenes)
 
 
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Errors | None:
@@ -80,6 +86,8 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Erro
         curve = learn(parts, tracked, bars)
     with _timed("evaluation", tracked):
         errors = judge(parts, parts.evaluation.episodes)
+        if errors is not None:
+            curve[parts.training.transitions(parts.trainer)] = errors
     with _timed("keeping", tracked):
         keep(parts, errors, curve, folder, tracked)
     return errors
@@ -136,6 +144,7 @@ def keep(
     tracked.model(folder / "explainer", "explainer")
     if errors is not None:
         write_errors(errors.frame(), folder / "errors.json")
+        (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
         tracked.metrics(errors.metrics(), parts.training.transitions(parts.trainer))
         tracked.table(errors.frame(), "errors.json")
     if curve:
@@ -145,20 +154,22 @@ def keep(
 
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
     """Instantiate a config group, calling what is only partial with the arguments."""
-    with _blame(group):
+    with blame(group):
         made = instantiate(cfg[group], _convert_="all")
         return made(*arguments) if arguments else made
 
 
 @contextmanager
-def _blame(group: str) -> Iterator[None]:
+def blame(group: str) -> Iterator[None]:
     """Turn an error into one line that names the part of the config it comes from."""
     try:
         yield
-    except (ArithmeticError, AttributeError, ImportError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"{group}: {error}") from error
-    except (InstantiationException, gymnasium.error.Error) as error:
+    except ConfigError:
+        raise
+    except InstantiationException as error:
         raise ConfigError(f"{group}: {error.__cause__ or error}") from error
+    except Exception as error:
+        raise ConfigError(f"{group}: {error}") from error
 
 
 @contextmanager

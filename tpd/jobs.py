@@ -11,10 +11,9 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.evaluate import Errors
-from tpd.experiment import build, run
-from tpd.show.tables import error_table, show
-from tpd.tracking.runs import Tracking
+from tpd.experiment import blame, build, run
+from tpd.show.tables import error_table, overall, show
+from tpd.tracking.runs import Run, Tracking
 
 log = logging.getLogger(__name__)
 
@@ -40,15 +39,15 @@ def run_job(cfg: DictConfig) -> None:
 
 def _run_alone(cfg: DictConfig, folder: Path) -> None:
     parts = build(cfg)
-    tracking: Tracking = instantiate(cfg.tracking)
     OmegaConf.save(cfg, folder / CONFIG, resolve=True)
-    with tracking.open(f"{cfg.name} seed {cfg.seed}", settings(cfg), {}) as tracked:
+    tracking = make_tracking(cfg)
+    with open_run(tracking, f"{cfg.name} seed {parts.seed}", settings(cfg), {}) as tracked:
         tracked.files(folder / CONFIG)
         errors = run(parts, folder, tracked)
     if errors is not None:
-        title = f"Errors of {cfg.name}, seed {cfg.seed}"
+        title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, errors.frame(), reference=parts.evaluation.reference))
-        _say_overall(errors)
+        print(overall(errors.metrics()))
     print(f"plots and explainer: {folder}")
     if tracking.ui_command():
         print(f"to look at the run: {tracking.ui_command()}")
@@ -56,12 +55,31 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
 
 def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> None:
     parts = build(cfg)
-    tracking: Tracking = instantiate(cfg.tracking)
-    parent = json.loads((sweep_folder / SWEEP).read_text())["run_id"]
     OmegaConf.save(cfg, folder / CONFIG, resolve=True)
-    with tracking.open(f"seed {cfg.seed}", settings(cfg), {"tpd.role": "job"}, parent) as tracked:
+    parent = json.loads((sweep_folder / SWEEP).read_text())["run_id"]
+    name, tags = f"seed {parts.seed}", {"tpd.role": "job"}
+    with open_run(make_tracking(cfg), name, settings(cfg), tags, parent) as tracked:
         tracked.files(folder / CONFIG)
         run(parts, folder, tracked, progress=False)
+
+
+def make_tracking(cfg: DictConfig) -> Tracking:
+    """What keeps the runs."""
+    with blame("tracking"):
+        tracking: Tracking = instantiate(cfg.tracking)
+        return tracking
+
+
+def open_run(
+    tracking: Tracking,
+    name: str,
+    config: dict[str, Any],
+    tags: dict[str, str],
+    parent: str | None = None,
+) -> Run:
+    """Start a run, refusing a store that cannot be had in one line."""
+    with blame("tracking"):
+        return tracking.open(name, config, tags, parent)
 
 
 def settings(cfg: DictConfig) -> dict[str, Any]:
@@ -69,13 +87,6 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
-
-
-def _say_overall(errors: Errors) -> None:
-    print(
-        f"known pairs: {errors.pi_known:.2%} of the policy's actions, {errors.foil_known:.2%} of the others; "
-        f"the explanations favour another action than the agent in {errors.disagreement:.1%} of the visits"
-    )
 
 
 def _write_status(folder: Path, cfg: DictConfig, status: str, error: str | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpd.checks import boolean
 from tpd.types import Array, BoolArray, FloatArray, Transitions
 
 FIRST = "first "
@@ -75,7 +76,7 @@ def event(
 
     With `first` it is the first time that is asked for, and the outcome is named so.
     """
-    name = f"{FIRST}{name}" if first else name
+    name = f"{FIRST}{name}" if boolean("first", first) else name
     return Outcome(name, function, 0.0, 1.0, reward, True, first, tuple(info_keys))
 
 
@@ -117,7 +118,7 @@ class Observed(NamedTuple):
     """What a batch of transitions shows of the outcomes."""
 
     outcome: FloatArray
-    """[batch, K + 1]: the outcomes, and last whether the episode goes on"""
+    """[batch, K + 1]: the outcomes, and last whether the episode terminates"""
     continuation: FloatArray
     """[batch, K + 1]: 0 where the future of that outcome ends with this step"""
 
@@ -142,8 +143,8 @@ class OutcomeSet:
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) < len(names):
             raise OutcomeError(f"outcome names must differ, got {names}")
-        self.partition = partition
-        self.accounts_for_reward = accounts_for_reward
+        self.partition = boolean("partition", partition)
+        self.accounts_for_reward = boolean("accounts_for_reward", accounts_for_reward)
         self._in_partition = np.array([o.is_event and not o.first for o in self.outcomes])
         if partition and not self._in_partition.any():
             raise OutcomeError("a partition needs events, and this set has none")
@@ -184,18 +185,18 @@ class OutcomeSet:
 
     @property
     def width(self) -> int:
-        """K + 1: the outcomes and whether the episode goes on."""
+        """K + 1: the outcomes, and whether the episode terminates."""
         return len(self.outcomes) + 1
 
     def observe(self, transitions: Transitions) -> Observed:
         """The outcomes of a batch, after checking every claim on every transition."""
-        alive = (~transitions.terminated).astype(np.float32)
-        outcome = np.stack([o.values(transitions) for o in self.outcomes] + [alive], axis=1)
+        terminated = transitions.terminated.astype(np.float32)
+        outcome = np.stack([o.values(transitions) for o in self.outcomes] + [terminated], axis=1)
         if self.partition:
             self._check_partition(outcome, transitions)
         if self.accounts_for_reward:
             self._check_reward(outcome, transitions)
-        continuation = np.repeat(alive[:, None], self.width, axis=1)
+        continuation = np.repeat(1 - terminated[:, None], self.width, axis=1)
         for k, o in enumerate(self.outcomes):
             if o.first:
                 continuation[:, k] *= 1 - outcome[:, k]

@@ -19,6 +19,10 @@ class PairTable:
     visits: FloatArray
     """[pair]: the support"""
 
+    @property
+    def horizon(self) -> int:
+        return int(self.expected.shape[1])
+
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]; 0 where unknown."""
         row, known = locate(self.pairs, observations * self.num_actions + actions)

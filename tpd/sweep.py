@@ -1,84 +1,142 @@
 """A sweep as a whole: one parent run, and the story of its jobs told at the end."""
 
+import itertools
 import json
-import math
 import shutil
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import storage
 from tpd.evaluate import read_errors
-from tpd.experiment import ConfigError, build
+from tpd.experiment import ConfigError, blame, build
 from tpd.explainer import Explainer
-from tpd.jobs import CONFIG, STATUS, SWEEP, settings
+from tpd.jobs import CONFIG, STATUS, SWEEP, make_tracking, open_run, settings
+from tpd.seeding import generator
 from tpd.show import plots
 from tpd.show.progress import ProgressBars
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
-from tpd.show.tables import error_table, show
-from tpd.tracking.runs import Run, Tracking
+from tpd.show.tables import error_table, overall, show
+from tpd.tracking.runs import Run
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class SweepCallback(Callback):
-    """Hydra's hook around a multirun. Hydra swallows its errors but not an exit."""
-
-    def __init__(self) -> None:
-        self.sweep: Sweep | None = None
+    """Hydra's hook around a multirun."""
 
     def __reduce__(self) -> tuple[type["SweepCallback"], tuple[()]]:
-        return SweepCallback, ()  # the jobs get a copy, without what belongs to the parent
+        return SweepCallback, ()  # the jobs get a copy, which they have no use for
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Refuse a wrong config before any job is launched, then begin."""
-        cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-        try:
-            build(cfg)
-        except ConfigError as error:
-            sys.exit(str(error))
-        self.sweep = Sweep(cfg, Path(config.hydra.sweep.dir), _count_jobs(config.hydra.overrides.task))
+        """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
+        with _not_swallowed():
+            jobs = planned_jobs(config)
+            check(jobs, str(kwargs["config_name"]))
+            Sweep.current = Sweep(config, len(jobs))
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Tell what the jobs found, and fail if one of them did."""
-        assert self.sweep is not None
-        missing = self.sweep.finish()
+        with _not_swallowed():
+            sweep = Sweep.current
+            assert sweep is not None
+            missing = sweep.finish()
         if missing:
-            sys.exit(f"{missing} of {self.sweep.count} jobs are missing; see {self.sweep.folder}")
+            sys.exit(f"{missing} of {sweep.count} jobs are missing; see {sweep.folder}")
+
+
+@contextmanager
+def _not_swallowed() -> Iterator[None]:
+    """Hydra goes on after an error in a callback, but not after an exit."""
+    try:
+        yield
+    except ConfigError as error:
+        sys.exit(str(error))
+    except HydraException as error:  # of composing a job; what is wrong is in its cause
+        sys.exit(f"{error}\n{error.__cause__ or ''}".strip())
+    except Exception:
+        sys.exit(traceback.format_exc())
+
+
+def planned_jobs(config: DictConfig) -> list[list[str]]:
+    """The overrides of every job that Hydra's own sweeper is going to launch."""
+    params = config.hydra.sweeper.get("params") or {}
+    asked = [f"{key}={value}" for key, value in params.items()] + list(config.hydra.overrides.task)
+    choices = []
+    for override in OverridesParser.create().parse_overrides(asked):
+        key = override.get_key_element()
+        swept = override.is_sweep_override()
+        values = override.sweep_string_iterator() if swept else [override.get_value_element_as_str()]
+        choices.append([f"{key}={value}" for value in values])
+    return [list(job) for job in itertools.product(*choices)]
+
+
+def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
+    """Build every job's parts once; seeds apart, which are only read."""
+    built = set()
+    for job in jobs:
+        cfg = compose(config_name, list(job))
+        with blame("seed"):
+            generator(cfg.seed, "policy")
+        apart_from_seed = tuple(override for override in job if not override.startswith("seed="))
+        if apart_from_seed not in built:
+            build(cfg)
+            built.add(apart_from_seed)
 
 
 class Sweep:
     """A sweep under way: its parent run in the store, and an eye on its jobs."""
 
-    def __init__(self, cfg: DictConfig, folder: Path, count: int) -> None:
-        self.folder = folder
+    current: "Sweep | None" = None
+    """The sweep of this process."""
+
+    def __init__(self, config: DictConfig, count: int) -> None:
+        cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        self.folder = Path(config.hydra.sweep.dir)
         self.count = count
-        self._tracking: Tracking = instantiate(cfg.tracking)
-        self._run = self._tracking.open(f"{cfg.name} sweep", settings(cfg), {"tpd.role": "sweep"})
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SWEEP).write_text(json.dumps({"run_id": self._run.id}))
-        self._watch = JobWatch(folder, count)
+        if (self.folder / SWEEP).exists():
+            raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
+        plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
+        plain["overrides"] = " ".join(config.hydra.overrides.task)
+        self._tracking = make_tracking(cfg)
+        self._run = open_run(self._tracking, f"{cfg.name} sweep", plain, {"tpd.role": "sweep"})
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / SWEEP).write_text(json.dumps({"run_id": self._run.id}))
+        OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
+        self._run.files(self.folder / CONFIG)
+        self._watch = JobWatch(self.folder, count)
 
     def finish(self) -> int:
         """Tell the story of the jobs; how many of them are missing."""
         self._watch.stop()
         jobs = finished_jobs(self.folder)
-        with self._run:
+        missing = self.count - len(jobs)
+        if jobs:
             tell(jobs, self.folder / "plots", self._run)
-        print(f"plots: {self.folder / 'plots'}")
+            print(f"plots: {self.folder / 'plots'}")
+        self._run.end("FAILED" if missing else "FINISHED")
         if self._tracking.ui_command():
             print(f"to look at the runs: {self._tracking.ui_command()}")
-        return self.count - len(jobs)
+        return missing
+
+    def abandon(self) -> None:
+        """End the runs of a sweep that was interrupted."""
+        self._watch.stop()
+        self._run.abandon()
 
 
 class JobWatch:
@@ -117,6 +175,11 @@ class Job:
     @property
     def seed(self) -> str:
         return str(self.config.seed)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every figure of its errors."""
+        return dict(json.loads((self.folder / "metrics.json").read_text()))
 
     @property
     def overrides(self) -> list[str]:
@@ -163,7 +226,12 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
             show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
             table = mean.join(std, rsuffix="_std")
             tables.append(table.assign(jobs=label) if label else table)
-            tracked.metrics(_flat(table, label))
+            metrics = pd.DataFrame([job.metrics for job in group])
+            means = {str(name): float(value) for name, value in metrics.mean().items()}
+            print(overall(means))
+            prefix = f"{label}/" if label else ""
+            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
+            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
         if curve := [job.curve for job in group if job.curve is not None]:
             curves[label or str(group[0].config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
@@ -189,31 +257,15 @@ def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer],
     target.mkdir(parents=True, exist_ok=True)
     explanations = {seed: scene.explain(explainer, env) for seed, explainer in explainers.items()}
     for row, state in enumerate(scene.states):
-        groups = group_by_strategy(explanations, row)
-        action = scene.actions[row]
-        what = action if isinstance(action, str) else env.name_of_action(action)
-        title = f"{scene.title}: {env.name_of_state(state)}, action: {what}"
-        figure = plots.over_seeds(title, groups, explanations, row)
+        groups = {}
+        for group in group_by_strategy(explanations, row):
+            taken = {env.name_of_action(int(explanations[seed].actions[row])) for seed in group}
+            groups[f"seeds {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
+        figure = plots.over_seeds(f"{scene.title}: {env.name_of_state(state)}", groups, explanations, row)
         figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
-
-
-def _flat(table: pd.DataFrame, label: str) -> dict[str, float]:
-    """Metrics named by outcome, and by group where there are several."""
-    prefix = f"{label}/" if label else ""
-    return {
-        f"{prefix}{outcome}/{column}": float(table.loc[outcome, column])
-        for outcome in table.index
-        for column in table.columns
-    }
 
 
 def _mean_and_std(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
     order = frames[0].index
     by_outcome = pd.concat(frames).groupby(level=0, sort=False)
     return by_outcome.mean().loc[order], by_outcome.std(ddof=1).fillna(0.0).loc[order]
-
-
-def _count_jobs(overrides: Sequence[str]) -> int:
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    swept = [override for override in parsed if override.is_sweep_override()]
-    return math.prod(len(list(override.sweep_string_iterator())) for override in swept)

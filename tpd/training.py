@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpd.checks import whole_number
+from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
@@ -24,7 +24,7 @@ class Training:
         least_tried: bool,
         restarts: float,
     ) -> None:
-        self.alongside = alongside
+        self.alongside = boolean("alongside", alongside)
         self.steps = whole_number("steps", steps, at_least=0)
         self.exploration = Exploration(epsilon, least_tried, restarts)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)

@@ -85,6 +85,10 @@ class Policy(Protocol):
 class Predictor(Protocol):
     """Anything that predicts outcomes: a learner, the exact solution, a stored table."""
 
+    @property
+    def horizon(self) -> int:
+        """How many steps ahead it predicts."""
+
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]: the expected future outcomes."""
 

@@ -38,18 +38,32 @@ class Environment:
 
     def make_vector(self, num_envs: int, info_keys: Sequence[str] = ()) -> VectorEnv[Any, Any, Any]:
         """Many environments stepped together; with a model in NumPy, unless info is wanted of them."""
-        registered = gym.spec(self.id)
-        if registered.vector_entry_point is None and self.model is not None and not info_keys:
-            limit = self.max_episode_steps or registered.max_episode_steps
-            return TabularVectorEnv(self.model, num_envs, limit)
+        spec = self._sample.spec
+        assert spec is not None
+        if spec.vector_entry_point is None and self.model is not None and not info_keys:
+            return TabularVectorEnv(self.model, num_envs, spec.max_episode_steps)
         settings: dict[str, Any] = dict(self.kwargs)
         if self.max_episode_steps is not None:
             settings["max_episode_steps"] = self.max_episode_steps
         return gym.make_vec(self.id, num_envs=num_envs, **settings)
 
     @functools.cached_property
+    def _sample(self) -> gym.Env[Any, Any]:
+        return self.make()
+
+    @property
     def _probe(self) -> gym.Env[Any, Any]:
-        return self.make().unwrapped
+        return self._sample.unwrapped
+
+    def check_info(self, keys: Sequence[str]) -> None:
+        """Refuse keys that the environment's `info` does not have after a step."""
+        if keys:
+            env = self.make()
+            env.reset(seed=0)
+            *_, info = env.step(env.action_space.sample())
+            for key in keys:
+                if key not in info:
+                    raise ValueError(f"the info of {self.id} has no {key!r}; it has {sorted(info)}")
 
     @property
     def observation_space(self) -> gym.Space[Any]:
@@ -118,10 +132,10 @@ class Environment:
         return names
 
     def state(self, description: StateDescription) -> int:
-        """The index of a state given as an index, by its fields, or as `start`: a likeliest first state."""
+        """The index of a state given as an index, by its fields, or as `start`: one where episodes start."""
         num_states, _ = self.table_shape()
-        if description == "start" and self.model is not None:
-            return int(np.argmax(self.model.start))
+        if description == "start":
+            return int(self.make().reset(seed=0)[0])
         if isinstance(description, int) and 0 <= description < num_states:
             return description
         if isinstance(description, Mapping) and hasattr(self._probe, "encode"):

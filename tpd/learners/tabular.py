@@ -30,9 +30,9 @@ class TabularFHTD:
         form: str,
         discount: float,
         step_size: StepSize,
-        dtype: str = "float32",
+        dtype: str,
     ) -> None:
-        horizon = whole_number("horizon", horizon, at_least=1)
+        self.horizon = horizon = whole_number("horizon", horizon, at_least=1)
         self.form = one_of("form", form, ("fhgvf", "efo"))
         self.discount = number("discount", discount, 0, 1, above_low=True)
         one_of("dtype", dtype, ("float32", "float64"))

@@ -31,7 +31,7 @@ class QLearning:
         epsilon_end: float,
         epsilon_decay_steps: int,
         num_envs: int,
-        explained_epsilon: float = 0.0,
+        explained_epsilon: float,
     ) -> None:
         num_states, num_actions = env.table_shape()
         self.steps = whole_number("steps", steps, at_least=0)

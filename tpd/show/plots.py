@@ -33,6 +33,7 @@ CURVE_LOOKS = (
     {"color": "#888888", "linestyle": "-.", "marker": "D"},
 )
 ENDED_COLOUR = "#DDDDDD"
+TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
 ENDED_LABEL = "terminated/unknown"
 SMALLEST_SHOWN = 0.005
 
@@ -52,6 +53,11 @@ def line_style(names: Sequence[str], name: str) -> dict[str, Any]:
 
 def events(axes: Axes, explanation: Explanation, row: int) -> None:
     """What happens at each step, stacked to a probability of one."""
+    _finish(axes, explanation, row)
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("probability")
+    if not explanation.known[row]:
+        return
     partition = explanation.legend.partition
     columns = [explanation.legend.names.index(name) for name in partition]
     shares = np.clip(explanation.expected[row][:, columns], 0, 1).T
@@ -60,35 +66,34 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
     looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
     _stack(axes, np.vstack([shares, ended]), looks)
     _lines(axes, explanation, row, [name for name in explanation.legend.names if name not in partition])
-    axes.set_ylim(0, 1)
-    axes.set_ylabel("probability")
-    _finish(axes, explanation, row)
 
 
 def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     """Expected outcomes that do not add up to one: a line each."""
-    _lines(axes, explanation, row, explanation.legend.names)
-    axes.set_ylabel("expected outcome")
     _finish(axes, explanation, row)
+    axes.set_ylabel("expected outcome")
+    if explanation.known[row]:
+        _lines(axes, explanation, row, explanation.legend.names)
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     """The expected reward of each step, by where it comes from."""
-    _signed_stack(axes, explanation.reward_components[row].T, explanation)
-    axes.margins(y=0.1)
-    axes.plot(explanation.expected_reward[row], color="black", linewidth=1.2, marker=".", markersize=4)
-    axes.set_ylabel("expected reward")
     _finish(axes, explanation, row)
+    axes.set_ylabel("expected reward")
+    if explanation.known[row]:
+        _signed_stack(axes, explanation.reward_components[row].T, explanation)
+        axes.margins(y=0.1)
+        axes.plot(explanation.expected_reward[row], **TOTAL)
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """How far the fact is ahead of the foil by each step, by where that comes from."""
-    _signed_stack(axes, contrast.component_returns[row].T, contrast.fact)
-    axes.plot(contrast.expected_return[row], color="black", linewidth=1.2, marker=".", markersize=4)
+    unknown = contrast.foil if contrast.fact.known[row] else contrast.fact
+    _finish(axes, unknown, row)
     axes.set_ylabel("return difference so far")
-    _finish(axes, contrast.fact, row)
-    if not contrast.foil.known[row]:
-        _say_unknown(axes)
+    if unknown.known[row]:
+        _signed_stack(axes, contrast.component_returns[row].T, contrast.fact)
+        axes.plot(contrast.expected_return[row], **TOTAL)
 
 
 def picture(axes: Axes, pixels: Array | None) -> None:
@@ -161,7 +166,10 @@ def key(figure: Figure, explanation: Explanation) -> None:
 
 
 def over_seeds(
-    title: str, groups: Sequence[Sequence[str]], explanations: Mapping[str, Explanation], row: int
+    title: str,
+    groups: Mapping[str, Sequence[str]],
+    explanations: Mapping[str, Explanation],
+    row: int,
 ) -> Figure:
     """One line per seed, a column for each group of seeds that follow the same strategy."""
     first = next(iter(explanations.values()))
@@ -170,7 +178,7 @@ def over_seeds(
     shown = [k for k in range(len(names)) if np.abs(stacked[:, :, k]).max() > SMALLEST_SHOWN]
     figure = Figure(figsize=(1.5 + 4.2 * len(groups), 0.9 + 1.45 * len(shown)), layout="constrained")
     grid = figure.subplots(len(shown), len(groups), squeeze=False, sharex=True, sharey="row")
-    for column, group in enumerate(groups):
+    for column, (heading, group) in enumerate(groups.items()):
         for line, k in enumerate(shown):
             axes = grid[line, column]
             for label in group:
@@ -181,7 +189,7 @@ def over_seeds(
             axes.set_ylim(low - 0.03 * (high - low), high + 0.05 * (high - low))
             if column == 0:
                 axes.set_ylabel(names[k])
-        grid[0, column].set_title(f"seeds {', '.join(group)}", fontsize=10)
+        grid[0, column].set_title(heading, fontsize=10)
         grid[-1, column].set_xlabel("steps ahead")
     figure.suptitle(title, fontsize=11)
     return figure

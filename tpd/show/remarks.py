@@ -30,15 +30,12 @@ def disagreement(explainer: Explainer, env: Environment, state: int) -> str | No
     if explainer.legend.reward_bound is None:
         return None
     states = np.array([state])
+    own = explainer.policy.action(states)
+    best = explainer.favoured(states, own, env.mask(states))
+    if best[0] == own[0]:
+        return None
     returns = explainer.action_returns(states)[0]
-    returns[~env.mask(states)[0]] = np.nan
-    own = int(explainer.policy.action(states)[0])
-    if np.isnan(returns).all() or np.isnan(returns[own]):
-        return None
-    best = int(np.nanargmax(returns))
-    if returns[best] <= returns[own]:
-        return None
     return (
-        f"in {env.name_of_state(state)} the explained returns favour {env.name_of_action(best)} "
-        f"({returns[best]:.2f}) over the agent's {env.name_of_action(own)} ({returns[own]:.2f})"
+        f"in {env.name_of_state(state)} the explained returns favour {env.name_of_action(int(best[0]))} "
+        f"({returns[best[0]]:.2f}) over the agent's {env.name_of_action(int(own[0]))} ({returns[own[0]]:.2f})"
     )

@@ -8,7 +8,7 @@ from scipy.spatial.distance import squareform
 
 from tpd.explanation import Explanation
 
-SAME_STRATEGY = 0.25
+SAME_STRATEGY = 0.1
 
 
 def group_by_strategy(explanations: Mapping[str, Explanation], row: int) -> list[list[str]]:

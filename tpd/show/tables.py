@@ -1,5 +1,6 @@
 """The error table, for the terminal."""
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -40,6 +41,17 @@ def error_table(
     if reference:
         table.caption = "below each value: the reference"
     return table
+
+
+def overall(metrics: Mapping[str, float]) -> str:
+    """What the errors do not say: how much is known, and how often the explanations contradict the agent."""
+    pi, foil, contradicted = (metrics[name] for name in ("known/pi", "known/foil", "disagreement"))
+    said = f"known pairs: {pi:.2%} of the policy's actions, {foil:.2%} of the others"
+    if not math.isnan(contradicted):
+        said += (
+            f"\nin {contradicted:.1%} of the visits the explanations favour another action than the agent's"
+        )
+    return said
 
 
 def show(table: Table) -> None:

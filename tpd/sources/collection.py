@@ -11,7 +11,7 @@ from tpd.sources.exploration import Exploration, TabularExplorer
 from tpd.sources.interaction import interact
 from tpd.types import Policy, Transitions, concatenate
 
-BATCH = 50_000
+SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
 
 
 def collect(
@@ -21,7 +21,7 @@ def collect(
     *,
     steps: int,
     exploration: Exploration,
-    num_envs: int = 1000,
+    num_envs: int,
     info_keys: Sequence[str] = (),
 ) -> Iterator[Transitions]:
     """Exactly `steps` transitions, in batches."""
@@ -34,14 +34,17 @@ def collect(
             raise ValueError(f"{env.id} cannot be restarted in a chosen state, so restarts must be 0")
         envs.restart = explorer.restart
     stream = interact(envs, explorer, reset_seed(rng), info_keys)
-    while steps > 0:
-        parts, gathered = [], 0
-        while gathered < min(BATCH, steps):
-            _, part = next(stream)
-            parts.append(part)
-            gathered += len(part)
-        batch = concatenate(parts)[:steps]
-        steps -= len(batch)
+    parts, gathered, done = list[Transitions](), 0, 0
+    while done < steps:
+        # small batches at first, so that learning can be watched from its beginning
+        size = min(steps - done, max(SMALLEST_BATCH, min(LARGEST_BATCH, done // 4)))
+        while gathered < size:
+            parts.append(next(stream)[1])
+            gathered += len(parts[-1])
+        joined = concatenate(parts)
+        batch, parts = joined[:size], [joined[size:]]
+        gathered -= size
+        done += size
         explorer.remember(batch)
         yield batch
     envs.close()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.checks import number
+from tpd.checks import boolean, number
 from tpd.envs import Environment
 from tpd.kernels import draw_columns
 from tpd.types import BoolArray, FloatArray, IntArray, Policy, Transitions
@@ -25,6 +25,7 @@ class Exploration:
 
     def __post_init__(self) -> None:
         number("epsilon", self.epsilon, 0, 1)
+        boolean("least_tried", self.least_tried)
         number("restarts", self.restarts, 0, 1)
 
 

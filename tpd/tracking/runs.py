@@ -53,6 +53,12 @@ class Run(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def end(self, status: str) -> None:
+        """End the run as FINISHED, FAILED or KILLED."""
+
+    def abandon(self) -> None:
+        """End the run and those under it that still run, as KILLED."""
+
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Keep numbers; those that are not finite are left out."""
 
@@ -113,9 +119,17 @@ class MlflowRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
+
+    def end(self, status: str) -> None:
         self._flush()
-        status = "FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED"
         self._client.set_terminated(self._run_id, status)
+
+    def abandon(self) -> None:
+        children = f"tags.mlflow.parentRunId = '{self._run_id}' and attributes.status = 'RUNNING'"
+        for child in self._client.search_runs([self._experiment_id], children):
+            self._client.set_terminated(child.info.run_id, "KILLED")
+        self.end("KILLED")
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         now = time.time_ns() // 1_000_000
@@ -186,6 +200,12 @@ class NoRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        return None
+
+    def end(self, status: str) -> None:
+        return None
+
+    def abandon(self) -> None:
         return None
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:

@@ -16,6 +16,11 @@ class ExactSolution:
     def __init__(self, env: Environment, policy: Policy, outcomes: OutcomeSet, *, horizon: int) -> None:
         if env.model is None:
             raise ValueError(f"{env.id} publishes no table P, so its outcomes cannot be solved exactly")
+        if outcomes.info_keys:
+            raise ValueError(
+                f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
+                "of dynamics, which has none: use evaluation=none"
+            )
         self.policy = policy
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._states = np.arange(env.model.num_states)

@@ -64,10 +64,11 @@ class State(NamedTuple):
 
 def encode(row: int, col: int, fuel: int, passenger: bool) -> int:
     """The index of a state."""
-    if not (0 <= row < SIZE and 0 <= col < SIZE and 0 <= fuel <= FULL_TANK):
+    known = row in range(SIZE) and col in range(SIZE) and fuel in range(FULL_TANK + 1)
+    if not known or passenger not in (False, True):
         raise ValueError(
-            f"row and col must be 0 to {SIZE - 1} and fuel 0 to {FULL_TANK}, "
-            f"got row={row}, col={col}, fuel={fuel}"
+            f"row and col must be 0 to {SIZE - 1}, fuel 0 to {FULL_TANK} and passenger true or false, "
+            f"got row={row}, col={col}, fuel={fuel}, passenger={passenger}"
         )
     return ((row * SIZE + col) * (FULL_TANK + 1) + fuel) * 2 + int(passenger)
 
