@@ -64,6 +64,14 @@ def test_gives_the_command_elsewhere(installed: Path, tmp_path: Path) -> None:
     assert str(installed / "tpd" / "conf") in where.stdout
 
 
+def test_help_does_not_wait_for_what_it_does_not_need(tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", str(ROOT / "scripts" / "run.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+    assert "hydra" in imported
+    assert not {"mlflow", "torch", "numba", "matplotlib", "pandas", "gymnasium"} & imported
+
+
 def test_a_users_folder_extends_the_configs(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "my_outcomes.py").write_text(OWN_OUTCOME)
     (tmp_path / "my_conf" / "outcomes").mkdir(parents=True)

@@ -1,21 +1,43 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
+import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+log = logging.getLogger(__name__)
 
 _HERE = Path(__file__).resolve().parent
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _HERE / "conf" if (_HERE / "conf").is_dir() else _HERE.parent / "conf"
 
 
+class SweepCallback(Callback):
+    """Hydra's hook around a multirun."""
+
+    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        from tpd import sweep
+
+        sweep.begin(config, str(kwargs["config_name"]))
+
+    def on_multirun_end(self, config: "DictConfig", **kwargs: Any) -> None:
+        from tpd import sweep
+
+        sweep.end()
+
+
 @hydra.main(version_base="1.3", config_path=str(CONFIG_FOLDER), config_name="config")
 def _task(cfg: "DictConfig") -> None:
+    if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
+        log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.jobs import run_job
 
     run_job(cfg)

@@ -16,7 +16,6 @@ import pandas as pd
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -36,27 +35,22 @@ from tpd.tracking.runs import Run
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
-class SweepCallback(Callback):
-    """Hydra's hook around a multirun."""
+def begin(config: DictConfig, config_name: str) -> None:
+    """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
+    with _not_swallowed():
+        jobs = planned_jobs(config)
+        check(jobs, config_name)
+        Sweep.current = Sweep(config, len(jobs))
 
-    def __reduce__(self) -> tuple[type["SweepCallback"], tuple[()]]:
-        return SweepCallback, ()  # the jobs get a copy, which they have no use for
 
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
-        with _not_swallowed():
-            jobs = planned_jobs(config)
-            check(jobs, str(kwargs["config_name"]))
-            Sweep.current = Sweep(config, len(jobs))
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Tell what the jobs found, and fail if one of them did."""
-        with _not_swallowed():
-            sweep = Sweep.current
-            assert sweep is not None
-            missing = sweep.finish()
-        if missing:
-            sys.exit(f"{missing} of {sweep.count} jobs are missing; see {sweep.folder}")
+def end() -> None:
+    """Tell what the jobs found, and fail if one of them did."""
+    with _not_swallowed():
+        sweep = Sweep.current
+        assert sweep is not None
+        missing = sweep.finish()
+    if missing:
+        sys.exit(f"{missing} of {sweep.count} jobs are missing; see {sweep.folder}")
 
 
 @contextmanager
