@@ -7,23 +7,34 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from tpd.explanation import Explanation
+from tpd.types import FloatArray
 
-SAME_STRATEGY = 0.1
+LARGEST_SHIFT = 0.1
+"""Share of probability with which something else may happen at the average step."""
+LARGEST_CHANGE = 0.25
+"""How much more often an outcome may be expected within the horizon, relative to at least once."""
 
 
 def group_by_strategy(explanations: Mapping[str, Explanation], row: int) -> list[list[str]]:
-    """Labels of explanations that expect much the same future, the largest group first.
-
-    The distance of two futures is the share of probability, averaged over the horizon, with which
-    something different happens.
-    """
+    """Labels of explanations that expect much the same future, the largest group first."""
     labels = list(explanations)
     if len(labels) < 2:
         return [labels]
-    futures = np.stack([explanations[label].expected[row] for label in labels])
-    scale = np.maximum(1, np.abs(futures).max(axis=(0, 1)))
-    gaps = np.abs(futures[:, None] - futures[None]) / scale
-    distance = gaps.sum(axis=3).mean(axis=2) / 2
-    number = fcluster(linkage(squareform(distance, checks=False), "average"), SAME_STRATEGY, "distance")
+    distance = squareform(distances(np.stack([explanations[label].expected[row] for label in labels])))
+    number = fcluster(linkage(distance, "average"), 1.0, "distance")
     groups = [[label for label, n in zip(labels, number, strict=True) if n == k] for k in sorted(set(number))]
     return sorted(groups, key=len, reverse=True)
+
+
+def distances(futures: FloatArray) -> FloatArray:
+    """[future, future] of futures [future, horizon, outcome]: above 1 where strategies differ.
+
+    They differ when other things happen, or the same at other times, or more often.
+    """
+    scale = np.maximum(1, np.abs(futures).max(axis=(0, 1)))
+    gaps = np.abs(futures[:, None] - futures[None]) / scale
+    shift = gaps.sum(axis=3).mean(axis=2) / 2
+    totals = futures.sum(axis=1)
+    size = np.maximum(1, np.maximum(np.abs(totals[:, None]), np.abs(totals[None])))
+    change = (np.abs(totals[:, None] - totals[None]) / size).max(axis=2)
+    return np.asarray(np.maximum(shift / LARGEST_SHIFT, change / LARGEST_CHANGE))

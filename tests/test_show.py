@@ -1,0 +1,104 @@
+"""What a person looks at: that plots say what they should, and group what belongs together."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from tests import small_mdp
+from tpd.envs import Environment
+from tpd.explainer import Explainer
+from tpd.explanation import Explanation
+from tpd.outcomes import Legend
+from tpd.show import plots
+from tpd.show.scenes import Scene
+from tpd.show.strategies import group_by_strategy
+from tpd.show.tables import overall
+from tpd.truth.exact import ExactSolution
+
+
+def future(refuels: float, at: int = 5, support: float = 1.0) -> Explanation:
+    """Some refuelling from a step on; the rest is driving."""
+    expected = np.zeros((1, 20, 2))
+    expected[0, at : at + 5, 0] = refuels / 5
+    expected[0, :, 1] = 1 - expected[0, :, 0]
+    legend = Legend(("refuel", "move"), (-1.0, -1.0), ("refuel", "move"), 1.0)
+    states = np.zeros(1, dtype=int)
+    return Explanation(states, states, expected, np.ones((1, 20)), np.array([support]), legend, 0.99)
+
+
+def test_seeds_are_grouped_by_what_they_expect() -> None:
+    seeds = {"0": future(0.2), "1": future(0.25), "2": future(0.7), "3": future(4.5), "4": future(4.5, at=12)}
+    assert group_by_strategy(seeds, 0) == [["0", "1"], ["2"], ["3"], ["4"]]
+    assert group_by_strategy({"7": future(1)}, 0) == [["7"]]
+
+
+def test_an_outcome_has_one_colour_in_every_plot() -> None:
+    explanation = future(1.0)
+    figure = Figure()
+    top, middle, bottom = figure.subplots(3, 1)
+    plots.events(top, explanation, 0)
+    plots.reward_components(middle, explanation, 0)
+    plots.return_difference(bottom, explanation - future(3.0), 0)
+    colours = [{to_hex(patch.get_facecolor()) for patch in axes.patches} for axes in (top, middle, bottom)]
+    refuel, move = (
+        plots.style(explanation.legend.names, name)["facecolor"].lower() for name in ("refuel", "move")
+    )
+    for shown in colours:
+        assert {refuel, move} <= shown
+
+
+def test_first_occurrences_look_like_their_events() -> None:
+    names = ("pickup", "dropoff", "first pickup")
+    assert plots.style(names, "pickup")["facecolor"] == plots.style(names, "first pickup")["facecolor"]
+    assert plots.style(names, "pickup")["facecolor"] != plots.style(names, "dropoff")["facecolor"]
+
+
+@pytest.mark.parametrize("draw", [plots.events, plots.outcomes, plots.reward_components])
+def test_what_is_unknown_is_said_and_not_drawn(draw: object) -> None:
+    assert callable(draw)
+    axes = Figure().subplots()
+    draw(axes, future(1.0, support=0.0), 0)
+    assert [text.get_text() for text in axes.texts] == ["never tried: unknown"]
+    assert not axes.patches
+    assert not axes.lines
+
+
+def test_a_difference_to_the_unknown_is_not_drawn() -> None:
+    axes = Figure().subplots()
+    plots.return_difference(axes, future(1.0) - future(2.0, support=0.0), 0)
+    assert [text.get_text() for text in axes.texts] == ["never tried: unknown"]
+    assert not axes.patches
+
+
+def test_the_slope_of_a_curve_is_that_of_its_errors() -> None:
+    steps = np.geomspace(1e3, 5e6, 20)
+    curve = pd.DataFrame({"step": steps, "pi_mse": 3 / steps, "foil_mse": 3 / np.sqrt(steps)})
+    left, right = plots.error_curves({"mine": curve}).axes
+    assert left.get_legend_handles_labels()[1] == ["mine (slope -1.00)"]
+    assert right.get_legend_handles_labels()[1] == ["mine (slope -0.50)"]
+
+
+def test_a_scene_resolves_the_policys_action_and_the_runner_up() -> None:
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
+    scene = Scene.from_config("mine", env, [{"state": 3}, {"state": 3, "action": "runner_up"}], contrast=True)
+    own, runner_up = scene.explain(explainer, env).actions
+    assert own == policy.action(np.array([3]))[0]
+    returns = explainer.action_returns(np.array([3]))[0]
+    others = [action for action in range(small_mdp.NUM_ACTIONS) if action != own]
+    assert runner_up == max(others, key=lambda action: returns[action])
+
+
+def test_the_start_is_a_state_where_episodes_start(fuel_taxi: Environment) -> None:
+    state = fuel_taxi.state("start")
+    assert fuel_taxi.model is not None
+    assert fuel_taxi.model.start[state] > 0
+    assert state == fuel_taxi.state("start")
+
+
+def test_what_cannot_be_said_is_left_out() -> None:
+    metrics = {"known/pi": 1.0, "known/foil": 0.5, "disagreement": float("nan")}
+    assert "favour" not in overall(metrics)
+    assert "12.0% of the visits" in overall(metrics | {"disagreement": 0.12})
