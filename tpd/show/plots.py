@@ -96,6 +96,23 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         axes.plot(contrast.expected_return[row], **TOTAL)
 
 
+def page(rows: int, columns: int, lines: int) -> tuple[Figure, list[list[Axes]], Axes]:
+    """A page of plots with room for a title, for lines of text below them, and for the key.
+
+    The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
+    """
+    top, text, bottom = 0.7, 0.22 * lines + 0.55, 0.55
+    width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
+    figure = Figure(figsize=(width, height), dpi=110)
+    inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
+    layout = figure.add_gridspec(
+        rows, columns, top=1 - top / height, bottom=(text + bottom) / height, **inside
+    )
+    grid = [[figure.add_subplot(layout[r, c]) for c in range(columns)] for r in range(rows)]
+    room = figure.add_gridspec(1, 1, top=(text + bottom - 0.55) / height, bottom=bottom / height, **inside)
+    return figure, grid, figure.add_subplot(room[0, 0])
+
+
 def picture(axes: Axes, pixels: Array | None) -> None:
     """The environment's state, drawn by the environment."""
     axes.axis("off")
@@ -106,8 +123,7 @@ def picture(axes: Axes, pixels: Array | None) -> None:
 def notes(axes: Axes, lines: Sequence[str]) -> None:
     """Sentences below the plots."""
     axes.axis("off")
-    text = axes.text(0, 1, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
-    text.set_in_layout(False)  # long lines must not squeeze the plots above
+    axes.text(0, 1, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
 
 
 def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]]) -> None:
@@ -162,7 +178,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label=ENDED_LABEL, facecolor=ENDED_COLOUR))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False)
 
 
 def over_seeds(

@@ -86,10 +86,7 @@ class Scene:
         actions = [env.name_of_action(int(action)) for action in explanation.actions]
         rewarded = explanation.legend.reward_bound is not None
         notes = self._notes(explanation, explainer, env)
-        heights = [3.4] * (3 if rewarded else 2) + [0.2 * len(notes)]
-        figure = Figure(figsize=(5.6 * columns, sum(heights) + 1), dpi=110, layout="constrained")
-        layout = figure.add_gridspec(len(heights), columns, height_ratios=heights)
-        grid = [[figure.add_subplot(layout[r, c]) for c in range(columns)] for r in range(len(heights) - 1)]
+        figure, grid, below = plots.page(3 if rewarded else 2, columns, len(notes))
         for axes in grid[-1][1:]:
             axes.sharey(grid[-1][0])
         draw_outcomes = plots.events if explanation.legend.partition else plots.outcomes
@@ -104,7 +101,7 @@ class Scene:
             if rewarded:
                 plots.reward_components(grid[2][i], explanation, i)
         plots.key(figure, explanation)
-        plots.notes(figure.add_subplot(layout[-1, :]), notes)
+        plots.notes(below, notes)
         figure.suptitle(f"{self.title}, {subtitle}", fontsize=13)
         return figure
 
