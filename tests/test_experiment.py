@@ -250,7 +250,13 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
 def test_an_interrupted_sweep_leaves_no_run_running(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "run.py"), "-m", "experiment=paper", "seed=range(4)"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=tmp_path,
+        start_new_session=True,
+        # a shell's background jobs ignore SIGINT, and so would the sweep
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("outputs/sweeps/*/0/config.yaml")):
