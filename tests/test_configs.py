@@ -8,6 +8,14 @@ from tests.conftest import Compose
 from tpd.cli import CONFIG_FOLDER
 from tpd.experiment import ConfigError, build
 
+
+class Unsaveable:
+    """A predictor with nothing to save."""
+
+    def __init__(self, *parts: object, **settings: object) -> None:
+        self.horizon = 1
+
+
 OPTIONS = sorted(
     f"{path.parent.name}={path.stem}"
     for path in CONFIG_FOLDER.glob("*/*.yaml")
@@ -82,6 +90,9 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("+figures.mine={pairs: [{state: 3, action: fly}]}", "figures: .*fly.*south"),
         ("evaluation.curve_episodes=0.5", "evaluation: .*curve_episodes must be a whole number"),
         ("+evaluation.reference.dropoff={pi_mse: 5}", "evaluation: reference.dropoff.pi_mse must be"),
+        ("+evaluation.reference.dropoff={pi_mse: ab}", "evaluation: reference.dropoff.pi_mse must be"),
+        ("+figures.mine={pairs: [{state: 3}], contrast: fals}", "figures: contrast must be true or false"),
+        ("explainer._target_=tests.test_configs.Unsaveable", "explainer: Unsaveable has no method `table`"),
         ("training.alongside=fals", "training: alongside must be true or false, got 'fals'"),
         ("outcomes.partition=nope", "outcomes: partition must be true or false"),
         ("+figures.mine={pairs: [{state: {row: 2.5, col: 0, fuel: 1, passenger: false}}]}", "row=2.5"),

@@ -219,6 +219,8 @@ def test_a_failed_job_is_told_and_the_rest_is_kept(tmp_path: Path) -> None:
         (["seed=0,1", "explainer.horizon=5,0"], "explainer: horizon must be 1 or more, got 0"),
         (["policy.bogus=1,2"], "bogus"),
         (["seed=0,1", "tracking.uri=foo://bar"], "tracking: "),
+        (["seed=0,1", "tracking.uri=http://127.0.0.1:9"], "tracking: http://127.0.0.1:9 does not answer"),
+        (["seed=0,0"], "two jobs of the sweep are the same: seed=0"),
     ],
 )
 def test_a_sweep_with_one_wrong_job_does_not_begin(
@@ -245,6 +247,20 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
     assert metrics["explainer_replayed/move/pi_mse"] < metrics["explainer_paper/move/pi_mse"]
     again = tpd_run(tmp_path, "-m", *SMALL, "seed=0", f"hydra.sweep.dir={plots.parent}", check=False)
     assert "holds a sweep already" in again.stderr
+
+
+def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) -> None:
+    untried = "+figures.rare={pairs: [{state: {row: 0, col: 0, fuel: 20, passenger: true}, action: east}]}"
+    few = ["policy.steps=500", "training.steps=500", "evaluation.episodes=20", "evaluation.curve_points=2"]
+    done = tpd_run(tmp_path, "-m", *few, untried, "seed=0,1", "name=paper", "hydra.sweep.subdir=s${seed}")
+    assert "Errors of paper" in done.stdout
+    assert list(tmp_path.glob("outputs/sweeps/*/plots/rare_pair_1_over_seeds.png"))
+    (parent,) = runs(tmp_path, "sweep")
+    assert parent.info.status == "FINISHED"
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    for job in runs(tmp_path, "job"):
+        steps = [m.step for m in client.get_metric_history(job.info.run_id, "move/pi_mse")]
+        assert len(steps) == len(set(steps))
 
 
 def test_an_interrupted_sweep_leaves_no_run_running(tmp_path: Path) -> None:

@@ -142,9 +142,19 @@ def test_what_is_not_learned_yet_counts_as_running() -> None:
     assert explanation.remainder.bound[0] > 0
 
 
-@pytest.mark.parametrize(("state", "action"), [(-1, 0), (0, -1), (0, small_mdp.NUM_ACTIONS)])
-def test_pairs_that_do_not_exist_are_refused(explainer: Explainer, state: int, action: int) -> None:
-    with pytest.raises(ValueError, match="numbered from 0"):
+@pytest.mark.parametrize(
+    ("state", "action", "message"),
+    [
+        (-1, 0, "numbered from 0"),
+        (0, -1, "numbered from 0"),
+        (0, small_mdp.NUM_ACTIONS, "numbered from 0"),
+        (small_mdp.NUM_STATES, 0, "does not know"),
+    ],
+)
+def test_pairs_that_do_not_exist_are_refused(
+    explainer: Explainer, state: int, action: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         explainer.explain(np.array([state]), np.array([action]))
 
 

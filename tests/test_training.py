@@ -221,11 +221,10 @@ def test_the_explorer_keeps_to_valid_actions() -> None:
 
 
 def test_restarts_need_an_env_that_can_be_put_into_a_state() -> None:
-    env, policy = small_mdp.environment(), small_mdp.policy()
-    exploration = Exploration(0.1, restarts=0.5)
-    rng = generator(0, "test")
+    spread = Training(alongside=False, steps=1, epsilon=0.1, num_envs=1, least_tried=True, restarts=0.5)
+    spread.check(small_mdp.environment(), [])
     with pytest.raises(ValueError, match="SmallMDP-v0 cannot be restarted"):
-        next(collect(env, policy, rng, steps=10, exploration=exploration, num_envs=2, info_keys=["parity"]))
+        spread.check(small_mdp.environment(), ["parity"])
 
 
 def test_draw_follows_its_probabilities_and_never_takes_the_impossible() -> None:

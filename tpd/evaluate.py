@@ -1,7 +1,7 @@
 """How wrong an explainer is: the per-event error table, and where it contradicts the agent."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,7 +104,8 @@ class Evaluation:
         for outcome, figures in reference.items():
             for metric, figure in figures.items():
                 one_of(f"the metric of reference.{outcome}", metric, METRICS)
-                if not isinstance(figure, Sequence) or len(figure) != 2:
+                numbers = isinstance(figure, list | tuple) and all(isinstance(x, int | float) for x in figure)
+                if not numbers or len(figure) != 2:
                     raise ValueError(
                         f"reference.{outcome}.{metric} must be [mean, standard deviation], got {figure!r}"
                     )
@@ -115,13 +116,14 @@ class LearningCurve:
 
     def __init__(self, measure: Callable[[int], None], steps: int, points: int) -> None:
         self._measure = measure
+        self._steps = steps
         self._seen = 0
         # the end itself is measured by the final evaluation
         self._due = np.geomspace(max(1, steps / 1000), max(1, steps), points + 1)[:-1].round().tolist()
 
     def __call__(self, transitions: Transitions) -> None:
         self._seen += len(transitions)
-        if self._due and self._due[0] <= self._seen:
+        if self._due and self._due[0] <= self._seen < self._steps:
             self._due = [step for step in self._due if step > self._seen]
             self._measure(self._seen)
 

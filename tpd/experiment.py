@@ -66,7 +66,11 @@ def build(cfg: DictConfig) -> Parts:
     trainer: Trainer = _make(cfg, "policy", env, rng)
     policy = trainer.policy
     explainer = Explainer(_make(cfg, "explainer", env, policy, outcomes), policy, outcomes.legend)
+    with blame("explainer"):
+        storage.check(explainer.predictor)
     training: Training = _make(cfg, "training")
+    with blame("training"):
+        training.check(env, outcomes.info_keys)
     evaluation: Evaluation = _make(cfg, "evaluation")
     truth = None
     if evaluation.truth is not None:

@@ -20,8 +20,12 @@ class Explainer:
     def explain(self, observations: Array, actions: Array | None = None) -> Explanation:
         """Explain each pair of the batch; without actions, what the policy itself would do."""
         observations = np.asarray(observations)
+        if observations.ndim == 0:
+            raise ValueError(f"observations come in batches, got the single {observations}")
+        own = actions is None
         actions = self.policy.action(observations) if actions is None else np.asarray(actions)
-        self._check(observations, actions)
+        if not own:
+            self._check(observations, actions)
         predicted = self.predictor.predict(observations, actions)
         values = self.policy.action_values(observations)
         return Explanation(
@@ -41,7 +45,10 @@ class Explainer:
             raise ValueError(f"{len(observations)} observations but {len(actions)} actions")
         if observations.dtype.kind in "iu" and observations.min(initial=0) < 0:
             raise ValueError(f"states are numbered from 0, got {observations.min()}")
-        num_actions = self.policy.probabilities(observations[:1]).shape[1]
+        try:
+            num_actions = self.policy.probabilities(observations).shape[1]
+        except IndexError as error:
+            raise ValueError(f"the policy does not know every state: {error}") from error
         wrong = (actions < 0) | (actions >= num_actions)
         if wrong.any():
             raise ValueError(f"actions are numbered from 0 to {num_actions - 1}, got {actions[wrong][0]}")

@@ -90,7 +90,7 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _write_status(folder: Path, cfg: DictConfig, status: str, error: str | None = None) -> None:
-    record = {"status": status, "seed": cfg.seed, "error": error}
+    record = {"status": status, "number": HydraConfig.get().job.num, "seed": cfg.seed, "error": error}
     (folder / STATUS).write_text(json.dumps(record))
 
 

@@ -11,6 +11,7 @@ from tpd.explainer import Explainer
 from tpd.outcomes import Legend
 from tpd.pair_table import PairTable
 from tpd.policies.tabular import TabularPolicy
+from tpd.types import Predictor
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
 FORMAT = 1
@@ -24,10 +25,16 @@ class HasTable(Protocol):
         """Every pair it knows."""
 
 
+def check(predictor: Predictor) -> None:
+    """Refuse a predictor that could not be saved."""
+    if not isinstance(predictor, HasTable):
+        raise TypeError(f"{type(predictor).__name__} has no method `table`, so it cannot be saved")
+
+
 def save(explainer: Explainer, num_states: int, folder: Path) -> None:
     """Write the answers for every pair that is known, and what the policy does in every state."""
-    if not isinstance(explainer.predictor, HasTable):
-        raise TypeError(f"{type(explainer.predictor).__name__} has no table to save")
+    check(explainer.predictor)
+    assert isinstance(explainer.predictor, HasTable)
     table = explainer.predictor.table()
     states = np.arange(num_states)
     arrays = {

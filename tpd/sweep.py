@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,7 +62,8 @@ def _not_swallowed() -> Iterator[None]:
     except ConfigError as error:
         sys.exit(str(error))
     except HydraException as error:  # of composing a job; what is wrong is in its cause
-        sys.exit(f"{error}\n{error.__cause__ or ''}".strip())
+        lines = (str(part).splitlines()[0] for part in (error, error.__cause__) if part)
+        sys.exit(" ".join(lines))
     except Exception:
         sys.exit(traceback.format_exc())
 
@@ -83,6 +85,8 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
     """Build every job's parts once; seeds apart, which are only read."""
     built = set()
     for job in jobs:
+        if jobs.count(job) > 1:
+            raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
         cfg = compose(config_name, list(job))
         with blame("seed"):
             generator(cfg.seed, "policy")
@@ -119,9 +123,13 @@ class Sweep:
         self._watch.stop()
         jobs = finished_jobs(self.folder)
         missing = self.count - len(jobs)
-        if jobs:
-            tell(jobs, self.folder / "plots", self._run)
-            print(f"plots: {self.folder / 'plots'}")
+        try:
+            if jobs:
+                tell(jobs, self.folder / "plots", self._run)
+                print(f"plots: {self.folder / 'plots'}")
+        except BaseException:
+            self._run.end("FAILED")
+            raise
         self._run.end("FAILED" if missing else "FINISHED")
         if self._tracking.ui_command():
             print(f"to look at the runs: {self._tracking.ui_command()}")
@@ -151,7 +159,7 @@ class JobWatch:
             advance = bars.counter("jobs", count)
             seen = 0
             while not self._stopped.wait(SECONDS_BETWEEN_LOOKS):
-                ended = len(list(self._folder.glob(f"*/{STATUS}")))
+                ended = len(list(self._folder.rglob(STATUS)))
                 advance(ended - seen)
                 seen = ended
 
@@ -185,8 +193,9 @@ class Job:
 def finished_jobs(folder: Path) -> list[Job]:
     """Read the folders of a sweep, in the order in which the jobs were launched."""
     jobs = []
-    for status in sorted(folder.glob(f"*/{STATUS}"), key=lambda path: int(path.parent.name)):
-        if json.loads(status.read_text())["status"] != "finished":
+    records = {path: json.loads(path.read_text()) for path in folder.rglob(STATUS)}
+    for status in sorted(records, key=lambda path: records[path]["number"]):
+        if records[status]["status"] != "finished":
             continue
         config = OmegaConf.load(status.with_name(CONFIG))
         assert isinstance(config, DictConfig)
@@ -212,7 +221,7 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 
 def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
     """The tables of mean and standard deviation, and the plots with one line per seed."""
-    tables, curves = [], {}
+    tables, curves = [], defaultdict[str, dict[str, pd.DataFrame]](dict)
     for label, group in alike(jobs).items():
         title = ", ".join(filter(None, [group[0].config.name, label, f"{len(group)} seeds"]))
         if errors := [job.errors for job in group if job.errors is not None]:
@@ -227,12 +236,14 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
             tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
             tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
         if curve := [job.curve for job in group if job.curve is not None]:
-            curves[label or str(group[0].config.name)] = pd.concat(curve)
+            config = group[0].config
+            curves[config.env.id][label or str(config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
     if tables:
         tracked.table(pd.concat(tables), "errors.json")
-    if curves:
-        plots.error_curves(curves).savefig(target / "error_against_steps.png", dpi=110)
+    for env_id, of_env in curves.items():
+        name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
+        plots.error_curves(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
     tracked.files(target, "plots")
 
 
@@ -251,11 +262,17 @@ def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer],
     target.mkdir(parents=True, exist_ok=True)
     explanations = {seed: scene.explain(explainer, env) for seed, explainer in explainers.items()}
     for row, state in enumerate(scene.states):
+        known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
+        unknown = [seed for seed in explanations if seed not in known]
+        title = f"{scene.title}: {env.name_of_state(state)}"
+        if unknown:
+            title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
         groups = {}
-        for group in group_by_strategy(explanations, row):
-            taken = {env.name_of_action(int(explanations[seed].actions[row])) for seed in group}
-            groups[f"seeds {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
-        figure = plots.over_seeds(f"{scene.title}: {env.name_of_state(state)}", groups, explanations, row)
+        for group in group_by_strategy(known, row):
+            taken = {env.name_of_action(int(known[seed].actions[row])) for seed in group}
+            word = "seed" if len(group) == 1 else "seeds"
+            groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
+        figure = plots.over_seeds(title, groups, known, row)
         figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
 
 

@@ -29,6 +29,11 @@ class Training:
         self.exploration = Exploration(epsilon, least_tried, restarts)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
 
+    def check(self, env: Environment, info_keys: Sequence[str]) -> None:
+        """Refuse what the environment cannot do, before any work."""
+        if self.exploration.restarts and not env.restarts(info_keys):
+            raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
+
     def transitions(self, trainer: Trainer) -> int:
         """How many transitions the learner will see."""
         return self.steps + (trainer.steps if self.alongside else 0)

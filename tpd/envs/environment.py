@@ -36,6 +36,10 @@ class Environment:
             **self.kwargs,
         )
 
+    def restarts(self, info_keys: Sequence[str] = ()) -> bool:
+        """Whether episodes can be made to start in a chosen state."""
+        return isinstance(self.make_vector(1, info_keys), TabularVectorEnv)
+
     def make_vector(self, num_envs: int, info_keys: Sequence[str] = ()) -> VectorEnv[Any, Any, Any]:
         """Many environments stepped together; with a model in NumPy, unless info is wanted of them."""
         spec = self._sample.spec
@@ -99,6 +103,8 @@ class Environment:
             raise TypeError(
                 f"a table needs discrete observations, but {self.id} has {self.observation_space}"
             )
+        if self.observation_space.start != 0 or self.action_space.start != 0:  # type: ignore[attr-defined]
+            raise ValueError(f"{self.id} does not number its states and actions from 0, as tables do")
         return int(self.observation_space.n), self.num_actions
 
     def mask(self, observations: IntArray) -> BoolArray:

@@ -188,11 +188,15 @@ def over_seeds(
     row: int,
 ) -> Figure:
     """One line per seed, a column for each group of seeds that follow the same strategy."""
-    first = next(iter(explanations.values()))
-    names = first.legend.names
+    if not groups:
+        figure = Figure(figsize=(6, 2))
+        figure.suptitle(title, fontsize=11)
+        return figure
+    names = next(iter(explanations.values())).legend.names
     stacked = np.stack([e.expected[row] for e in explanations.values()])
-    shown = [k for k in range(len(names)) if np.abs(stacked[:, :, k]).max() > SMALLEST_SHOWN]
-    figure = Figure(figsize=(1.5 + 4.2 * len(groups), 0.9 + 1.45 * len(shown)), layout="constrained")
+    seen = [k for k in range(len(names)) if np.abs(stacked[:, :, k]).max() > SMALLEST_SHOWN]
+    shown = seen or list(range(len(names)))
+    figure = Figure(figsize=(1.5 + 4.2 * len(groups), 1.2 + 1.45 * len(shown)), layout="constrained")
     grid = figure.subplots(len(shown), len(groups), squeeze=False, sharex=True, sharey="row")
     for column, (heading, group) in enumerate(groups.items()):
         for line, k in enumerate(shown):
@@ -202,7 +206,8 @@ def over_seeds(
                 axes.plot(explanations[label].expected[row, :, k], **look)
             axes.spines[["top", "right"]].set_visible(False)
             low, high = min(0, stacked[:, :, k].min()), max(0, stacked[:, :, k].max())
-            axes.set_ylim(low - 0.03 * (high - low), high + 0.05 * (high - low))
+            room = max(high - low, SMALLEST_SHOWN)
+            axes.set_ylim(low - 0.03 * room, high + 0.05 * room)
             if column == 0:
                 axes.set_ylabel(names[k])
         grid[0, column].set_title(heading, fontsize=10)

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
+from tpd.checks import boolean
 from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
@@ -52,6 +53,7 @@ class Scene:
         cls, name: str, env: Environment, pairs: Sequence[Mapping[str, Any]], contrast: bool = False
     ) -> "Scene":
         """Resolve names, refusing those that the environment does not have."""
+        boolean("contrast", contrast)
         if not pairs or (contrast and len(pairs) != 2):
             raise ValueError(f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, others 1 or more")
         states, actions = [], []

@@ -19,7 +19,7 @@ def group_by_strategy(explanations: Mapping[str, Explanation], row: int) -> list
     """Labels of explanations that expect much the same future, the largest group first."""
     labels = list(explanations)
     if len(labels) < 2:
-        return [labels]
+        return [labels] if labels else []
     distance = squareform(distances(np.stack([explanations[label].expected[row] for label in labels])))
     number = fcluster(linkage(distance, "average"), 1.0, "distance")
     groups = [[label for label, n in zip(labels, number, strict=True) if n == k] for k in sorted(set(number))]

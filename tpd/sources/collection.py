@@ -30,8 +30,7 @@ def collect(
     envs = env.make_vector(min(num_envs, steps), info_keys)
     explorer = TabularExplorer(env, policy, exploration, rng)
     if exploration.restarts:
-        if not isinstance(envs, TabularVectorEnv):
-            raise ValueError(f"{env.id} cannot be restarted in a chosen state, so restarts must be 0")
+        assert isinstance(envs, TabularVectorEnv), "restarts were not checked"
         envs.restart = explorer.restart
     stream = interact(envs, explorer, reset_seed(rng), info_keys)
     parts, gathered, done = list[Transitions](), 0, 0

@@ -2,6 +2,8 @@
 
 import contextlib
 import sqlite3
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 SQLITE = "sqlite:///"
+SECONDS_TO_ANSWER = 10
 
 
 def prepare(uri: str, experiment: str) -> str:
@@ -18,6 +21,8 @@ def prepare(uri: str, experiment: str) -> str:
     Migrations of a new SQLite store fail when several processes start them at once, so they wait
     for each other here; WAL lets them read while another one writes.
     """
+    if uri.startswith("http"):
+        _knock(uri)
     with _alone(uri):
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)
@@ -29,6 +34,16 @@ def prepare(uri: str, experiment: str) -> str:
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
         return str(found.experiment_id)
+
+
+def _knock(uri: str) -> None:
+    """Refuse a server that does not answer at all, instead of retrying for minutes."""
+    try:
+        urllib.request.urlopen(uri, timeout=SECONDS_TO_ANSWER).close()
+    except urllib.error.HTTPError:
+        return  # an answer, if an unfriendly one
+    except OSError as error:
+        raise ConnectionError(f"{uri} does not answer: {error}") from error
 
 
 @contextlib.contextmanager
