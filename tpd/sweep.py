@@ -1,37 +1,24 @@
-"""A sweep as a whole: one parent run, and the story of its jobs told at the end."""
+"""A sweep as a whole: checked before it begins, watched while it runs, told when it ends."""
 
 import itertools
 import json
-import shutil
 import sys
 import threading
 import traceback
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from tpd import storage
-from tpd.evaluate import read_errors
 from tpd.experiment import ConfigError, blame, build
-from tpd.explainer import Explainer
 from tpd.jobs import CONFIG, STATUS, SWEEP, make_tracking, open_run, settings
 from tpd.seeding import generator
-from tpd.show import plots
 from tpd.show.progress import ProgressBars
-from tpd.show.scenes import Scene, scenes_from_config
-from tpd.show.strategies import group_by_strategy
-from tpd.show.tables import error_table, overall, show
-from tpd.tracking.runs import Run
+from tpd.story import finished_jobs, tell
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -162,121 +149,3 @@ class JobWatch:
                 ended = len(list(self._folder.rglob(STATUS)))
                 advance(ended - seen)
                 seen = ended
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a finished job left in its folder."""
-
-    folder: Path
-    config: DictConfig
-    errors: pd.DataFrame | None
-    curve: pd.DataFrame | None
-    explainer: Explainer
-
-    @property
-    def seed(self) -> str:
-        return str(self.config.seed)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Every figure of its errors."""
-        return dict(json.loads((self.folder / "metrics.json").read_text()))
-
-    @property
-    def overrides(self) -> list[str]:
-        """What was asked for on the command line, but for the seed."""
-        given = OmegaConf.load(self.folder / ".hydra" / "overrides.yaml")
-        return [str(override) for override in given if not str(override).startswith("seed=")]
-
-
-def finished_jobs(folder: Path) -> list[Job]:
-    """Read the folders of a sweep, in the order in which the jobs were launched."""
-    jobs = []
-    records = {path: json.loads(path.read_text()) for path in folder.rglob(STATUS)}
-    for status in sorted(records, key=lambda path: records[path]["number"]):
-        if records[status]["status"] != "finished":
-            continue
-        config = OmegaConf.load(status.with_name(CONFIG))
-        assert isinstance(config, DictConfig)
-        errors, curve = (_table(status.with_name(name)) for name in ("errors.json", "curve.json"))
-        jobs.append(Job(status.parent, config, errors, curve, storage.load(status.parent / "explainer")))
-    return jobs
-
-
-def _table(path: Path) -> pd.DataFrame | None:
-    return read_errors(path) if path.exists() else None
-
-
-def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
-    """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
-    groups: dict[str, list[Job]] = {}
-    for job in jobs:
-        plain = {key: value for key, value in settings(job.config).items() if key != "seed"}
-        groups.setdefault(json.dumps(plain, sort_keys=True), []).append(job)
-    overrides = [job.overrides for job, *_ in groups.values()]
-    apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
-    return {", ".join(own): group for own, group in zip(apart, groups.values(), strict=True)}
-
-
-def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
-    """The tables of mean and standard deviation, and the plots with one line per seed."""
-    tables, curves = [], defaultdict[str, dict[str, pd.DataFrame]](dict)
-    for label, group in alike(jobs).items():
-        title = ", ".join(filter(None, [group[0].config.name, label, f"{len(group)} seeds"]))
-        if errors := [job.errors for job in group if job.errors is not None]:
-            mean, std = _mean_and_std(errors)
-            show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
-            table = mean.join(std, rsuffix="_std")
-            tables.append(table.assign(jobs=label) if label else table)
-            metrics = pd.DataFrame([job.metrics for job in group])
-            means = {str(name): float(value) for name, value in metrics.mean().items()}
-            print(overall(means))
-            prefix = f"{label}/" if label else ""
-            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
-            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
-        if curve := [job.curve for job in group if job.curve is not None]:
-            config = group[0].config
-            curves[config.env.id][label or str(config.name)] = pd.concat(curve)
-        draw_figures(group, target / label.replace("/", "_"))
-    if tables:
-        tracked.table(pd.concat(tables), "errors.json")
-    for env_id, of_env in curves.items():
-        name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
-        plots.error_curves(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
-    tracked.files(target, "plots")
-
-
-def draw_figures(jobs: Sequence[Job], target: Path) -> None:
-    """The figures of every seed, and each of their pairs over all seeds."""
-    env = instantiate(jobs[0].config.env, _convert_="all")
-    for scene in scenes_from_config(jobs[0].config.figures, env):
-        draw_over_seeds(scene, env, {job.seed: job.explainer for job in jobs}, target)
-        for job in jobs:
-            drawn = job.folder / "plots" / f"{scene.name}.png"
-            shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")
-
-
-def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer], target: Path) -> None:
-    """A plot for each pair of a scene, its seeds grouped by strategy."""
-    target.mkdir(parents=True, exist_ok=True)
-    explanations = {seed: scene.explain(explainer, env) for seed, explainer in explainers.items()}
-    for row, state in enumerate(scene.states):
-        known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
-        unknown = [seed for seed in explanations if seed not in known]
-        title = f"{scene.title}: {env.name_of_state(state)}"
-        if unknown:
-            title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
-        groups = {}
-        for group in group_by_strategy(known, row):
-            taken = {env.name_of_action(int(known[seed].actions[row])) for seed in group}
-            word = "seed" if len(group) == 1 else "seeds"
-            groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
-        figure = plots.over_seeds(title, groups, known, row)
-        figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
-
-
-def _mean_and_std(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    order = frames[0].index
-    by_outcome = pd.concat(frames).groupby(level=0, sort=False)
-    return by_outcome.mean().loc[order], by_outcome.std(ddof=1).fillna(0.0).loc[order]
