@@ -1,7 +1,6 @@
 """What many tests start from."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -34,10 +33,3 @@ def fuel_taxi() -> Environment:
 def paper(compose_config: Compose) -> Parts:
     """The parts of the paper's experiment."""
     return build(compose_config("experiment=paper"))
-
-
-@pytest.fixture
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path

@@ -22,9 +22,10 @@ class Explainer:
         observations = np.asarray(observations)
         if observations.ndim == 0:
             raise ValueError(f"observations come in batches, got the single {observations}")
-        own = actions is None
-        actions = self.policy.action(observations) if actions is None else np.asarray(actions)
-        if not own:
+        if actions is None:
+            actions = self.policy.action(observations)
+        else:
+            actions = np.asarray(actions)
             self._check(observations, actions)
         predicted = self.predictor.predict(observations, actions)
         values = self.policy.action_values(observations)
@@ -32,7 +33,7 @@ class Explainer:
             observations=observations,
             actions=actions,
             expected=predicted[:, :, :-1],
-            # what is not learned yet counts as running, so that the remainder is never understated
+            # what is not learned yet counts as running: too little data must not look like an ending
             running=1 - np.cumsum(predicted[:, :, -1], axis=1),
             support=self.predictor.support(observations, actions),
             legend=self.legend,
