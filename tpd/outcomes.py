@@ -107,6 +107,8 @@ class Legend:
     """The events of which exactly one happens at each step; empty if there is no such claim."""
     reward_bound: float | None
     """The largest possible |reward|, where the outcomes account for the whole reward."""
+    events: tuple[str, ...] = ()
+    """The outcomes that happen or not, so that what is expected of them is a probability."""
 
     @property
     def complete(self) -> bool:
@@ -176,6 +178,7 @@ class OutcomeSet:
                 if self.partition and member
             ),
             reward_bound=bound,
+            events=tuple(o.name for o in self.outcomes if o.is_event),
         )
 
     @property

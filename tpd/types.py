@@ -18,6 +18,7 @@ Index = slice | BoolArray | IntArray
 class Transitions:
     """A batch of environment steps, written once by a source and read by learners.
 
+    Observations of Dict spaces are structured arrays, one field for each key.
     Only `terminated` ends what can be expected of the future; a time limit sets `truncated`,
     and `next_observation` is then the real last observation, not the first of the next episode.
     """
@@ -71,14 +72,41 @@ class Policy(Protocol):
     def discount(self) -> float:
         """The discount of the returns that the policy was trained for."""
 
-    def probabilities(self, observations: Array) -> FloatArray:
-        """[batch, num_actions]: how likely each action is."""
+    def action(self, observations: Array) -> Array:
+        """[batch, ...]: the action it takes, or takes most likely."""
 
-    def action(self, observations: Array) -> IntArray:
-        """[batch]: the most likely action."""
+    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+        """[batch, ...]: actions drawn as the policy draws them."""
 
     def action_values(self, observations: Array) -> FloatArray | None:
         """[batch, num_actions]: the agent's own value estimates, where it has them."""
+
+
+@runtime_checkable
+class DiscretePolicy(Policy, Protocol):
+    """A policy that chooses among numbered actions."""
+
+    def probabilities(self, observations: Array) -> FloatArray:
+        """[batch, num_actions]: how likely each action is."""
+
+
+@runtime_checkable
+class RecurrentPolicy(Policy, Protocol):
+    """A policy with a memory, which every observation carries in its last columns.
+
+    Observation and memory together are what the policy's future depends on, so that is what is
+    explained. The memory after an observation does not depend on the action taken there.
+    """
+
+    @property
+    def version(self) -> int:
+        """Changes when memories of before no longer mean what they did."""
+
+    def start(self, count: int) -> FloatArray:
+        """[count, memory]: the memory with which episodes start."""
+
+    def advance(self, observations: Array) -> FloatArray:
+        """[batch, memory]: the memory after these observations, which carry the memory before."""
 
 
 @runtime_checkable
@@ -92,6 +120,10 @@ class Predictor(Protocol):
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]: the expected future outcomes."""
 
+    @property
+    def tie(self) -> float:
+        """Returns that differ by less, relative to the larger one, are not told apart."""
+
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how much data stands behind each pair; 0 means unknown, inf means exact."""
 
@@ -104,7 +136,42 @@ class Learner(Predictor, Protocol):
         """Learn from a batch. Its next actions come from the policy, never from the batch."""
 
 
+@runtime_checkable
+class SettlingLearner(Learner, Protocol):
+    """A learner that goes on learning from what it keeps, once all transitions have come."""
+
+    @property
+    def settling(self) -> int:
+        """How many updates that takes at most."""
+
+    def settle(self, progress: Callable[[int], None]) -> None:
+        """Make the most of what was kept, counting updates for whoever watches."""
+
+
 TransitionsCallback = Callable[[Transitions], None]
+Report = Callable[[Mapping[str, float], int], None]
+"""Takes figures by name, and the step that they belong to."""
+
+
+def no_report(figures: Mapping[str, float], step: int) -> None:
+    """For those who do not ask."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Whole episodes, one after the other, each in the order of time."""
+
+    transitions: Transitions
+    """[batch]"""
+    begins: IntArray
+    """[episode]: where each episode starts in the batch"""
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __getitem__(self, episode: int) -> Transitions:
+        ends = [*self.begins[1:].tolist(), len(self.transitions)]
+        return self.transitions[int(self.begins[episode]) : ends[episode]]
 
 
 class Trainer(Protocol):
@@ -118,5 +185,10 @@ class Trainer(Protocol):
     def steps(self) -> int:
         """How many transitions `train` goes through."""
 
-    def train(self, callbacks: Iterable[TransitionsCallback] = (), info_keys: Sequence[str] = ()) -> None:
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
         """Train, showing every callback each batch of transitions, with the info they ask for."""

@@ -2,18 +2,19 @@
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
-from tpd.types import Array, BoolArray, IntArray
+from tpd.observations import check_space
+from tpd.types import Array, BoolArray
 
-StateDescription = int | str | Mapping[str, Any]
+StateDescription = int | Mapping[str, Any] | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,20 @@ class Environment:
     """None leaves the registered time limit."""
     action_names: Sequence[str] = ()
     """Empty asks the environment itself, and numbers the actions where it has no names."""
+    wrappers: Sequence[Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = ()
+    """Put around the environment, the first one innermost."""
+    mask_function: Callable[[Array], BoolArray] | None = None
+    """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
 
     def make(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """One environment."""
-        return gym.make(
-            self.id,
-            max_episode_steps=self.max_episode_steps,
-            render_mode=render_mode,
-            **self.kwargs,
-        )
+        settings = dict(self.kwargs)
+        if render_mode is not None:  # some do not know of it
+            settings["render_mode"] = render_mode
+        env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
+        for wrapper in self.wrappers:
+            env = wrapper(env)
+        return env
 
     def restarts(self, info_keys: Sequence[str] = ()) -> bool:
         """Whether episodes can be made to start in a chosen state."""
@@ -42,9 +48,11 @@ class Environment:
 
     def make_vector(self, num_envs: int, info_keys: Sequence[str] = ()) -> VectorEnv[Any, Any, Any]:
         """Many environments stepped together; with a model in NumPy, unless info is wanted of them."""
+        if self.model is None or self.wrappers:
+            return SyncVectorEnv([self.make] * num_envs)
         spec = self._sample.spec
         assert spec is not None
-        if spec.vector_entry_point is None and self.model is not None and not info_keys:
+        if spec.vector_entry_point is None and not info_keys:
             return TabularVectorEnv(self.model, num_envs, spec.max_episode_steps)
         settings: dict[str, Any] = dict(self.kwargs)
         if self.max_episode_steps is not None:
@@ -56,7 +64,7 @@ class Environment:
         return self.make()
 
     @property
-    def _probe(self) -> gym.Env[Any, Any]:
+    def _probe(self) -> Any:
         return self._sample.unwrapped
 
     def check_info(self, keys: Sequence[str]) -> None:
@@ -71,16 +79,50 @@ class Environment:
 
     @property
     def observation_space(self) -> gym.Space[Any]:
-        return self._probe.observation_space
+        return self._sample.observation_space
 
     @property
     def action_space(self) -> gym.Space[Any]:
-        return self._probe.action_space
+        return self._sample.action_space
+
+    @property
+    def drawable(self) -> bool:
+        """Whether it can be shown as a picture."""
+        return "rgb_array" in self._sample.metadata.get("render_modes", ())
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are numbered."""
+        return isinstance(self.action_space, gym.spaces.Discrete)
+
+    @property
+    def tabular(self) -> bool:
+        """Whether states and actions are numbered, so that tables can hold them."""
+        return self.discrete and isinstance(self.observation_space, gym.spaces.Discrete)
+
+    def check(self) -> None:
+        """Refuse what cannot be explained, by name."""
+        check_space(self.observation_space, self.id)
+        if self.tabular:
+            self.table_shape()
+        elif isinstance(self.action_space, gym.spaces.Discrete):
+            if self.action_space.start != 0:
+                raise ValueError(f"{self.id} does not number its actions from 0")
+            if self.mask_function is None and hasattr(self._probe, "action_masks"):
+                raise ValueError(
+                    f"{self.id} masks its actions: name a function of observations by env.mask_function"
+                )
+        elif not isinstance(self.action_space, gym.spaces.Box):
+            raise TypeError(f"{self.id} has actions of {self.action_space}, which are not explained")
+        elif not self.action_space.is_bounded():
+            raise ValueError(f"{self.id} has actions without bounds, so they cannot be explored")
 
     @functools.cached_property
     def model(self) -> TabularModel | None:
         """The dynamics, for environments that publish them as a table `P`."""
         env = self._probe
+        if not self.tabular:
+            return None
         table, start = getattr(env, "P", None), getattr(env, "initial_state_distrib", None)
         if table is None or start is None:
             return None
@@ -107,22 +149,37 @@ class Environment:
             raise ValueError(f"{self.id} does not number its states and actions from 0, as tables do")
         return int(self.observation_space.n), self.num_actions
 
-    def mask(self, observations: IntArray) -> BoolArray:
+    def mask(self, observations: Array) -> BoolArray:
         """[batch, num_actions]: which actions are valid; all, where the environment does not say."""
+        if self.mask_function is not None:
+            return np.asarray(self.mask_function(observations), dtype=np.bool_)
         if self.model is None:
             return np.ones((len(observations), self.num_actions), dtype=np.bool_)
         return self.model.mask[observations]
 
-    def name_of_action(self, action: int) -> str:
-        return self._action_names[action]
+    def name_of_action(self, action: Any) -> str:
+        """The action in words, or as numbers where it is continuous."""
+        if self.discrete:
+            return self._action_names[int(action)]
+        if len(self.action_names) != np.size(action):
+            return f"action {numbers(action)}"
+        pairs = zip(self.action_names, np.ravel(action), strict=True)
+        return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
 
-    def name_of_state(self, state: int) -> str:
+    def name_of_state(self, state: Any) -> str:
         """The state in words, where the environment has any."""
+        if np.ndim(state) or not self.tabular:
+            return f"state {numbers(state)}"
         describe = getattr(self._probe, "describe_state", None)
-        return f"state {state}" if describe is None else str(describe(state))
+        return f"state {state}" if describe is None else str(describe(int(state)))
 
-    def action(self, name: str | int) -> int:
-        """The index of an action given by name or index."""
+    def action(self, name: Any) -> Any:
+        """An action given by name or number or, where actions are continuous, as numbers."""
+        if not self.discrete:
+            values = np.asarray(name, dtype=self.action_space.dtype)
+            if not self.action_space.contains(values):
+                raise ValueError(f"{self.id} has no action {name!r}; its actions are {self.action_space}")
+            return values
         if isinstance(name, str) and name in self._action_names:
             return self._action_names.index(name)
         if isinstance(name, int) and 0 <= name < self.num_actions:
@@ -137,28 +194,45 @@ class Environment:
             raise ValueError(f"{self.id} has {self.num_actions} actions but {len(names)} names: {names}")
         return names
 
-    def state(self, description: StateDescription) -> int:
-        """The index of a state given as an index, by its fields, or as `start`: one where episodes start."""
+    def state(self, description: StateDescription) -> Array:
+        """[...]: one observation, given as an index, by its fields or as a vector."""
+        if not self.tabular:
+            vector = np.asarray(description, dtype=self.observation_space.dtype)
+            if vector.shape != self.observation_space.shape:
+                raise ValueError(
+                    f"{self.id} has observations of shape {self.observation_space.shape}, got {description!r}"
+                )
+            return vector
         num_states, _ = self.table_shape()
-        if description == "start":
-            return int(self.make().reset(seed=0)[0])
         if isinstance(description, int) and 0 <= description < num_states:
-            return description
+            return np.array(description)
         if isinstance(description, Mapping) and hasattr(self._probe, "encode"):
             try:
-                return int(self._probe.encode(**description))
+                return np.array(int(self._probe.encode(**description)))
             except TypeError as error:
                 raise ValueError(f"{self.id} does not know the state {dict(description)}: {error}") from error
         raise ValueError(f"{self.id} does not know the state {description!r}; it has {num_states} states")
 
-    def picture(self, state: int) -> Array | None:
+    def picture(self, state: Array) -> Array | None:
         """[height, width, 3]: the state drawn, for environments that can be put into it."""
-        if self.model is None:
+        if self.model is None or not self.drawable:
             return None
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # toy_text draws with pygame; no screen is needed
         env = self.make(render_mode="rgb_array")
         env.reset(seed=0)
-        env.unwrapped.s = state  # type: ignore[attr-defined]  # the convention of toy_text
-        frame = np.asarray(env.render())
+        env.unwrapped.s = int(state)  # type: ignore[attr-defined]  # the convention of toy_text
+        frame = draw(env)
         env.close()
         return frame
+
+
+def draw(env: gym.Env[Any, Any]) -> Array:
+    """[height, width, 3]: the environment as it is now."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # many draw with pygame; no screen is needed
+    return np.asarray(env.render())
+
+
+def numbers(values: Any) -> str:
+    """A few numbers as text."""
+    flat = np.ravel(values)
+    shown = ", ".join(f"{value:.3g}" for value in flat[:8])
+    return f"({shown}, …)" if len(flat) > 8 else f"({shown})"

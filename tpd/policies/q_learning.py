@@ -7,11 +7,12 @@ import numpy as np
 from tpd.checks import number, whole_number
 from tpd.envs import Environment
 from tpd.kernels import q_learning_update
+from tpd.memory import require
 from tpd.policies.tabular import GreedyPolicy, best_valid
 from tpd.seeding import reset_seed
-from tpd.sources.exploration import draw, uniform
+from tpd.sources.exploration import TOO_MANY_STATES, draw, uniform
 from tpd.sources.interaction import interact
-from tpd.types import IntArray, Transitions, TransitionsCallback, concatenate
+from tpd.types import IntArray, Report, Transitions, TransitionsCallback, concatenate, no_report
 
 BATCH = 10_000
 
@@ -34,6 +35,7 @@ class QLearning:
         explained_epsilon: float,
     ) -> None:
         num_states, num_actions = env.table_shape()
+        require("a table of values", (num_states, num_actions), "float64", TOO_MANY_STATES)
         self.steps = whole_number("steps", steps, at_least=0)
         self.learning_rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self.epsilon_start = number("epsilon_start", epsilon_start, 0, 1)
@@ -51,7 +53,12 @@ class QLearning:
         progress = min(1.0, step / self.epsilon_decay_steps)
         return self.epsilon_start + progress * (self.epsilon_end - self.epsilon_start)
 
-    def train(self, callbacks: Iterable[TransitionsCallback] = (), info_keys: Sequence[str] = ()) -> None:
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
         """Learn from `steps` transitions, showing them to the callbacks in batches."""
         callbacks = tuple(callbacks)
         if self.steps == 0:
@@ -65,7 +72,7 @@ class QLearning:
             wild = draw(uniform(self._mask[states]), self._rng)
             return np.where(self._rng.random(len(states)) < epsilon, wild, best)
 
-        for _, step in interact(envs, behaviour, reset_seed(self._rng), info_keys):
+        for _, step in interact(envs, self.policy, behaviour, reset_seed(self._rng), info_keys):
             step = step[: self.steps - done]
             self._learn(step)
             done += len(step)
@@ -81,6 +88,7 @@ class QLearning:
         envs.close()
 
     def _learn(self, t: Transitions) -> None:
+        self.policy.version += 1
         q_learning_update(
             self._q,
             self._mask,

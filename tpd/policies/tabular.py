@@ -3,6 +3,7 @@
 import numpy as np
 
 from tpd.checks import number
+from tpd.sources.exploration import draw
 from tpd.types import Array, BoolArray, FloatArray, IntArray
 
 
@@ -21,10 +22,13 @@ class TabularPolicy:
         self._action_values = action_values
 
     def probabilities(self, observations: Array) -> FloatArray:
-        return self._probabilities[observations]
+        return self._probabilities[state_numbers(observations, len(self._probabilities))]
 
     def action(self, observations: Array) -> IntArray:
-        return np.asarray(np.argmax(self._probabilities[observations], axis=1))
+        return np.asarray(np.argmax(self.probabilities(observations), axis=1))
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+        return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
         return None if self._action_values is None else self._action_values[observations]
@@ -34,25 +38,43 @@ class GreedyPolicy:
     """The best valid action of a table of values, which may still be changing.
 
     With `epsilon` the policy is stochastic: it takes any valid action with that probability.
+    Whoever changes the values changes the `version` too.
     """
 
     def __init__(self, values: FloatArray, mask: BoolArray, discount: float, epsilon: float = 0.0) -> None:
         self.discount = number("discount", discount, 0, 1)
         self.epsilon = number("epsilon", epsilon, 0, 1)
+        self.version = 0
         self._values = values
         self._mask = mask
 
     def probabilities(self, observations: Array) -> FloatArray:
-        valid = self._mask[observations]
+        valid = self._mask[state_numbers(observations, len(self._mask))]
         probabilities = self.epsilon * valid / valid.sum(axis=1, keepdims=True)
         probabilities[np.arange(len(valid)), self.action(observations)] += 1 - self.epsilon
         return np.asarray(probabilities)
 
     def action(self, observations: Array) -> IntArray:
+        observations = state_numbers(observations, len(self._values))
         return best_valid(self._values[observations], self._mask[observations])
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+        return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray:
         return self._values[observations]
+
+
+def state_numbers(observations: Array, count: int) -> IntArray:
+    """[batch]: the observations, if they are numbers of states."""
+    if observations.ndim != 1 or observations.dtype.kind not in "iu":
+        raise ValueError(f"states come as a batch of whole numbers, got {observations}")
+    wrong = (observations < 0) | (observations >= count)
+    if wrong.any():
+        raise ValueError(
+            f"states are numbered from 0 to {count - 1}, the policy does not know {observations[wrong][0]}"
+        )
+    return observations
 
 
 def best_valid(values: FloatArray, valid: BoolArray) -> IntArray:

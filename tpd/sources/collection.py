@@ -7,11 +7,12 @@ import numpy as np
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.seeding import reset_seed
-from tpd.sources.exploration import Exploration, TabularExplorer
+from tpd.sources.exploration import Exploration, TabularExplorer, explorer
 from tpd.sources.interaction import interact
-from tpd.types import Policy, Transitions, concatenate
+from tpd.types import Episodes, IntArray, Policy, Transitions, concatenate
 
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
+MANY_COPIES, FEW_COPIES = 1000, 32
 
 
 def collect(
@@ -28,11 +29,12 @@ def collect(
     if steps == 0:
         return
     envs = env.make_vector(min(num_envs, steps), info_keys)
-    explorer = TabularExplorer(env, policy, exploration, rng)
+    behaviour = explorer(env, policy, exploration, rng)
     if exploration.restarts:
         assert isinstance(envs, TabularVectorEnv), "restarts were not checked"
-        envs.restart = explorer.restart
-    stream = interact(envs, explorer, reset_seed(rng), info_keys)
+        assert isinstance(behaviour, TabularExplorer)
+        envs.restart = behaviour.restart
+    stream = interact(envs, policy, behaviour, reset_seed(rng), info_keys)
     parts, gathered, done = list[Transitions](), 0, 0
     while done < steps:
         # small batches at first, so that learning can be watched from its beginning
@@ -44,28 +46,43 @@ def collect(
         batch, parts = joined[:size], [joined[size:]]
         gathered -= size
         done += size
-        explorer.remember(batch)
+        behaviour.remember(batch)
         yield batch
     envs.close()
 
 
 def play(
-    env: Environment, policy: Policy, rng: np.random.Generator, *, episodes: int, num_envs: int = 1000
-) -> Transitions:
-    """All transitions of whole episodes of the policy itself, without exploration.
+    env: Environment,
+    policy: Policy,
+    rng: np.random.Generator,
+    *,
+    episodes: int,
+    num_envs: int | None = None,
+    info_keys: Sequence[str] = (),
+) -> Episodes:
+    """Whole episodes of the policy itself, without exploration.
 
     Every copy plays its share to the end: stopping at the first so many endings would favour
     short episodes.
     """
+    if num_envs is None:
+        num_envs = MANY_COPIES if env.tabular else FEW_COPIES
     num_envs = min(num_envs, episodes)
     left = np.full(num_envs, episodes // num_envs)
     left[: episodes % num_envs] += 1
-    envs = env.make_vector(num_envs)
-    parts = []
-    for copies, step in interact(envs, TabularExplorer(env, policy, Exploration(0.0), rng), reset_seed(rng)):
-        parts.append(step[left[copies] > 0])
+    envs = env.make_vector(num_envs, info_keys)
+    parts, owners = list[Transitions](), list[IntArray]()
+    behaviour = explorer(env, policy, Exploration(0.0), rng)
+    for copies, step in interact(envs, policy, behaviour, reset_seed(rng), info_keys):
+        playing = left[copies] > 0
+        parts.append(step[playing])
+        owners.append(copies[playing])
         left[copies] -= step.terminated | step.truncated
         if (left <= 0).all():
             break
     envs.close()
-    return concatenate(parts)
+    # a copy's own steps are in order already: a stable sort by copy puts its episodes one after the other
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    transitions = concatenate(parts)[order]
+    ended = transitions.terminated | transitions.truncated
+    return Episodes(transitions, np.flatnonzero(np.concatenate([[True], ended[:-1]])))

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
+import gymnasium as gym
 import numpy as np
 
 from tpd.checks import boolean, number
 from tpd.envs import Environment
 from tpd.kernels import draw_columns
-from tpd.types import BoolArray, FloatArray, IntArray, Policy, Transitions
+from tpd.memory import require
+from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 
 CANDIDATES = 8
+TOO_MANY_STATES = "use an environment that observes vectors, not numbers, and an agent that is a network"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Exploration:
         number("epsilon", self.epsilon, 0, 1)
         boolean("least_tried", self.least_tried)
         number("restarts", self.restarts, 0, 1)
+        if self.least_tried and self.epsilon == 0:
+            raise ValueError("least_tried says how to explore, but epsilon is 0: set it above 0")
 
 
 def mix(probabilities: FloatArray, other: FloatArray, epsilon: float) -> FloatArray:
@@ -44,12 +49,58 @@ def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
     return draw_columns(probabilities, np.arange(len(probabilities)), rng.random(len(probabilities)))
 
 
-class TabularExplorer:
-    """Explores numbered states, remembering what it has tried; the policy must not change meanwhile."""
+class Explorer:
+    """Explores any environment: now and then an action that is valid but otherwise random."""
 
     def __init__(
         self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
     ) -> None:
+        self._env = env
+        self._policy = policy
+        self._epsilon = exploration.epsilon
+        self._rng = rng
+
+    def __call__(self, observations: Array) -> Array:
+        actions = np.array(self._policy.sample(observations, self._rng))
+        wild = self._rng.random(len(observations)) < self._epsilon
+        if wild.any():
+            actions[wild] = random_actions(self._env, observations[wild], self._rng)
+        return actions
+
+    def remember(self, seen: Transitions) -> None:
+        """What was tried before does not matter here."""
+
+
+def random_actions(env: Environment, observations: Array, rng: np.random.Generator) -> Array:
+    """[batch, ...]: any valid action, equally likely."""
+    if env.discrete:
+        return draw(uniform(env.mask(observations)), rng)
+    space = env.action_space
+    assert isinstance(space, gym.spaces.Box)
+    return rng.uniform(space.low, space.high, (len(observations), *space.shape)).astype(space.dtype)
+
+
+def explorer(
+    env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
+) -> "Explorer | TabularExplorer":
+    """The explorer that suits the environment."""
+    if env.tabular and isinstance(policy, DiscretePolicy):
+        return TabularExplorer(env, policy, exploration, rng)
+    return Explorer(env, policy, exploration, rng)
+
+
+def require_tables(env: Environment) -> None:
+    """Refuse an environment with so many pairs that their exploration takes more than the free memory."""
+    require("exploration with tables", (3, *env.table_shape()), "float64", TOO_MANY_STATES)
+
+
+class TabularExplorer:
+    """Explores numbered states, remembering what it has tried; the policy must not change meanwhile."""
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, exploration: Exploration, rng: np.random.Generator
+    ) -> None:
+        require_tables(env)
         states = np.arange(env.table_shape()[0])
         self._rng = rng
         self._exploration = exploration

@@ -6,27 +6,37 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from tpd.types import Array, IntArray, Transitions
+from tpd.observations import pack
+from tpd.sources.memory import begin, follow
+from tpd.types import Array, IntArray, Policy, RecurrentPolicy, Transitions
 
-Behaviour = Callable[[Array], IntArray]
-"""observations [num_envs, ...] -> actions [num_envs]"""
+Behaviour = Callable[[Array], Array]
+"""observations [num_envs, ...] -> actions [num_envs, ...]"""
 
 
 def interact(
-    envs: VectorEnv[Any, Any, Any], behaviour: Behaviour, seed: int, info_keys: Sequence[str] = ()
+    envs: VectorEnv[Any, Any, Any],
+    policy: Policy,
+    behaviour: Behaviour,
+    seed: int,
+    info_keys: Sequence[str] = (),
 ) -> Iterator[tuple[IntArray, Transitions]]:
     """Step for ever; each time yield the transitions of one step and the copy each comes from.
 
     A copy whose episode has ended spends its next step on the reset, which is no transition.
+    The behaviour may depart from the policy, whose memory, if any, the observations carry.
     """
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
-    observation, _ = envs.reset(seed=seed)
+    observation = begin(policy, envs.reset(seed=seed)[0])
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
-        next_observation, reward, terminated, truncated, info = envs.step(action)
+        arrived, reward, terminated, truncated, info = envs.step(action)
+        next_observation = follow(policy, observation, arrived)
+        if isinstance(policy, RecurrentPolicy) and ended.any():
+            next_observation[ended] = begin(policy, pack(arrived)[ended])
         step = Transitions(
             observation=observation,
             action=action,

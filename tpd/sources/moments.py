@@ -1,0 +1,91 @@
+"""Moments worth explaining: a state that is named, or one that the policy comes to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.checks import whole_number
+from tpd.envs import Environment
+from tpd.envs.environment import StateDescription, draw
+from tpd.observations import pack
+from tpd.sources.memory import begin, follow
+from tpd.types import Array, Policy
+
+START = "start"
+MomentDescription = StateDescription | str
+"""A state, `start`, or the step of an episode of the policy: {episode: 3, step: 42}."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the policy observes, and what a person sees."""
+
+    observation: Array
+    """[1, ...]"""
+    name: str
+    picture: Array | None
+    """[height, width, 3]"""
+
+
+def check(env: Environment, description: MomentDescription) -> None:
+    """Refuse what does not name a moment."""
+    if not _played(description):
+        env.state(description)  # type: ignore[arg-type]
+
+
+def name(env: Environment, description: MomentDescription) -> str:
+    """The moment in words."""
+    if not _played(description):
+        return env.name_of_state(env.state(description))  # type: ignore[arg-type]
+    episode, step = (0, 0) if description == START else _place(description)
+    return START if description == START else f"episode {episode}, step {step}"
+
+
+def find(env: Environment, policy: Policy, description: MomentDescription) -> Moment:
+    """Go to the moment described; an episode that ends before the step asked for is left at its end."""
+    if not _played(description):
+        state = env.state(description)  # type: ignore[arg-type]
+        return Moment(begin(policy, state[None]), env.name_of_state(state), env.picture(state))
+    episode, step = (0, 0) if description == START else _place(description)
+    observation, reached, picture = _play(env, policy, episode, step)
+    if env.tabular:
+        return Moment(observation, env.name_of_state(observation[0]), picture)
+    return Moment(observation, f"episode {episode}, step {reached}", picture)
+
+
+def _played(description: MomentDescription) -> bool:
+    if isinstance(description, Mapping) and set(description) == {"episode", "step"}:
+        _place(description)
+        return True
+    return isinstance(description, str) and description == START
+
+
+def _place(description: Any) -> tuple[int, int]:
+    episode, step = description["episode"], description["step"]
+    return whole_number("episode", episode, at_least=0), whole_number("step", step, at_least=0)
+
+
+def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
+    """Play the episode that starts from its own seed, by the most likely actions."""
+    one = env.make(render_mode="rgb_array" if env.drawable else None)
+    observation = begin(policy, _batch(one.reset(seed=episode)[0]))
+    reached, ended = 0, False
+    while reached < step and not ended:
+        action = policy.action(observation)[0]
+        arrived, _, terminated, truncated, _ = one.step(action)
+        ended = terminated or truncated
+        if not ended:
+            observation = follow(policy, observation, _batch(arrived))
+            reached += 1
+    picture = draw(one) if env.drawable else None
+    one.close()
+    return observation, reached, picture
+
+
+def _batch(observation: Any) -> Array:
+    """[1, ...]"""
+    if isinstance(observation, Mapping):
+        return pack({key: np.asarray(value)[None] for key, value in observation.items()})
+    return np.asarray(observation)[None]
