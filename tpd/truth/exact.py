@@ -7,26 +7,34 @@ from tpd.envs import Environment
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable
-from tpd.types import Array, FloatArray, Policy
+from tpd.sources.collection import play
+from tpd.truth.cases import Cases, Visits
+from tpd.types import Array, DiscretePolicy, FloatArray
 
 
 class ExactSolution:
     """Solves backwards over the horizon; again whenever the policy has changed."""
 
-    def __init__(self, env: Environment, policy: Policy, outcomes: OutcomeSet, *, horizon: int) -> None:
+    tie = 0.0
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+    ) -> None:
         if env.model is None:
             raise ValueError(f"{env.id} publishes no table P, so its outcomes cannot be solved exactly")
         if outcomes.info_keys:
             raise ValueError(
                 f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
-                "of dynamics, which has none: use evaluation=none"
+                "of dynamics, which has none: use explainer=replayed and evaluation=none"
             )
+        self.env = env
         self.policy = policy
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._states = np.arange(env.model.num_states)
         self._shape = (env.model.num_states, env.model.num_actions)
         size = (*self._shape, self.horizon, outcomes.width)
-        require("the exact solution", size, "float64", "use evaluation=none, or a shorter horizon")
+        instead = "use a shorter horizon, or explainer=replayed and evaluation=none"
+        require("the exact solution", size, "float64", instead)
         transitions, probability = env.model.transitions()
         self._pair = np.ravel_multi_index((transitions.observation, transitions.action), self._shape)
         self._next_state = transitions.next_observation
@@ -45,25 +53,45 @@ class ExactSolution:
 
     def _solve(self, policy: FloatArray) -> FloatArray:
         """`O_h(s, a) = sum_s' p(s' | s, a) O_{h-1}(s', pi)`, from the immediate outcome `O_0`."""
-        o = [self._immediate]
-        for _ in range(1, self.horizon):
-            v = np.einsum("sa,sak->sk", policy, o[-1])
-            o.append(self._per_pair(self._carried * v[self._next_state]))
-        return np.stack(o, axis=2)
+        o = self._immediate
+        solution = np.empty((*self._shape, self.horizon, o.shape[2]))
+        solution[:, :, 0] = o
+        for h in range(1, self.horizon):
+            v = np.einsum("sa,sak->sk", policy, o)
+            o = self._per_pair(self._carried * v[self._next_state])
+            solution[:, :, h] = o
+        return solution
+
+    def _solved(self) -> FloatArray:
+        """[state, action, horizon, outcome], for the policy as it is now."""
+        policy = self.policy.probabilities(self._states)
+        if self._solved_for is None or not np.array_equal(policy, self._solved_for):
+            self._solution, self._solved_for = np.empty(0), None  # before another as large is made
+            self._solution, self._solved_for = self._solve(policy), policy
+        return self._solution
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        policy = self.policy.probabilities(self._states)
-        if self._solved_for is None or not np.array_equal(policy, self._solved_for):
-            self._solution, self._solved_for = self._solve(policy), policy
-        return self._solution[observations, actions]
+        return self._solved()[observations, actions]
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: infinite, for nothing here is estimated."""
         return np.full(np.shape(observations), np.inf)
 
+    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+        """Every pair met in episodes of the policy, and the valid actions passed over there."""
+        met = play(self.env, self.policy, rng, episodes=episodes)
+        taken = Visits.of(met.transitions, self._shape[1])
+        foils = taken.foils(self.env)
+        states = np.concatenate([taken.state, foils.state])
+        actions = np.concatenate([taken.action, foils.action])
+        own = np.arange(len(states)) < len(taken.state)
+        count = np.concatenate([taken.count, foils.count])
+        return Cases(states, actions, own, count, self.predict(states, actions))
+
     def table(self) -> PairTable:
         """Every pair there is."""
-        states, actions = (index.ravel() for index in np.indices(self._shape))
-        expected, support = self.predict(states, actions), self.support(states, actions)
-        return PairTable(self._shape[1], np.arange(len(states)), expected, support)
+        solved = self._solved()
+        pairs = np.arange(solved.shape[0] * solved.shape[1])
+        expected = solved.reshape(len(pairs), *solved.shape[2:])
+        return PairTable(self._shape[1], pairs, expected, np.full(len(pairs), np.inf))

@@ -1,0 +1,242 @@
+"""Truth without a model: means over rollouts of the policy from forks of its environment."""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.checks import whole_number
+from tpd.envs import Environment
+from tpd.outcomes import OutcomeSet
+from tpd.seeding import reset_seed
+from tpd.sources.exploration import draw, random_actions, uniform
+from tpd.sources.memory import begin, follow
+from tpd.truth.cases import Cases
+from tpd.truth.forks import Env, Forks, Moment, batch, random_state
+from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
+
+TOGETHER = 256  # environments that are held and stepped at once
+SCOUTS = 2  # rollouts that show whether any other would be the same
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where rollouts start, and with which actions."""
+
+    moment: Moment
+    observation: Array
+    """[1, ...]: as the policy sees it, with its memory if it has one"""
+    actions: Array
+    """[choice, ...]: the policy's own, and after it a foil, if any other action is valid"""
+
+
+class MonteCarlo:
+    """Estimates what is true of moments in episodes of the policy, for its own action and a foil.
+
+    The standard errors are those of the mean over the rollouts. Where all rollouts agree they are 0,
+    which proves nothing of events that are too rare to have come up.
+    progress: told the number of moments that were finished, whenever some were.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        moments: int,
+        rollouts: int,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.env = env
+        self.policy = policy
+        self.outcomes = outcomes
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        self.moments = whole_number("moments", moments, at_least=1)
+        self.rollouts = whole_number("rollouts", rollouts, at_least=2)  # one has no standard error
+        self.progress = progress
+        env.check_info(outcomes.info_keys)
+        self.forks = Forks(env)
+
+    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+        """The policy's own action and a foil at moments drawn from all steps of the episodes."""
+        starts = self._choose(whole_number("episodes", episodes, at_least=1), rng)
+        estimates = list(self._estimate(starts, rng))
+        choices = [len(start.actions) for start in starts]
+        return Cases(
+            observations=np.concatenate([start.observation for start in starts]).repeat(choices, axis=0),
+            actions=np.concatenate([start.actions for start in starts]),
+            own=np.concatenate([np.arange(count) == 0 for count in choices]),
+            weight=np.ones(sum(choices)),
+            expected=np.concatenate([mean for mean, _ in estimates]),
+            standard_error=np.concatenate([error for _, error in estimates]),
+        )
+
+    def _choose(self, episodes: int, rng: np.random.Generator) -> list[_Start]:
+        """Keep some steps of the episodes, each with the same chance, without holding all of them."""
+        kept = list[tuple[Moment, Array, Array]]()
+        for offered, (moment, observation, own) in enumerate(self._play(episodes, rng)):
+            place = offered if offered < self.moments else int(rng.integers(offered + 1))
+            if place < self.moments:
+                kept[place : place + 1] = [(copy.deepcopy(moment), observation, own)]
+        return [
+            _Start(moment, observation, self._with_foil(observation, own, rng))
+            for moment, observation, own in kept
+        ]
+
+    def _play(self, episodes: int, rng: np.random.Generator) -> Iterator[tuple[Moment, Array, Array]]:
+        """Every step of episodes: its moment, the observation and the action there, [1, ...] both.
+
+        The moment holds good only until the next step is asked for.
+        """
+        for first in range(0, episodes, TOGETHER):
+            seeds = [reset_seed(rng) for _ in range(first, min(first + TOGETHER, episodes))]
+            envs = [self.env.make() for _ in seeds]
+            shown = [env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)]
+            group = _Group(self.env, self.policy, envs, begin(self.policy, batch(self.env, shown)))
+            group.shown = shown
+            taken: list[list[Any]] = [[] for _ in envs]
+            while len(group.running):
+                actions = self._sample(group.observations, rng)
+                for row, episode in enumerate(group.running):
+                    moment = Moment(seeds[episode], taken[episode], group.shown[row])
+                    yield moment, group.observations[row : row + 1], actions[row : row + 1]
+                    taken[episode].append(actions[row])
+                step = group.step(actions)
+                group.leave(step.terminated | step.truncated)
+            group.close()
+
+    def _sample(self, observations: Array, rng: np.random.Generator) -> Array:
+        return np.array(self.policy.sample(observations, rng))  # a copy, for it is kept
+
+    def _with_foil(self, observation: Array, own: Array, rng: np.random.Generator) -> Array:
+        """[choice, ...]: the action [1, ...] and, if there is any, another one that is valid."""
+        if not self.env.discrete:
+            foil = random_actions(self.env, observation, rng)
+        else:
+            others = self.env.mask(observation).copy()
+            others[0, own[0]] = False
+            if not others.any():
+                return own
+            foil = draw(uniform(others), rng)
+        return np.concatenate([own, foil.astype(own.dtype)])
+
+    def _estimate(
+        self, starts: Sequence[_Start], rng: np.random.Generator
+    ) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """For each start the mean and its standard error, [choice, horizon, outcome] both."""
+        scouted = list(self._roll_out(starts, SCOUTS, rng, scouting=True))
+        unsettled = [start for start, (_, settled) in zip(starts, scouted, strict=True) if not settled]
+        further = self._roll_out(unsettled, self.rollouts - SCOUTS, rng)
+        for seen, settled in scouted:
+            if not settled and self.rollouts > SCOUTS:
+                seen = np.concatenate([seen, next(further)[0]], axis=1)
+            yield seen.mean(axis=1), seen.std(axis=1, ddof=1) / np.sqrt(seen.shape[1])
+            if self.progress is not None:
+                self.progress(1)
+
+    def _roll_out(
+        self, starts: Sequence[_Start], count: int, rng: np.random.Generator, scouting: bool = False
+    ) -> Iterator[tuple[FloatArray, bool]]:
+        """For each start what `count` rollouts of each action see [choice, count, horizon, outcome].
+
+        When scouting, also whether any other rollout is sure to be the same.
+        """
+        size = max(1, TOGETHER // (2 * max(1, count)))
+        for first in range(0, len(starts), size):
+            members = starts[first : first + size]
+            seen, settled = self._roll_together(members, count, rng, scouting)
+            bounds = np.cumsum([len(start.actions) * count for start in members])[:-1]
+            for start, rows, sure in zip(
+                members, np.split(seen, bounds), np.split(settled, bounds), strict=True
+            ):
+                yield rows.reshape(len(start.actions), count, *seen.shape[1:]), bool(sure.all())
+
+    def _roll_together(
+        self, starts: Sequence[_Start], count: int, rng: np.random.Generator, scouting: bool
+    ) -> tuple[FloatArray, BoolArray]:
+        """[fork, horizon, outcome] and [fork]: for each start, for each action, `count` forks."""
+        forks = [len(start.actions) * count for start in starts]
+        envs = list[Env]()
+        for start, number in zip(starts, forks, strict=True):
+            envs += self.forks.fork(start.moment, rng.integers(2**63, size=number))
+        observations = np.concatenate([start.observation for start in starts]).repeat(forks, axis=0)
+        actions = np.concatenate([start.actions for start in starts]).repeat(count, axis=0)
+        undrawn = [random_state(env) for env in envs] if scouting else []
+        settled = np.full(len(envs), scouting)
+        seen = np.zeros((len(envs), self.horizon, self.outcomes.width))
+        going = np.ones((len(envs), self.outcomes.width))
+        group = _Group(self.env, self.policy, envs, observations, self.outcomes.info_keys)
+        for h in range(self.horizon):
+            step = group.step(actions)
+            outcome, continuation = self.outcomes.observe(step)
+            seen[group.running, h] = going[group.running] * outcome
+            going[group.running] *= continuation
+            group.leave(step.terminated)
+            if not len(group.running):
+                break
+            if settled.any():
+                settled[group.running] &= self._certain(group.observations)
+            actions = self._sample(group.observations, rng)
+        if settled.any():
+            settled &= [random_state(env) == state for env, state in zip(envs, undrawn, strict=True)]
+        group.close()
+        return seen, settled
+
+    def _certain(self, observations: Array) -> BoolArray:
+        """[batch]: whether the policy is known to have but one action there."""
+        if self.env.discrete and isinstance(self.policy, DiscretePolicy):
+            return np.asarray(self.policy.probabilities(observations).max(axis=1) == 1)
+        return np.zeros(len(observations), dtype=np.bool_)
+
+
+class _Group:
+    """Environments stepped together, with one call of the policy for all that still run."""
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        envs: Sequence[Env],
+        observations: Array,
+        info_keys: Sequence[str] = (),
+    ) -> None:
+        self._env = env
+        self._policy = policy
+        self._envs = envs
+        self._info_keys = info_keys
+        self.running: IntArray = np.arange(len(envs))
+        """[running]: which environments still run"""
+        self.observations = observations
+        """[running, ...]: what the policy sees, with its memory"""
+        self.shown: Sequence[Any] = ()
+        """[running]: what the environments showed last, as they gave it"""
+
+    def step(self, actions: Array) -> Transitions:
+        """One step of all that run."""
+        steps = [self._envs[i].step(action) for i, action in zip(self.running, actions, strict=True)]
+        self.shown, reward, terminated, truncated, info = zip(*steps, strict=True)
+        before = self.observations
+        self.observations = follow(self._policy, before, batch(self._env, self.shown))
+        return Transitions(
+            observation=before,
+            action=actions,
+            next_observation=self.observations,
+            reward=np.array(reward, dtype=np.float64).reshape(len(steps)),
+            terminated=np.array(terminated, dtype=np.bool_),
+            truncated=np.array(truncated, dtype=np.bool_),
+            info={key: np.array([entry[key] for entry in info]) for key in self._info_keys},
+        )
+
+    def leave(self, ended: BoolArray) -> None:
+        """Step those no more that have ended [running]."""
+        self.shown = [shown for shown, gone in zip(self.shown, ended, strict=True) if not gone]
+        self.observations = self.observations[~ended]
+        self.running = self.running[~ended]
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
