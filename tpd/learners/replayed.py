@@ -1,5 +1,7 @@
 """FHTD replayed to convergence: count what was seen, and solve the counts exactly."""
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 
 from tpd.checks import whole_number
@@ -8,7 +10,7 @@ from tpd.kernels import count_edges, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable, locate
-from tpd.types import Array, FloatArray, IntArray, Policy, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Transitions
 
 
 class Counts:
@@ -83,21 +85,36 @@ class Counts:
         self._count[: len(count)] = count
 
 
+@runtime_checkable
+class VersionedPolicy(DiscretePolicy, Protocol):
+    """A policy that counts its changes, so that it need not be compared state by state."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever the policy may have changed."""
+
+
 class ReplayedFHTD:
     """What FHTD converges to if the transitions seen so far are replayed for ever.
 
     Solved backwards over the horizon when an answer is wanted and something has changed since.
     """
 
-    def __init__(self, env: Environment, policy: Policy, outcomes: OutcomeSet, *, horizon: int) -> None:
+    tie = 0.0
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+    ) -> None:
         self.policy = policy
         self.outcomes = outcomes
         self.horizon = whole_number("horizon", horizon, at_least=1)
+        self._require_room(pairs=1)
         self._num_actions = env.table_shape()[1]
         self._counts = Counts(outcomes.width)
         self._table: PairTable | None = None
         self._next_states: IntArray = np.empty(0, dtype=np.int64)
         self._solved_for: FloatArray = np.empty(0)
+        self._solved_version: int | None = None
 
     def update(self, transitions: Transitions) -> None:
         """Count a batch."""
@@ -116,32 +133,47 @@ class ReplayedFHTD:
 
     def table(self) -> PairTable:
         """Every pair that was tried, solved for the policy as it is now."""
-        if self._table is not None:
-            policy = self.policy.probabilities(self._next_states)
-            if np.array_equal(policy, self._solved_for):
-                return self._table
-        self._table = self._solve()
+        if self._table is None or self._policy_changed():
+            self._table = self._solve()
         return self._table
 
+    def solved(self) -> PairTable:
+        """The answers as they are now."""
+        return self.table()
+
+    def _policy_changed(self) -> bool:
+        if isinstance(self.policy, VersionedPolicy) and self.policy.version == self._solved_version:
+            return False
+        return not np.array_equal(self.policy.probabilities(self._next_states), self._solved_for)
+
     def _solve(self) -> PairTable:
+        """Solve the counts, with one row more for all that was never tried and one column more for how
+        likely the future has come to it: where it starts there, that is certain, and stays so.
+        """
         counts = self._counts
         pairs, pair_of_edge = np.unique(counts.pair, return_inverse=True)
         visits = np.bincount(pair_of_edge, counts.count, len(pairs)).astype(np.float64)
         self._next_states, next_of_edge = np.unique(counts.next_state, return_inverse=True)
         self._solved_for = self.policy.probabilities(self._next_states)
+        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
         next_pairs = self._next_states[:, None] * self._num_actions + np.arange(self._num_actions)
         row, tried = locate(pairs, next_pairs)
-        shape = (len(pairs), self.horizon, self.outcomes.width)
-        require("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
-        expected = np.zeros(shape)
+        solution = np.zeros(self._require_room(len(pairs) + 1))
+        solution[-1, :, -1] = 1
         solve_backwards(
             pair_of_edge,
             next_of_edge,
             counts.count / visits[pair_of_edge],
-            counts.outcome,
-            counts.continuation,
-            np.where(tried, row, -1),
+            np.pad(counts.outcome, ((0, 0), (0, 1))),
+            np.pad(counts.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
+            np.where(tried, row, len(pairs)),
             self._solved_for,
-            expected,
+            solution,
         )
-        return PairTable(self._num_actions, pairs, expected, visits)
+        return PairTable(self._num_actions, pairs, solution[:-1, :, :-1], visits, solution[:-1, :, -1])
+
+    def _require_room(self, pairs: int) -> tuple[int, int, int]:
+        """The shape of the solution for so many pairs, refused if it is too large."""
+        shape = (pairs, self.horizon, self.outcomes.width + 1)
+        require("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
+        return shape

@@ -10,7 +10,7 @@ from tpd.learners.step_sizes import StepSize
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable
-from tpd.types import Array, FloatArray, Policy, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, Transitions
 
 
 class TabularFHTD:
@@ -18,12 +18,17 @@ class TabularFHTD:
 
     form "fhgvf" learns value functions `Q_h` and decomposes them, as the paper does; "efo" learns
     the outcomes `O_h` directly. The update is linear, so both predict the same, up to rounding.
+
+    A pair never tried counts as a future in which nothing happens. How much of a prediction comes from
+    such pairs is not tracked: that would be one outcome more in every update. ReplayedFHTD tracks it.
     """
+
+    tie = 0.0
 
     def __init__(
         self,
         env: Environment,
-        policy: Policy,
+        policy: DiscretePolicy,
         outcomes: OutcomeSet,
         *,
         horizon: int,

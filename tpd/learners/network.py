@@ -1,0 +1,293 @@
+"""The network that predicts outcomes: an encoder, a shared trunk, and heads for every step ahead."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tpd.observations import unpack
+from tpd.outcomes import OutcomeSet
+from tpd.types import Array
+
+FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
+
+FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
+"""Makes a module with `features_dim` for images and dicts, as Stable-Baselines3's extractors are."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the outcomes are predicted how; the last column is termination."""
+
+    partition: tuple[int, ...]
+    """Exactly one of these events happens while the episode runs: one softmax."""
+    events: tuple[int, ...]
+    """Each happens or not: a sigmoid each."""
+    real: tuple[int, ...]
+    """Real numbers: regression."""
+
+    @classmethod
+    def of(cls, outcomes: OutcomeSet) -> "Columns":
+        """Softmax for a partition, sigmoids for the other events, regression for the rest."""
+        members = set(outcomes.legend.partition)
+        kinds: dict[str, list[int]] = {"partition": [], "events": [], "real": []}
+        for k, outcome in enumerate(outcomes.outcomes):
+            kind = "real" if not outcome.is_event else "partition" if outcome.name in members else "events"
+            kinds[kind].append(k)
+        kinds["events"].append(len(outcomes.outcomes))
+        return cls(tuple(kinds["partition"]), tuple(kinds["events"]), tuple(kinds["real"]))
+
+    @classmethod
+    def all_real(cls, width: int) -> "Columns":
+        """Everything by regression."""
+        return cls((), (), tuple(range(width)))
+
+    @property
+    def width(self) -> int:
+        return len(self.partition) + len(self.events) + len(self.real)
+
+    @property
+    def channels(self) -> int:
+        """How many outputs there are for each step ahead: a softmax has one more, for the end."""
+        return self.width + bool(self.partition)
+
+
+class VectorEncoder(nn.Module):
+    """Numbers, brought to zero mean and unit variance over what was seen."""
+
+    mean: Tensor
+    variance: Tensor
+    count: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.features_dim = size
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("variance", torch.ones(size))
+        self.register_buffer("count", torch.zeros(()))
+
+    def see(self, observations: Tensor) -> None:
+        """Take note of a batch [batch, ...]."""
+        observations, count = observations.flatten(1), len(observations)
+        mean = observations.mean(dim=0)
+        variance = observations.var(dim=0, correction=0)
+        total = self.count + count
+        shift = mean - self.mean
+        self.variance.copy_(
+            (self.variance * self.count + variance * count + shift**2 * self.count * count / total) / total
+        )
+        self.mean.add_(shift * count / total)
+        self.count.copy_(total)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        scaled = (observations.flatten(1) - self.mean) / (self.variance + 1e-8).sqrt()
+        return scaled.clamp(-FARTHEST, FARTHEST)
+
+
+class NumberEncoder(nn.Module):
+    """Numbered states, each with features of its own to be learned."""
+
+    def __init__(self, size: int, features: int = 256) -> None:
+        super().__init__()
+        self.features_dim = features
+        self.table = nn.Embedding(size, features)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        return functional.relu(self.table(observations.long()))
+
+
+class ExtractedEncoder(nn.Module):
+    """Images or dicts, by a features extractor that expects channels first and values in [0, 1]."""
+
+    def __init__(self, space: spaces.Space[Any], extractor: FeaturesExtractor) -> None:
+        super().__init__()
+        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        self._parts = dict(parts)
+        shown = {key: channels_first(part) if is_image(part) else part for key, part in parts.items()}
+        self.extractor = extractor(spaces.Dict(shown) if isinstance(space, spaces.Dict) else shown[""])
+        self.features_dim = int(self.extractor.features_dim)  # type: ignore[arg-type]
+
+    def forward(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
+        if isinstance(observations, dict):
+            shown = {key: self._shown(key, value) for key, value in observations.items()}
+            return self.extractor(shown)  # type: ignore[no-any-return]
+        return self.extractor(self._shown("", observations))  # type: ignore[no-any-return]
+
+    def _shown(self, key: str, values: Tensor) -> Tensor:
+        """As Stable-Baselines3 shows it to its extractors."""
+        part = self._parts[key]
+        if isinstance(part, spaces.Discrete):
+            return functional.one_hot(values.long(), int(part.n)).float()
+        if not is_image(part):
+            return values.float()
+        return (values.movedim(-1, -3) if channels_last(part) else values).float() / 255
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether observations are pictures."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+
+
+def channels_last(space: spaces.Space[Any]) -> bool:
+    """Whether the last axis of a picture is the shortest."""
+    assert space.shape is not None
+    return int(np.argmin(space.shape)) == len(space.shape) - 1
+
+
+def channels_first(space: spaces.Space[Any]) -> spaces.Box:
+    """The space of pictures with their channels in front."""
+    assert space.shape is not None
+    height, width, channels = space.shape
+    shape = (channels, height, width) if channels_last(space) else space.shape
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+def make_encoder(space: spaces.Space[Any], memory: int, extractor: FeaturesExtractor | None) -> nn.Module:
+    """What turns observations of a space, and the memory that they carry, into features."""
+    if extractor is not None:
+        if memory:
+            raise TypeError("a policy with a memory is explained for vectors, not with a features_extractor")
+        return ExtractedEncoder(space, extractor)
+    if isinstance(space, spaces.Discrete) and not memory:
+        return NumberEncoder(int(space.n))
+    numbers = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
+    if numbers and not is_image(space):
+        return VectorEncoder(math.prod(space.shape or ()) + memory)
+    raise TypeError(
+        f"observations of {space} need a features extractor: set explainer.features_extractor._target_, "
+        "for pictures to stable_baselines3.common.torch_layers.NatureCNN"
+    )
+
+
+class Heads(nn.Module):
+    """A linear layer for each action, computed only for the actions asked for."""
+
+    def __init__(self, features: int, num_actions: int, outputs: int) -> None:
+        super().__init__()
+        layers = [nn.Linear(features, outputs) for _ in range(num_actions)]
+        self.weight = nn.Parameter(torch.stack([layer.weight for layer in layers]).detach())
+        self.bias = nn.Parameter(torch.stack([layer.bias for layer in layers]).detach())
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        """[batch, outputs] for features [batch, features] and the number of an action each."""
+        if len(self.weight) == 1:
+            return functional.linear(features, self.weight[0], self.bias[0])
+        order = torch.argsort(actions)
+        counts = torch.bincount(actions, minlength=len(self.weight)).tolist()
+        groups = torch.split(features[order], counts)
+        outputs = [
+            functional.linear(group, self.weight[a], self.bias[a])
+            for a, group in enumerate(groups)
+            if len(group)
+        ]
+        return torch.cat(outputs)[torch.argsort(order)]
+
+
+class OutcomeNetwork(nn.Module):
+    """Predicts every outcome at every step ahead; numbered actions have heads, others are inputs."""
+
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        columns: Columns,
+        *,
+        horizon: int,
+        hidden: Sequence[int],
+        memory: int = 0,
+        features_extractor: FeaturesExtractor | None = None,
+    ) -> None:
+        super().__init__()
+        self.columns = columns
+        self.horizon = horizon
+        self._settings = {
+            "observation_space": describe_space(observation_space),
+            "action_space": describe_space(action_space),
+            "hidden": list(hidden),
+            "memory": memory,
+            "extracted": features_extractor is not None,
+        }
+        self.encoder = make_encoder(observation_space, memory, features_extractor)
+        size = int(self.encoder.features_dim)  # type: ignore[arg-type]
+        self.discrete = isinstance(action_space, spaces.Discrete)
+        if isinstance(action_space, spaces.Box):
+            size += int(np.prod(action_space.shape))
+            self.register_buffer("low", torch.as_tensor(action_space.low.ravel(), dtype=torch.float32))
+            self.register_buffer("high", torch.as_tensor(action_space.high.ravel(), dtype=torch.float32))
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers += [nn.Linear(size, width), nn.ReLU()]
+            size = width
+        self.trunk = nn.Sequential(*layers)
+        num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
+        self.heads = Heads(size, num_actions, horizon * columns.channels)
+        self.register_buffer("scale", torch.ones(len(columns.real)))
+
+    def description(self) -> dict[str, Any]:
+        """How it is built, as plain values."""
+        return self._settings | {"columns": asdict(self.columns), "horizon": self.horizon}
+
+    def features(self, observations: Array, actions: Array | None = None) -> Tensor:
+        """[batch, features] of observations, with the actions too where they are inputs."""
+        encoded: Tensor = self.encoder(tensors(observations))
+        if not self.discrete:
+            assert actions is not None
+            flat = torch.as_tensor(actions, dtype=torch.float32).reshape(len(actions), -1)
+            scaled = 2 * (flat - self.low) / (self.high - self.low) - 1
+            encoded = torch.cat([encoded, scaled], dim=1)
+        return self.trunk(encoded)  # type: ignore[no-any-return]
+
+    def outputs(self, features: Tensor, actions: Array) -> Tensor:
+        """[batch, horizon, channel], of which `expected` makes sense."""
+        numbers = torch.as_tensor(actions) if self.discrete else torch.zeros(0, dtype=torch.int64)
+        outputs: Tensor = self.heads(features, numbers)
+        return outputs.view(len(features), self.horizon, self.columns.channels)
+
+    def split(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The outputs [..., channel] of the partition with its end last, of the events, and of the rest."""
+        softmax = len(self.columns.partition) + bool(self.columns.partition)
+        sizes = [softmax, len(self.columns.events), len(self.columns.real)]
+        partition, events, real = torch.split(outputs, sizes, dim=-1)
+        return partition, events, real
+
+    def channels(self, outputs: Tensor) -> Tensor:
+        """[..., channel]: probabilities for events and the end, scaled values for real outcomes."""
+        partition, events, real = self.split(outputs)
+        return torch.cat([partition.softmax(dim=-1), events.sigmoid(), real], dim=-1)
+
+    def expected(self, channels: Tensor) -> Tensor:
+        """[..., outcome]: the channels in the order of the outcomes, without the end, in true units."""
+        partition, events, real = self.split(channels)
+        if self.columns.partition:
+            partition = partition[..., :-1]
+        order = [*self.columns.partition, *self.columns.events, *self.columns.real]
+        return torch.cat([partition, events, real * self.scale], dim=-1)[..., np.argsort(order)]
+
+
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A space as plain values, as far as a network depends on it."""
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n)}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "spaces": {key: describe_space(part) for key, part in space.spaces.items()}}
+    assert space.shape is not None
+    return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
+
+
+def tensors(observations: Array) -> Any:
+    """A batch of observations as a tensor, or a dict of tensors."""
+    plain = unpack(observations)
+    if isinstance(plain, dict):
+        return {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in plain.items()}
+    tensor = torch.from_numpy(np.ascontiguousarray(plain))
+    return tensor.float() if tensor.dtype == torch.float64 else tensor

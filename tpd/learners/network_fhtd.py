@@ -1,0 +1,265 @@
+"""Fixed-horizon TD with a network, for worlds that no table can hold."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tpd.checks import number, one_of, whole_number
+from tpd.efo import check_decomposition
+from tpd.envs import Environment
+from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork, VectorEncoder, tensors
+from tpd.learners.network_replay import Experience, Replay
+from tpd.learners.network_stored import NetworkPredictor
+from tpd.outcomes import OutcomeSet
+from tpd.seeding import generator
+from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
+
+HOLD_OUT = 20  # one in so many transitions is not trained on
+HELD_OUT_SIZE = 10_000
+PATIENCE = 8
+BETTER = 0.99
+
+
+class NetworkFHTD:
+    """Learns from replayed transitions, with the targets of a slowly following copy of itself.
+
+    form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events
+    and the end, a sigmoid for each other event, regression for the rest, all on the copy's `O_{h-1}`
+    after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
+    decomposes them. Predictions are the copy's, which averages over the last updates.
+    """
+
+    tie = NetworkPredictor.tie
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        form: str,
+        discount: float,
+        hidden: Sequence[int],
+        learning_rate: float,
+        batch_size: int,
+        follow_rate: float,
+        updates_per_step: float,
+        settling_updates: int,
+        replay_size: int,
+        seed: int,
+        features_extractor: FeaturesExtractor | None = None,
+    ) -> None:
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        self.form = one_of("form", form, ("efo", "fhgvf"))
+        self.discount = number("discount", discount, 0, 1, above_low=True)
+        self.batch_size = whole_number("batch_size", batch_size, at_least=1)
+        self.follow_rate = number("follow_rate", follow_rate, 0, 1, above_low=True)
+        self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
+        self.settling = whole_number("settling_updates", settling_updates, at_least=0)
+        if form == "fhgvf":
+            check_decomposition(discount, horizon, np.dtype("float32"))
+        self.policy = policy
+        self.outcomes = outcomes
+        columns = Columns.of(outcomes) if form == "efo" else Columns.all_real(outcomes.width)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(generator(seed, "network").integers(2**31)))
+            self.network = OutcomeNetwork(
+                env.observation_space,
+                env.action_space,
+                columns,
+                horizon=self.horizon,
+                hidden=[whole_number("hidden", width, at_least=1) for width in hidden],
+                memory=policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
+                features_extractor=features_extractor,
+            )
+        self.lagged = copy.deepcopy(self.network).requires_grad_(False)
+        rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
+        self._rng = generator(seed, "replay")
+        self._replay = Replay(whole_number("replay_size", replay_size, at_least=1))
+        self._held_out = Replay(HELD_OUT_SIZE)
+        self._seen, self._owed = 0, 0.0
+        tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
+        self._predictor = NetworkPredictor(self.lagged, tried, self.discount if form == "fhgvf" else None)
+        self._losses: list[float] = []
+        self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
+        self.updates = 0
+
+    def update(self, transitions: Transitions) -> None:
+        """Keep a batch for replay, and make the updates that are due for it."""
+        self._forget_other_memories()
+        experience = Experience(
+            transitions.observation,
+            transitions.action,
+            transitions.next_observation,
+            *self.outcomes.observe(transitions),
+        )
+        self._get_used_to(experience)
+        held_out = (self._seen + np.arange(len(experience))) % HOLD_OUT == HOLD_OUT - 1
+        self._replay.add(experience[np.flatnonzero(~held_out)])
+        self._held_out.add(experience[np.flatnonzero(held_out)])
+        self._seen += len(experience)
+        actions = experience.action if self.network.discrete else np.zeros(len(experience), dtype=np.int64)
+        tried = self._predictor.tried
+        tried += np.bincount(actions, minlength=len(tried))
+        self._owed += self.updates_per_step * len(experience)
+        while self._owed >= 1:
+            self._owed -= 1
+            self.learn()
+
+    def settle(self, progress: Callable[[int], None] = lambda updates: None) -> None:
+        """Replay until what was held out is predicted no better, or the updates allowed are spent.
+
+        What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
+        news had the time to travel through all steps ahead.
+        """
+        if not len(self._replay):
+            return
+        check_every = max(1, self.settling // 40)
+        warm_up = self.updates + 3 * self.horizon / self.follow_rate
+        best, since = np.inf, 0
+        for update in range(1, self.settling + 1):
+            self.learn()
+            progress(1)
+            if update % check_every or self.updates < warm_up or not len(self._held_out):
+                continue
+            loss = self.held_out_loss()
+            if loss < BETTER * best:
+                best, since = loss, 0
+            else:
+                since += 1
+            if since == PATIENCE:
+                progress(self.settling - update)
+                return
+
+    def figures(self) -> dict[str, float]:
+        """How learning goes, since last asked."""
+        losses, self._losses = self._losses, []
+        figures = {"explainer/updates": float(self.updates)}
+        return figures | ({"explainer/loss": float(np.mean(losses))} if losses else {})
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._predictor.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        return self._predictor.support(observations, actions)
+
+    def description(self) -> dict[str, Any]:
+        """How the network is built."""
+        return self._predictor.description()
+
+    def arrays(self) -> dict[str, Array]:
+        """Its weights."""
+        return self._predictor.arrays()
+
+    def held_out_loss(self) -> float:
+        """How far what was held out is from its targets, beyond what no prediction could avoid."""
+        batch = self._held_out[slice(None)]
+        with torch.no_grad():
+            target = self._targets(batch)
+            features = self.lagged.features(batch.observation, batch.action)
+            outputs = self.lagged.outputs(features, batch.action)
+            return float(self._loss(outputs, target) - self._least_loss(target))
+
+    def _forget_other_memories(self) -> None:
+        """Drop what was kept, if it carries memories that no longer mean what they did."""
+        if isinstance(self.policy, RecurrentPolicy) and self.policy.version != self._version:
+            self._version = self.policy.version
+            self._replay.clear()
+            self._held_out.clear()
+
+    def _get_used_to(self, experience: Experience) -> None:
+        """Learn the scales of observations, and at first of real outcomes."""
+        if self._seen == 0 and self.network.columns.real:
+            size = np.sqrt(np.mean(experience.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
+            size[size == 0] = 1
+            for network in (self.network, self.lagged):
+                network.scale.copy_(torch.as_tensor(size))
+        for network in (self.network, self.lagged):
+            if isinstance(network.encoder, VectorEncoder):
+                network.encoder.see(tensors(experience.observation).float())
+
+    def learn(self) -> None:
+        """One update from a random batch of what is kept."""
+        batch = self._replay.sample(self.batch_size, self._rng)
+        target = self._targets(batch)
+        features = self.network.features(batch.observation, batch.action)
+        loss = self._loss(self.network.outputs(features, batch.action), target)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(
+                list(self.lagged.parameters()), list(self.network.parameters()), self.follow_rate
+            )
+        self.updates += 1
+        self._losses.append(float(loss.detach()))
+
+    @torch.no_grad()
+    def _targets(self, batch: Experience) -> Tensor:
+        """[batch, horizon, channel]: the outcome now, then what the copy expects after the next action."""
+        now, goes_on = self._channels(batch)
+        after = self._after(batch.next_observation) * goes_on[:, None]
+        if self.form == "fhgvf":
+            after = now[:, None] + self.discount * after
+        elif self.network.columns.partition:
+            end = len(self.network.columns.partition)
+            after[:, :, end] += 1 - goes_on[:, None, end]
+        return torch.cat([now[:, None], after[:, :-1]], dim=1)
+
+    def _channels(self, batch: Experience) -> tuple[Tensor, Tensor]:
+        """[batch, channel]: the outcomes, and whether each goes on, in the network's order."""
+        columns = self.network.columns
+        outcome = torch.from_numpy(batch.outcome)
+        continuation = torch.from_numpy(batch.continuation)
+        partition, events, real = (list(c) for c in (columns.partition, columns.events, columns.real))
+        end = partition[:1]  # the partition goes on exactly as long as the episode
+        now = [
+            outcome[:, partition],
+            torch.zeros(len(batch), len(end)),
+            outcome[:, events],
+            outcome[:, real] / self.network.scale,
+        ]
+        return torch.cat(now, dim=1), continuation[:, [*partition, *end, *events, *real]]
+
+    def _after(self, observations: Array) -> Tensor:
+        """[batch, horizon, channel]: what the copy expects of the policy's next action."""
+        if not isinstance(self.policy, DiscretePolicy):
+            actions = self.policy.sample(observations, self._rng)
+            features = self.lagged.features(observations, actions)
+            return self.lagged.channels(self.lagged.outputs(features, actions))
+        probabilities = self.policy.probabilities(observations)
+        rows, actions = np.nonzero(probabilities)
+        features = self.lagged.features(observations)
+        if len(rows) == len(observations):  # one action each
+            return self.lagged.channels(self.lagged.outputs(features, actions))
+        channels = self.lagged.channels(self.lagged.outputs(features[rows], actions))
+        weight = torch.as_tensor(probabilities[rows, actions], dtype=torch.float32)
+        mean = torch.zeros(len(observations), *channels.shape[1:])
+        mean.index_add_(0, torch.as_tensor(rows), channels * weight[:, None, None])
+        return mean
+
+    def _loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy for events, squares for the rest, summed over outcomes, mean over steps ahead."""
+        partition, events, real = self.network.split(outputs)
+        true_partition, true_events, true_real = self.network.split(target)
+        categorical = -(true_partition * partition.log_softmax(dim=-1)).sum(dim=-1)
+        binary = functional.binary_cross_entropy_with_logits(events, true_events, reduction="none")
+        squares = functional.mse_loss(real, true_real, reduction="none")
+        total: Tensor = categorical + binary.sum(dim=-1) + squares.sum(dim=-1) / 2
+        return total.mean()
+
+    def _least_loss(self, target: Tensor) -> Tensor:
+        """The loss of predicting the targets themselves."""
+        partition, events, _ = self.network.split(target)
+        categorical: Tensor = torch.special.entr(partition)
+        binary: Tensor = torch.special.entr(events) + torch.special.entr(1 - events)
+        return categorical.sum(dim=-1).mean() + binary.sum(dim=-1).mean()

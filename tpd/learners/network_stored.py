@@ -1,0 +1,104 @@
+"""Networks that predict outcomes, as plain values and arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from tpd.efo import decompose
+from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork
+from tpd.types import Array, FloatArray, IntArray
+
+ROWS_AT_ONCE = 8192
+
+
+class NetworkPredictor:
+    """Predicts with a network that learns no more."""
+
+    tie = 0.03  # networks are never exact
+
+    def __init__(self, network: OutcomeNetwork, tried: IntArray, discount: float | None) -> None:
+        self.network = network
+        self.tried = tried
+        """[num_actions]: how often each action was seen; all together where they are not numbered"""
+        self.discount = discount
+        """Of the value functions that the network holds; None if it holds outcomes."""
+
+    @property
+    def horizon(self) -> int:
+        return self.network.horizon
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        self._check(actions)
+        network = self.network
+        parts = [np.empty((0, network.horizon, network.columns.width), dtype=np.float32)]
+        for start in range(0, len(observations), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            with torch.no_grad():
+                features = network.features(observations[rows], actions[rows])
+                channels = network.channels(network.outputs(features, actions[rows]))
+                parts.append(network.expected(channels).numpy())
+        values = np.concatenate(parts)
+        return values if self.discount is None else decompose(values, self.discount, axis=1)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
+        return self.tried[numbers].astype(np.float64)
+
+    def _check(self, actions: Array) -> None:
+        if (
+            self.network.discrete
+            and len(actions)
+            and not (0 <= actions.min() <= actions.max() < len(self.tried))
+        ):
+            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions}")
+
+    def description(self) -> dict[str, Any]:
+        """How the network is built."""
+        return {"discount": self.discount, **self.network.description()}
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights, and what they stand on."""
+        weights = {f"weight.{name}": value.numpy() for name, value in self.network.state_dict().items()}
+        return weights | {"tried": self.tried}
+
+
+def read(
+    description: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    features_extractor: FeaturesExtractor | None = None,
+) -> NetworkPredictor:
+    """What `description` and `arrays` of a predictor say."""
+    if description["extracted"] and features_extractor is None:
+        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+    network = OutcomeNetwork(
+        space_from(description["observation_space"]),
+        space_from(description["action_space"]),
+        Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()}),
+        horizon=description["horizon"],
+        hidden=description["hidden"],
+        memory=description["memory"],
+        features_extractor=features_extractor,
+    )
+    weights = {
+        name.removeprefix("weight."): torch.from_numpy(value)
+        for name, value in arrays.items()
+        if name.startswith("weight.")
+    }
+    network.load_state_dict(weights)
+    return NetworkPredictor(network.requires_grad_(False), arrays["tried"], description["discount"])
+
+
+def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
+    """The space that was described; the bounds are among the weights."""
+    if description["kind"] == "Discrete":
+        return spaces.Discrete(description["n"])
+    if description["kind"] == "Dict":
+        return spaces.Dict({key: space_from(part) for key, part in description["spaces"].items()})
+    dtype = np.dtype(description["dtype"])
+    low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
+    return spaces.Box(low, high, tuple(description["shape"]), dtype.type)
