@@ -1,50 +1,211 @@
-"""An SB3 model as a black-box policy."""
+"""SB3 models as black-box policies."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.policies import ActorCriticPolicy
-from torch.distributions import Categorical
 
-from tpd.types import Array, FloatArray, IntArray
+from tpd.observations import unpack
+from tpd.sources.exploration import draw, mix, uniform
+from tpd.types import Array, BoolArray, FloatArray, IntArray
+
+Normalization = Callable[[Any], Any]
+Mask = Callable[[Array], BoolArray]
+
+
+def as_policy(
+    model: BaseAlgorithm,
+    *,
+    deterministic: bool = True,
+    normalization: Normalization | None = None,
+    mask: Mask | None = None,
+) -> "SB3Policy":
+    """The model as a policy, trained or still in training.
+
+    deterministic: it does what it thinks best, as SB3's own evaluation plays it; else it is taken as
+    it explores: sampling from its distribution, or epsilon-greedy at its present rate.
+    normalization: what observations go through before the model sees them.
+    mask: the valid actions of observations, which only a model trained with masks asks for.
+    """
+    discrete = isinstance(model.action_space, spaces.Discrete)
+    recurrent = isinstance(model.policy, RecurrentActorCriticPolicy)
+    kinds: dict[tuple[bool, bool], type[SB3Policy]] = {
+        (False, False): SB3Policy,
+        (True, False): DiscreteSB3Policy,
+        (False, True): RecurrentSB3Policy,
+        (True, True): DiscreteRecurrentSB3Policy,
+    }
+    if not discrete and not isinstance(model.action_space, spaces.Box):
+        raise TypeError(f"actions of {model.action_space} are not explained, only Discrete and Box")
+    if isinstance(model, MaskablePPO) and mask is None:
+        raise ValueError("a model trained with masks needs them to play: give the mask of the environment")
+    return kinds[discrete, recurrent](model, deterministic, normalization, mask)
 
 
 class SB3Policy:
-    """A model with discrete actions, trained or still in training.
+    """A model with continuous actions."""
 
-    Actor-critic models have probabilities of their own. Value-based ones are taken at their
-    deterministic best: what they explore while training is not what they would do.
-    """
-
-    def __init__(self, model: BaseAlgorithm) -> None:
-        if not isinstance(model.action_space, spaces.Discrete):
-            raise TypeError(f"only discrete actions have probabilities, got {model.action_space}")
+    def __init__(
+        self,
+        model: BaseAlgorithm,
+        deterministic: bool,
+        normalization: Normalization | None,
+        mask: Mask | None,
+    ) -> None:
         self.model = model
+        self.deterministic = deterministic
         self.discount = float(getattr(model, "gamma", 1.0))
-        self._num_actions = int(model.action_space.n)
+        self._normalization = normalization
+        self._mask = mask
+
+    def action(self, observations: Array) -> Array:
+        """[batch, ...]: the most likely action."""
+        return self._predict(observations, deterministic=True)
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+        """[batch, ...]"""
+        if self.deterministic:
+            return self.action(observations)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(rng.integers(2**31)))
+            return self._predict(observations, deterministic=False)
+
+    def action_values(self, observations: Array) -> FloatArray | None:
+        """Not of all actions, for there are too many."""
+        return None
+
+    def _seen(self, observations: Array) -> Any:
+        """Observations as the model is used to them."""
+        given = unpack(observations)
+        return given if self._normalization is None else self._normalization(given)
+
+    def _predict(self, observations: Array, deterministic: bool) -> Array:
+        return self.model.predict(self._seen(observations), deterministic=deterministic)[0]
+
+    def _tensor(self, observations: Array) -> Any:
+        return self.model.policy.obs_to_tensor(self._seen(observations))[0]
+
+
+class DiscreteSB3Policy(SB3Policy):
+    """A model with numbered actions: categorical, or with values or quantiles for each action."""
 
     def probabilities(self, observations: Array) -> FloatArray:
         """[batch, num_actions]"""
-        policy = self.model.policy
-        if isinstance(policy, ActorCriticPolicy):
-            with torch.no_grad():
-                tensor, _ = policy.obs_to_tensor(observations)
-                distribution = policy.get_distribution(tensor).distribution
-            assert isinstance(distribution, Categorical)
-            return np.asarray(distribution.probs.numpy(force=True), dtype=np.float64)
-        return np.eye(self._num_actions)[self.action(observations)]
+        if self.deterministic:
+            return np.eye(self._num_actions)[self.action(observations)]
+        if hasattr(self.model.policy, "get_distribution"):  # of an actor
+            return self._distribution(observations)
+        greedy = np.eye(self._num_actions)[self.action(observations)]
+        anything = uniform(np.ones(greedy.shape, dtype=np.bool_))
+        return mix(greedy, anything, float(getattr(self.model, "exploration_rate", 0.0)))
 
     def action(self, observations: Array) -> IntArray:
-        """[batch]: the most likely action."""
-        actions, _ = self.model.predict(observations, deterministic=True)
-        return np.asarray(actions, dtype=np.int64)
+        if self._masked:
+            return np.asarray(np.argmax(self._distribution(observations), axis=1))
+        return np.asarray(self._predict(observations, deterministic=True), dtype=np.int64)
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+        return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
-        """[batch, num_actions], where the model learns action values."""
-        q_net = getattr(self.model, "q_net", None)
-        if q_net is None:
-            return None
+        """[batch, num_actions], where the model learns them."""
+        network = getattr(self.model, "q_net", None)
         with torch.no_grad():
-            tensor, _ = q_net.obs_to_tensor(observations)
-            return np.asarray(q_net(tensor).numpy(force=True), dtype=np.float64)
+            if network is not None:
+                values = network(self._tensor(observations))
+            elif (network := getattr(self.model, "quantile_net", None)) is not None:
+                values = network(self._tensor(observations)).mean(dim=1)
+            else:
+                return None
+        return np.asarray(values.numpy(force=True), dtype=np.float64)
+
+    @property
+    def _num_actions(self) -> int:
+        assert isinstance(self.model.action_space, spaces.Discrete)
+        return int(self.model.action_space.n)
+
+    @property
+    def _masked(self) -> bool:
+        return isinstance(self.model, MaskablePPO)
+
+    def _distribution(self, observations: Array) -> FloatArray:
+        """[batch, num_actions]: what an actor samples from."""
+        policy: Any = self.model.policy
+        masks = {}
+        if self._masked:
+            assert self._mask is not None
+            masks = {"action_masks": self._mask(observations)}
+        with torch.no_grad():
+            distribution = policy.get_distribution(self._tensor(observations), **masks)
+        return _exact(distribution.distribution.probs)
+
+
+class RecurrentSB3Policy(SB3Policy):
+    """A model with a memory: the hidden states of its actor, carried in the last columns."""
+
+    @property
+    def version(self) -> int:
+        """How often the model was updated."""
+        return int(self.model._n_updates)
+
+    def start(self, count: int) -> FloatArray:
+        """[count, memory]: nothing is remembered at first."""
+        return np.zeros((count, 2 * int(np.prod(self._shape))), dtype=np.float32)
+
+    def advance(self, observations: Array) -> FloatArray:
+        """[batch, memory]"""
+        _, states = self._run(observations)
+        flat = [state.numpy(force=True).swapaxes(0, 1).reshape(len(observations), -1) for state in states]
+        return np.concatenate(flat, axis=1)
+
+    def _predict(self, observations: Array, deterministic: bool) -> Array:
+        distribution, _ = self._run(observations)
+        actions: Array = distribution.get_actions(deterministic=deterministic).numpy(force=True)
+        space = self.model.action_space
+        return np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Layers and size of the actor's hidden states."""
+        actor = self._recurrent.lstm_actor
+        return actor.num_layers, actor.hidden_size
+
+    @property
+    def _recurrent(self) -> RecurrentActorCriticPolicy:
+        policy = self.model.policy
+        assert isinstance(policy, RecurrentActorCriticPolicy)
+        return policy
+
+    def _run(self, observations: Array) -> tuple[Any, tuple[torch.Tensor, ...]]:
+        """The distribution of actions, and the hidden states afterwards."""
+        layers, size = self._shape
+        seen, memory = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
+        hidden = torch.as_tensor(memory, dtype=torch.float32).reshape(len(memory), 2, layers, size)
+        states = tuple(hidden[:, i].swapaxes(0, 1).contiguous() for i in range(2))
+        with torch.no_grad():
+            return self._recurrent.get_distribution(
+                self._tensor(seen),
+                states,  # type: ignore[arg-type]
+                torch.zeros(len(observations)),
+            )
+
+
+class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
+    """A model with a memory and numbered actions."""
+
+    def _distribution(self, observations: Array) -> FloatArray:
+        return _exact(self._run(observations)[0].distribution.probs)
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+        return draw(self.probabilities(observations), rng)
+
+
+def _exact(probabilities: torch.Tensor) -> FloatArray:
+    """Probabilities that add up to one in double precision too."""
+    exact = probabilities.numpy(force=True).astype(np.float64)
+    return np.asarray(exact / exact.sum(axis=1, keepdims=True))

@@ -1,0 +1,101 @@
+"""Policy sources: an agent that somebody trained, and one that is trained here."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from sb3_ext.callback import TransitionCallback
+from sb3_ext.loading import load_agent
+from sb3_ext.logger import logger
+from sb3_ext.normalization import load_normalization
+from sb3_ext.policies import as_policy
+from tpd.checks import boolean, whole_number
+from tpd.envs import Environment
+from tpd.seeding import reset_seed
+from tpd.types import RecurrentPolicy, Report, TransitionsCallback, no_report
+
+
+class LoadedAgent:
+    """An agent from a zip, which is not trained any further.
+
+    vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
+    trust: run the pickles of the zip, as SB3 itself does.
+    """
+
+    steps = 0
+
+    def __init__(
+        self,
+        env: Environment,
+        rng: np.random.Generator,
+        *,
+        path: str,
+        algorithm: str | None,
+        vec_normalize: str | None,
+        deterministic: bool,
+        trust: bool,
+    ) -> None:
+        model = load_agent(Path(path).expanduser(), env.make(), algorithm=algorithm, trust=trust)
+        normalization = None
+        if vec_normalize is not None:
+            file = Path(vec_normalize).expanduser()
+            normalization = load_normalization(file, env.observation_space)
+        self.policy = as_policy(
+            model,
+            deterministic=boolean("deterministic", deterministic),
+            normalization=normalization,
+            mask=env.mask if env.discrete else None,
+        )
+
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
+        """There is nothing to do."""
+
+
+class TrainedAgent:
+    """An agent trained by one of SB3's algorithms.
+
+    algorithm: makes the model, given `env`, `seed` and `device`.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        rng: np.random.Generator,
+        *,
+        algorithm: Callable[..., BaseAlgorithm],
+        steps: int,
+        num_envs: int,
+        deterministic: bool,
+    ) -> None:
+        self.steps = whole_number("steps", steps, at_least=0)
+        copies = whole_number("num_envs", num_envs, at_least=1)
+        envs = DummyVecEnv([lambda: Monitor(env.make())] * copies)
+        self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
+        self.policy = as_policy(
+            self.model,
+            deterministic=boolean("deterministic", deterministic),
+            mask=env.mask if isinstance(env.action_space, spaces.Discrete) else None,
+        )
+
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
+        """Learn, showing the transitions to the callbacks, and SB3's own figures to whoever asks."""
+        memory = self.policy if isinstance(self.policy, RecurrentPolicy) else None
+        self.model.set_logger(logger(report))
+        watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, memory=memory)
+        if self.steps:
+            self.model.learn(self.steps, callback=watching)

@@ -1,0 +1,145 @@
+"""How the networks of a saved agent are built, as its settings state and its weights show."""
+
+import inspect
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium import spaces
+from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+from torch.nn.modules import activation
+
+from sb3_ext.unpickling import SavedAgent, Weights
+
+Algorithm = type[BaseAlgorithm]
+Space = spaces.Space[Any]
+
+TRUST = "trust=true runs the file's own code"
+
+# Where the layers of each head of net_arch are, and which of these networks end before their output.
+ACTOR_CRITIC = {"pi": "mlp_extractor.policy_net", "vf": "mlp_extractor.value_net"}
+NETWORKS: Mapping[Algorithm, Mapping[str, str]] = {
+    **dict.fromkeys((A2C, MaskablePPO, PPO, RecurrentPPO, TRPO), ACTOR_CRITIC),
+    **{algorithm: {"pi": "actor.latent_pi", "qf": "critic.qf0"} for algorithm in (SAC, TQC)},
+    **{algorithm: {"pi": "actor.mu", "qf": "critic.qf0"} for algorithm in (DDPG, TD3)},
+    ARS: {"": "action_net"},
+    DQN: {"": "q_net.q_net"},
+    QRDQN: {"": "quantile_net.quantile_net"},
+}
+WITHOUT_OUTPUT = {"actor.latent_pi", *ACTOR_CRITIC.values()}
+
+ACTIVATIONS = {
+    str(found): found
+    for found in vars(activation).values()
+    if isinstance(found, type) and found.__module__ == activation.__name__
+}
+EXTRACTORS = {str(extractor): extractor for extractor in (FlattenExtractor, NatureCNN, CombinedExtractor)}
+LSTM_OPTIONS = {"bias", "dropout"}
+SWITCHES = {"enable_critic_lstm", "full_std", "normalize_images", "share_features_extractor", "shared_lstm"}
+SWITCHES |= {"squash_output", "use_expln", "with_bias"}
+WITHOUT_EFFECT = {":serialized:", ":type:", "device", "log_std_init", "optimizer_class", "optimizer_kwargs"}
+WITHOUT_EFFECT |= {"ortho_init", "use_sde"}  # the use_sde beside policy_kwargs is the one that counts
+
+
+def policy_arguments(
+    agent: SavedAgent, algorithm: Algorithm, policy_class: Any, actions: Space
+) -> dict[str, Any]:
+    """The keyword arguments with which a policy of these settings and weights is built."""
+    stated = agent.settings.get("policy_kwargs", {})
+    if not isinstance(stated, dict):
+        raise ValueError(f"has policy_kwargs={stated}, which should be a table")
+    sizes = _sizes(agent, algorithm, actions)
+    extractor_options: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
+    for name, value in stated.items():
+        if value is None or name in WITHOUT_EFFECT:
+            continue
+        if name in sizes:
+            _check_size(name, value, sizes[name])
+        elif name in SWITCHES and isinstance(value, bool):
+            arguments[name] = value
+        elif name == "clip_mean" and isinstance(value, int | float):
+            arguments[name] = float(value)
+        elif name == "activation_fn" and str(value) in ACTIVATIONS:
+            arguments[name] = ACTIVATIONS[str(value)]
+        elif name == "features_extractor_class" and str(value) in EXTRACTORS:
+            arguments[name] = EXTRACTORS[str(value)]
+        elif name == "lstm_kwargs" and isinstance(value, dict) and value.keys() <= LSTM_OPTIONS:
+            arguments[name] = value
+        elif name == "features_extractor_kwargs" and isinstance(value, dict):
+            extractor_options = value
+        else:
+            raise ValueError(f"has {name}={value} in its policy_kwargs, which is not plain; {TRUST}")
+    arguments |= sizes
+    if extractor := _extractor_arguments(agent.weights, extractor_options):
+        arguments["features_extractor_kwargs"] = extractor
+    known = inspect.signature(policy_class).parameters
+    if "use_sde" in known:
+        arguments["use_sde"] = agent.settings.get("use_sde") is True
+    if "net_arch" not in known:
+        del arguments["net_arch"]
+    return arguments
+
+
+def _sizes(agent: SavedAgent, algorithm: Algorithm, actions: Space) -> dict[str, Any]:
+    """What the shapes of the weights say of the networks."""
+    hidden, outputs = {}, {}
+    for head, network in NETWORKS[algorithm].items():
+        layers = agent.layers(network)
+        hidden[head] = layers if network in WITHOUT_OUTPUT else layers[:-1]
+        outputs[head] = layers[-1] if layers else 0
+    sizes: dict[str, Any] = {"net_arch": hidden.get("", hidden)}
+    if "qf" in hidden:
+        critics = (agent.layers(f"critic.qf{i}") for i in itertools.count())
+        first = [*hidden["qf"], outputs["qf"]]
+        sizes["n_critics"] = sum(1 for _ in itertools.takewhile(first.__eq__, critics))
+    if algorithm is TQC:
+        sizes["n_quantiles"] = outputs["qf"]
+    if algorithm is QRDQN and isinstance(actions, spaces.Discrete):
+        sizes["n_quantiles"] = outputs[""] // int(actions.n)
+    if algorithm is RecurrentPPO:
+        memories = [list(w.shape) for name, w in agent.weights.items() if "lstm_actor.weight_hh_l" in name]
+        width = memories[0][-1] if memories else 0
+        if not memories or any(memory != [4 * width, width] for memory in memories):
+            raise ValueError(f"has an LSTM with weights of shapes {memories}")
+        sizes |= {"lstm_hidden_size": width, "n_lstm_layers": len(memories)}
+    return sizes
+
+
+def _extractor_arguments(weights: Weights, stated: Mapping[str, Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for name, weight in weights.items():
+        if "features_extractor." in name and name.endswith(".linear.0.weight"):
+            arguments["cnn_output_dim" if ".extractors." in name else "features_dim"] = weight.shape[0]
+    for name, value in stated.items():
+        if name in arguments:
+            _check_size(name, value, arguments[name])
+        elif name == "normalized_image" and isinstance(value, bool):
+            arguments[name] = value
+        elif name != "cnn_output_dim":  # it has no effect where there are no images
+            raise ValueError(f"has {name}={value} for its features extractor, which is not plain; {TRUST}")
+    return arguments
+
+
+def _check_size(name: str, stated: Any, found: Any) -> None:
+    if name == "net_arch":  # what is no plain list of layers is left to the weights
+        heads = found if isinstance(found, dict) else {"": found}
+        plain = isinstance(stated, list | dict)
+        agrees = not plain or all(_stated_layers(stated, head) == layers for head, layers in heads.items())
+    else:
+        agrees = stated == found
+    if not agrees:
+        raise ValueError(f"is made of two agents: it states {name}={stated}, its weights have {found}")
+
+
+def _stated_layers(net_arch: Any, head: str) -> list[Any]:
+    """One head's layers, in any form that net_arch has had: [64], {pi: [64]} or [64, {pi: [64]}]."""
+    parts = net_arch if isinstance(net_arch, list) else [net_arch]
+    layers: list[Any] = []
+    for part in parts:
+        own = part.get(head, []) if isinstance(part, dict) else part
+        layers += own if isinstance(own, list) else [own]
+    return layers

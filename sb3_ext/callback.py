@@ -1,0 +1,240 @@
+"""Transitions as they happen in `model.learn`, and an explainer that learns from them."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from sb3_ext.originals import Memories, OriginalValues
+from tpd.checks import one_of, whole_number
+from tpd.explainer import Explainer
+from tpd.observations import check_space
+from tpd.types import (
+    Learner,
+    RecurrentPolicy,
+    Transitions,
+    TransitionsCallback,
+    concatenate,
+)
+
+if TYPE_CHECKING:  # importing mlflow takes seconds
+    from tpd.tracking.runs import Run
+
+
+class TransitionCallback(BaseCallback):
+    """Hands every transition of `model.learn` to functions, about `batch_size` at a time.
+
+    They carry the observations and rewards of the environment itself and the actions it received.
+    With a recurrent policy as `memory`, observations carry its memory in their last columns; what
+    was seen with one set of weights is handed over before they change.
+    As in SB3, an episode that ends without `TimeLimit.truncated` in its info has terminated.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[TransitionsCallback],
+        *,
+        info_keys: Sequence[str] = (),
+        batch_size: int = 1000,
+        memory: RecurrentPolicy | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        self.functions = tuple(functions)
+        self.info_keys = tuple(info_keys)
+        self.batch_size = whole_number("batch_size", batch_size, at_least=1)
+        self.memory = memory
+        self._original: OriginalValues | None = None
+
+    def _on_training_start(self) -> None:
+        if not isinstance(self.model, OnPolicyAlgorithm | OffPolicyAlgorithm):
+            name = type(self.model).__name__
+            raise TypeError(f"{name} shows its callbacks no transitions: explain it after training")
+        env = self.training_env
+        check_space(env.observation_space, "the training env")
+        self.num_envs = env.num_envs
+        self.resumed = self.num_timesteps > 0
+        self._shown = self.num_timesteps
+        self._steps: list[Transitions] = []
+        if self._original is not None:
+            self._original.release()
+        self._original = OriginalValues(env)
+        self._observation = self._original.observations(self.model._last_obs)
+        # SB3 resumes after an early stop with an observation that the env has already left
+        self._doubtful = self.resumed
+        if self.memory is not None:
+            self._memories = Memories(self.memory, self.num_envs, known=not self.resumed)
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps - self._shown != self.num_envs:
+            raise RuntimeError(
+                f"{self.num_timesteps - self._shown} steps were taken since the last one shown: give the "
+                "callback to model.learn itself, not to a callback that calls it now and then"
+            )
+        self._shown = self.num_timesteps
+        step = self._step()
+        if not self._doubtful:
+            self._steps.append(step)
+        self._doubtful = False
+        if len(self._steps) * self.num_envs >= self.batch_size:
+            self._hand_over()
+        return True
+
+    def _step(self) -> Transitions:
+        """[env]: the step that was just taken."""
+        assert self._original is not None
+        dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
+        observation, self._observation = (
+            self._observation,
+            self._original.observations(self.locals["new_obs"]),
+        )
+        action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
+        if isinstance(self.model.action_space, spaces.Discrete):
+            action = action.astype(np.int64).reshape(self.num_envs)
+        truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & dones
+        return Transitions(
+            observation=observation,
+            action=action,
+            next_observation=self._original.next_observations(self._observation, dones, infos),
+            reward=self._original.rewards(self.locals["rewards"]),
+            terminated=dones & ~truncated,
+            truncated=truncated,
+            info={key: np.array([_entry(info, key) for info in infos]) for key in self.info_keys},
+        )
+
+    def _hand_over(self) -> None:
+        steps, self._steps = self._steps, []
+        if self.memory is not None:
+            steps = [self._memories.carry(step) for step in steps]
+        if sum(len(step) for step in steps):
+            batch = concatenate(steps)
+            for function in self.functions:
+                function(batch)
+
+    def _on_rollout_end(self) -> None:
+        if self.memory is not None:
+            self._hand_over()
+
+    def _on_training_end(self) -> None:
+        self._hand_over()
+        assert self._original is not None
+        self._original.release()
+
+
+def _entry(info: Mapping[str, Any], key: str) -> Any:
+    if key not in info:
+        raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
+    return info[key]
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A learner with figures of its own."""
+
+    def figures(self) -> dict[str, float]:
+        """How learning goes, since last asked."""
+
+
+class ExplainerCallback(TransitionCallback):
+    """Trains an explainer on the transitions of `model.learn`: alongside, or after it from a recording.
+
+    Figures of the learning, and the share of the training time that it takes, go to the run, or to
+    SB3's own logger where there is none. A recurrent agent's memories are those of its weights at the
+    time, and `RecurrentPolicy.version` tells the learner which; after training they are worked out
+    again with the final weights.
+    """
+
+    def __init__(
+        self,
+        explainer: Explainer,
+        *,
+        when: str = "alongside",
+        run: "Run | None" = None,
+        info_keys: Sequence[str] | None = None,
+        batch_size: int = 1000,
+        verbose: int = 0,
+    ) -> None:
+        if not isinstance(explainer.predictor, Learner):
+            raise TypeError(f"{type(explainer.predictor).__name__} does not learn from transitions")
+        if info_keys is None:
+            info_keys = getattr(getattr(explainer.predictor, "outcomes", None), "info_keys", ())
+        self.when = one_of("when", when, ("alongside", "after"))
+        self.explainer = explainer
+        self.learner: Learner = explainer.predictor
+        self.recurrent = explainer.policy if isinstance(explainer.policy, RecurrentPolicy) else None
+        self.run = run
+        self.seconds = 0.0
+        self._recorded: list[Transitions] = []
+        self._news = False
+        alongside = when == "alongside"
+        super().__init__(
+            [self._learn if alongside else self._recorded.append],
+            info_keys=info_keys,
+            batch_size=batch_size,
+            memory=self.recurrent if alongside else None,
+            verbose=verbose,
+        )
+
+    def _learn(self, batch: Transitions) -> None:
+        self.learner.update(batch)
+        self._news = True
+
+    def _on_training_start(self) -> None:
+        super()._on_training_start()
+        self._recorded.clear()
+        self.seconds, self._began = 0.0, time.perf_counter()
+
+    def _on_step(self) -> bool:
+        began = time.perf_counter()
+        going_on = super()._on_step()
+        self._spent_since(began)
+        return going_on
+
+    def _on_rollout_end(self) -> None:
+        began = time.perf_counter()
+        super()._on_rollout_end()
+        self._spent_since(began)
+
+    def _on_training_end(self) -> None:
+        began = time.perf_counter()
+        self.model.policy.set_training_mode(False)  # the last update has left it on
+        super()._on_training_end()
+        for batch in self._recollected():
+            self._learn(batch)
+        self._spent_since(began)
+
+    def _recollected(self) -> Iterator[Transitions]:
+        """The recording, given up as it is read, with the memories of the final weights."""
+        memories = None
+        if self.recurrent is not None:
+            memories = Memories(self.recurrent, self.num_envs, known=not self.resumed)
+        while self._recorded:
+            batch = self._recorded.pop(0)
+            if memories is not None:
+                steps = (batch[t : t + self.num_envs] for t in range(0, len(batch), self.num_envs))
+                batch = concatenate([memories.carry(step) for step in steps])
+            if len(batch):
+                yield batch
+
+    def _spent_since(self, began: float) -> None:
+        now = time.perf_counter()
+        self.seconds += now - began
+        if not self._news:
+            return
+        self._news = False
+        figures = {
+            "explainer/seconds": self.seconds,
+            "explainer/share_of_training": self.seconds / (now - self._began),
+        }
+        if isinstance(self.learner, Reporting):
+            figures |= self.learner.figures()
+        if self.run is not None:
+            self.run.metrics(figures, self.num_timesteps)
+        else:
+            for name, value in figures.items():
+                self.logger.record(name, value)

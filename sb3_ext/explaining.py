@@ -1,0 +1,34 @@
+"""An explainer for a model at hand, set up by the same configs as the command line."""
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from stable_baselines3.common.base_class import BaseAlgorithm
+
+from sb3_ext.policies import as_policy
+from tpd.cli import CONFIG_FOLDER
+from tpd.envs import Environment
+from tpd.explainer import Explainer
+
+
+def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = True) -> Explainer:
+    """What explains the model, before or while it is trained: `explainer_for(model, "env=lunar_lander")`.
+
+    Overrides are those of the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
+    Under VecNormalize the explainer sees original observations, and the model its normalised ones.
+    """
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        cfg = compose("config", ["explainer=network", *overrides])
+    env: Environment = instantiate(cfg.env, _convert_="all")
+    env.check()
+    outcomes = instantiate(cfg.outcomes, _convert_="all")
+    if callable(outcomes):  # some outcomes depend on the environment
+        outcomes = outcomes(env)
+    normalize = model.get_vec_normalize_env()
+    policy = as_policy(
+        model,
+        deterministic=deterministic,
+        normalization=None if normalize is None else normalize.normalize_obs,
+        mask=env.mask if env.discrete else None,
+    )
+    learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
+    return Explainer(learner, policy, outcomes.legend)

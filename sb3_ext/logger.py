@@ -1,0 +1,44 @@
+"""SB3's own metrics in the run that keeps the explanations."""
+
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.logger import KVWriter, Logger
+
+from tpd.types import Report
+
+FORMAT = "mlflow"
+
+
+class RunOutput(KVWriter):
+    """An output format of SB3's Logger that keeps finite numbers in a run, which its owner ends.
+
+    Text, images, figures and videos are for other formats, and so is what was recorded with
+    `exclude="mlflow"`.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def write(
+        self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0
+    ) -> None:
+        numbers = {
+            key: float(value)
+            for key, value in key_values.items()
+            if FORMAT not in key_excluded.get(key, ()) and _is_finite_number(value)
+        }
+        self.report(numbers, step)
+
+    def close(self) -> None:
+        """The run stays open."""
+
+
+def _is_finite_number(value: object) -> bool:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and bool(np.isfinite(value))  # type: ignore[call-overload]  # it is a number here
+
+
+def logger(report: Report, *others: KVWriter) -> Logger:
+    """For `model.set_logger`: such as `logger(run.metrics)`, and whatever else is to be written."""
+    return Logger(folder=None, output_formats=[RunOutput(report), *others])

@@ -1,0 +1,134 @@
+"""The observation statistics of a VecNormalize, frozen."""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_ext.unpickling import Record, one_line, read_pickle, recorded_array
+from tpd.checks import boolean
+from tpd.types import Array, FloatArray
+
+ORIGIN = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationNormalization:
+    """Shows an agent observations as it saw them in training: `(observation - mean) / deviation`, clipped.
+
+    For observations of Dict spaces mean and variance are per key, and other keys stay as they are;
+    with no keys at all nothing is normalised.
+    """
+
+    mean: FloatArray | Mapping[str, FloatArray]
+    """[...]: of one observation"""
+    variance: FloatArray | Mapping[str, FloatArray]
+    """[...]: of one observation"""
+    epsilon: float
+    clip: float
+
+    def __call__(self, observations: Any) -> Any:
+        """[batch, ...]: an array or a dict of arrays, as the observations are."""
+        if not isinstance(self.mean, Mapping) or not isinstance(self.variance, Mapping):
+            return self._normalised(observations, self.mean, self.variance)
+        normalised = {
+            key: self._normalised(observations[key], mean, self.variance[key])
+            for key, mean in self.mean.items()
+        }
+        return {**observations, **normalised} if normalised else observations
+
+    def _normalised(self, observations: Array, mean: Any, variance: Any) -> FloatArray:
+        scaled = (observations - mean) / np.sqrt(variance + self.epsilon)
+        normalised: FloatArray = np.clip(scaled, -self.clip, self.clip).astype(np.float32)
+        return normalised
+
+
+def load_normalization(
+    path: str | Path, observation_space: spaces.Space[Any], *, trust: bool = False
+) -> ObservationNormalization:
+    """The statistics in a file of `VecNormalize.save`, for observations of this space.
+
+    The file is a pickle. It is read without running it, unless it is trusted.
+    """
+    try:
+        read = _trusted_state if boolean("trust", trust) else _recorded_state
+        state = read(Path(path))
+        return _normalization(state, observation_space)
+    except ValueError as error:
+        raise ValueError(one_line(path, error)) from error
+
+
+def _recorded_state(path: Path) -> dict[str, Any]:
+    record = read_pickle(path)
+    if not isinstance(record, Record) or not isinstance(record.state, dict):
+        raise ValueError(f"holds a {type(record).__name__}, not the statistics of a VecNormalize")
+    if record.origin != ORIGIN:
+        raise ValueError(
+            f"holds {record.origin}, not a VecNormalize of Stable-Baselines3; trust=true runs it"
+        )
+    return record.state
+
+
+def _trusted_state(path: Path) -> dict[str, Any]:
+    try:
+        normalize = pickle.loads(path.read_bytes())
+    except Exception as error:  # a pickle can run anything, so anything can be raised
+        raise ValueError(f"cannot be unpickled ({type(error).__name__}: {error})") from error
+    if not isinstance(normalize, VecNormalize):
+        raise ValueError(f"holds {type(normalize).__name__}, not the statistics of a VecNormalize")
+    for method in ("normalize_obs", "_normalize_obs"):
+        if getattr(type(normalize), method) is not getattr(VecNormalize, method):
+            raise ValueError(f"holds {type(normalize).__name__}, which normalises in a way of its own")
+    return vars(normalize)
+
+
+def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
+    if state.get("norm_obs") is False:
+        return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
+    epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
+    moments = state.get("obs_rms")
+    if not isinstance(space, spaces.Dict):
+        return ObservationNormalization(*_moments(moments, space, "observations"), epsilon, clip)
+    if not isinstance(moments, dict):
+        raise ValueError(f"has statistics of an array, the environment gives {sorted(space.spaces)}")
+    keys = list(moments) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
+    known = space.spaces.keys() & moments.keys()
+    if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
+        raise ValueError(f"normalises {keys}, the environment gives {sorted(space.spaces)}")
+    pairs = {key: _moments(moments[key], space[key], key) for key in keys}
+    mean = {key: pair[0] for key, pair in pairs.items()}
+    variance = {key: pair[1] for key, pair in pairs.items()}
+    return ObservationNormalization(mean, variance, epsilon, clip)
+
+
+def _moments(running: Any, space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance, each [...] like one observation."""
+    state = running.state if isinstance(running, Record) else getattr(running, "__dict__", None)
+    if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
+        raise ValueError(f"has no mean and variance of {name}")
+    mean, variance = (_array(state[moment]) for moment in ("mean", "var"))
+    for moment in (mean, variance):
+        if moment.shape != space.shape:
+            raise ValueError(
+                f"has {name} of shape {moment.shape}, the environment's have shape {space.shape}"
+            )
+    if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
+        raise ValueError(f"has no finite mean and variance of {name}")
+    return mean, variance
+
+
+def _array(value: Any) -> FloatArray:
+    array = value if isinstance(value, np.ndarray | np.generic) else recorded_array(value)
+    return np.asarray(array, dtype=np.float64)
+
+
+def _number(state: dict[str, Any], name: str) -> float:
+    value = _array(state.get(name))
+    if value.shape != () or not value >= 0:
+        raise ValueError(f"has {name}={value}, which should be a number that is not negative")
+    return float(value)
