@@ -8,26 +8,28 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 from hydra import compose, initialize_config_dir
 
 from tpd.cli import CONFIG_FOLDER
-from tpd.evaluate import evaluate
-from tpd.experiment import Parts, build, keep
+from tpd.envs import Environment
+from tpd.evaluate import Errors
+from tpd.experiment import Findings, Parts, build, judge, keep
 from tpd.kernels import fhtd_update
-from tpd.learners.replayed import Counts
+from tpd.learners.replayed import Counts, ReplayedFHTD
+from tpd.outcomes import OutcomeSet, event
+from tpd.policies.tabular import TabularPolicy
 from tpd.seeding import generator
-from tpd.sources.collection import collect, play
-from tpd.sources.exploration import mix, uniform
-from tpd.tracking.runs import MlflowTracking
-from tpd.types import FloatArray, Transitions, concatenate
+from tpd.sources.collection import collect
+from tpd.tracking.runs import MlflowTracking, NoRun
+from tpd.types import DiscretePolicy, FloatArray, IntArray, Transitions, concatenate
 
 STEPS, LOOP_STEPS = 5_000_000, 20_000
 HORIZON, EVENTS, RATE = 30, 7, 0.1
@@ -35,13 +37,22 @@ SCRIPT = Path(__file__).with_name("run.py")
 Figures = Iterator[tuple[str, float]]
 
 
-def main(wanted: list[str]) -> None:
-    every = {f.__name__: f for f in (learning, collecting, explaining, growth, one_seed, ten_seeds, starting)}
+class Benchmark(Protocol):
+    """Yields figures and their values."""
+
+    __name__: str
+
+    def __call__(self) -> Figures: ...
+
+
+def measure(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> None:
+    """Print and track the figures of the benchmarks wanted by name; of all, if none is named."""
+    every = {benchmark.__name__: benchmark for benchmark in benchmarks}
     unknown = set(wanted) - set(every)
     if unknown:
         sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join(every)}")
     tracking = MlflowTracking(uri="sqlite:///mlflow.db", experiment="benchmark")
-    with tracking.open("benchmark", {"steps": STEPS}, {}) as tracked:
+    with tracking.open("benchmark", {"benchmarks": " ".join(wanted or every)}, {}) as tracked:
         for name in wanted or every:
             for figure, value in every[name]():
                 print(f"{name:12s} {figure:52s} {value:10.4g}", flush=True)
@@ -55,6 +66,13 @@ def trained(*overrides: str) -> Parts:
         parts = build(compose("config", ["experiment=paper", *overrides]))
     parts.trainer.train()
     return parts
+
+
+def probabilities(parts: Parts) -> FloatArray:
+    """[state, action]: what the policy does."""
+    policy = parts.trainer.policy
+    assert isinstance(policy, DiscretePolicy)
+    return policy.probabilities(np.arange(parts.env.table_shape()[0]))
 
 
 def gather(parts: Parts, steps: int = STEPS) -> list[Transitions]:
@@ -78,14 +96,14 @@ def seconds(work: Callable[[], object], repeat: int = 1) -> float:
 
 
 def numpy_loop(
-    values: FloatArray, t: Transitions, outcome: FloatArray, alive: FloatArray, policy: FloatArray
+    values: FloatArray, t: Transitions, outcome: FloatArray, alive: FloatArray, next_actions: IntArray
 ) -> None:
     """FHTD as one would write it first: a transition at a time, its horizons and events in NumPy."""
     for i in range(len(t)):
-        s, a, s_next = t.observation[i], t.action[i], t.next_observation[i]
-        v_next = np.tensordot(policy[s_next], values[s_next], axes=1)
-        target = outcome[i] + alive[i] * np.vstack([np.zeros(EVENTS), v_next[:-1]])
-        values[s, a] += RATE * (target - values[s, a])
+        row, next_row = values[t.observation[i], t.action[i]], values[t.next_observation[i], next_actions[i]]
+        target = np.repeat(outcome[i][None], HORIZON, axis=0)
+        target[1:] += alive[i] * next_row[:-1]
+        row += RATE * (target - row)
 
 
 def learning() -> Figures:
@@ -96,7 +114,7 @@ def learning() -> Figures:
     outcomes = [np.ascontiguousarray(o.outcome[:, :EVENTS]) for o in observed]
     continuations = [np.ascontiguousarray(o.continuation[:, :EVENTS]) for o in observed]
     num_states, num_actions = parts.env.table_shape()
-    policy = parts.trainer.policy.probabilities(np.arange(num_states))
+    policy = probabilities(parts)
     values = np.zeros((num_states, num_actions, EVENTS, HORIZON), np.float32)
     visits = np.zeros((num_states, num_actions), np.int64)
 
@@ -121,11 +139,18 @@ def learning() -> Figures:
     slow = np.zeros((num_states, num_actions, HORIZON, EVENTS), np.float32)
     few_outcomes = np.concatenate(outcomes[:5])[:LOOP_STEPS]
     alive = (~few.terminated).astype(np.float32)
-    loop = seconds(lambda: numpy_loop(slow, few, few_outcomes, alive, policy)) / len(few)
+    next_actions = policy.argmax(axis=1)[few.next_observation]
+    loop = seconds(lambda: numpy_loop(slow, few, few_outcomes, alive, next_actions), repeat=3) / len(few)
     compiled()
     ours = seconds(compiled, repeat=3) / STEPS
     yield "microseconds per transition", 1e6 * ours
     yield "times faster than a NumPy loop (at least 30)", loop / ours
+
+    def learned() -> None:
+        for batch in batches:
+            parts.explainer.predictor.update(batch)  # type: ignore[attr-defined]
+
+    yield "the same, observing and checking the outcomes too", loop / (seconds(learned, repeat=2) / STEPS)
 
     other = np.ones_like(values)
 
@@ -152,12 +177,16 @@ def learning() -> Figures:
 # Collecting
 
 
-def gymnasium_loop(parts: Parts, behaviour: FloatArray, steps: int) -> None:
+def gymnasium_loop(parts: Parts, steps: int) -> None:
     """The same behaviour in `gymnasium.make`, a step at a time."""
     env, rng = gym.make("FuelTaxi-v0"), np.random.default_rng(0)
+    best, epsilon = probabilities(parts).argmax(axis=1).tolist(), parts.training.exploration.epsilon
+    states = np.arange(parts.env.table_shape()[0])
+    valid = [np.flatnonzero(row).tolist() for row in parts.env.mask(states)]
     state, _ = env.reset(seed=0)
     for _ in range(steps):
-        action = rng.choice(behaviour.shape[1], p=behaviour[state])
+        explores = rng.random() < epsilon
+        action = valid[state][rng.integers(len(valid[state]))] if explores else best[state]
         state, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             state, _ = env.reset()
@@ -166,9 +195,7 @@ def gymnasium_loop(parts: Parts, behaviour: FloatArray, steps: int) -> None:
 def collecting() -> Figures:
     """Collecting 5e6 transitions with the vector env, against single steps."""
     parts = trained()
-    states = np.arange(parts.env.table_shape()[0])
-    behaviour = mix(parts.trainer.policy.probabilities(states), uniform(parts.env.mask(states)), 0.2)
-    loop = seconds(lambda: gymnasium_loop(parts, behaviour, LOOP_STEPS)) / LOOP_STEPS
+    loop = seconds(lambda: gymnasium_loop(parts, LOOP_STEPS), repeat=3) / LOOP_STEPS
     gather(parts, 10_000)
     ours = seconds(lambda: gather(parts)) / STEPS
     yield "microseconds per transition", 1e6 * ours
@@ -234,6 +261,44 @@ def fhtd_cost(
     return seconds(lambda: fhtd_update(values, visits, *arguments), repeat=2), float(peak)
 
 
+class Chain(gym.Env[Any, Any]):
+    """As many states as are wanted, and two actions; only its spaces matter here."""
+
+    def __init__(self, num_states: int) -> None:
+        self.observation_space = gym.spaces.Discrete(num_states)
+        self.action_space = gym.spaces.Discrete(2)
+
+
+gym.register("Chain-v0", lambda **settings: Chain(**settings))
+
+
+def bit_of_step(t: Transitions, bit: int) -> FloatArray:
+    """Something that happens or not, as state, action and next state decide."""
+    return np.asarray((t.observation + t.action + t.next_observation) >> bit % 4 & 1)
+
+
+def replayed_cost(
+    num_states: int = 1000, horizon: int = 30, width: int = 8, steps: int = 300_000
+) -> tuple[float, float]:
+    """Seconds and bytes of counting, solving and explaining on the same chain, by the default explainer."""
+    t, _ = random_transitions(num_states, steps, width)
+    outcomes = OutcomeSet([event(f"bit {k}", partial(bit_of_step, bit=k)) for k in range(width - 1)])
+    policy = TabularPolicy(np.tile([1.0, 0.0], (num_states, 1)), discount=1.0)
+    learner = ReplayedFHTD(
+        Environment("Chain-v0", {"num_states": num_states}), policy, outcomes, horizon=horizon
+    )
+
+    def work() -> None:
+        learner.update(t)
+        learner.predict(t.observation[:1], t.action[:1])
+
+    tracemalloc.start()
+    took = seconds(work)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return took, float(peak)
+
+
 def exponent(sizes: list[int], costs: list[float]) -> float:
     """The power with which the cost grows, fitted."""
     return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
@@ -241,18 +306,20 @@ def exponent(sizes: list[int], costs: list[float]) -> float:
 
 def growth() -> Figures:
     """Powers with which time and memory grow: 1 is linear."""
-    fhtd_cost(steps=1000)
     grid = {
         "horizon": [15, 30, 60, 120, 240],
-        "width": [4, 8, 16, 32, 64],
+        "width": [4, 8, 16, 24],
         "num_states": [1_000, 10_000, 100_000, 1_000_000],
         "steps": [100_000, 1_000_000, 4_000_000],
     }
-    for name, sizes in grid.items():
-        small = {"horizon": 10, "width": 3} if name == "num_states" else {}
-        costs = [fhtd_cost(**(small | {name: size})) for size in sizes]
-        yield f"time against {name}, power (at most about 1)", exponent(sizes, [c[0] for c in costs])
-        yield f"memory against {name}, power (at most about 1)", exponent(sizes, [c[1] for c in costs])
+    for explainer, cost in (("FHTD", fhtd_cost), ("replayed", replayed_cost)):
+        cost(steps=1000)
+        for name, sizes in grid.items():
+            enough = {"horizon": 10, "width": 3, "steps": 3_000_000} if name == "num_states" else {}
+            costs = [cost(**(enough | {name: size})) for size in sizes]
+            for what, column in (("time", 0), ("memory", 1)):
+                power = exponent(sizes, [found[column] for found in costs])
+                yield f"{explainer}: {what} against {name}, power (about 1)", power
 
 
 # Whole runs
@@ -261,44 +328,47 @@ def growth() -> Figures:
 def one_seed() -> Figures:
     """Where the time of one seed of the paper's experiment goes, imports and compilation aside."""
     trained("policy.steps=2000")
-    spent: dict[str, float] = {}
-
-    def clock(phase: str, work: Callable[[], object]) -> None:
-        spent[phase] = spent.get(phase, 0.0) + seconds(work)
-
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         parts = build(compose("config", ["experiment=paper"]))
-    assert parts.truth is not None
-    batches: list[Transitions] = []
-    clock("policy", parts.trainer.train)
-    clock("collection", lambda: batches.extend(gather(parts)))
-    clock("learning", lambda: [parts.explainer.predictor.update(b) for b in batches])  # type: ignore[attr-defined]
-    clock("truth", lambda: parts.truth.explain(np.array([0])))  # type: ignore[union-attr]
+    examiner, evaluation = parts.examiner, parts.evaluation
+    assert examiner is not None
+    batches, curve, found = list[Transitions](), dict[int, Errors](), list[Findings]()
 
-    def judged(episodes: int) -> None:
-        met = play(parts.env, parts.trainer.policy, generator(0, "evaluation"), episodes=episodes)
-        evaluate(parts.explainer, parts.truth, parts.env, met)  # type: ignore[arg-type]
+    def learn() -> None:
+        for batch in batches:
+            parts.explainer.predictor.update(batch)  # type: ignore[attr-defined]
 
-    clock("evaluation", lambda: judged(parts.evaluation.episodes))
-    for _ in range(parts.evaluation.curve_points):
-        clock("evaluation", lambda: judged(parts.evaluation.curve_episodes))
+    def draw_curve() -> None:
+        for point in range(evaluation.curve_points):
+            curve[point] = examiner.errors(evaluation.curve_episodes)
+
+    spent = {
+        "policy": seconds(parts.trainer.train),
+        "collection": seconds(lambda: batches.extend(gather(parts))),
+        "learning": seconds(learn),
+        "curve": seconds(draw_curve),
+        "evaluation": seconds(lambda: found.append(judge(parts))),
+    }
+    (findings,) = found
+    assert findings.errors is not None
+    curve[STEPS] = findings.errors
     with TemporaryDirectory() as folder:
-        drawn = Path(folder)
-        for scene in parts.scenes:
-            clock("plots", lambda s=scene: s.draw(parts.explainer, parts.env, "").savefig(drawn / s.name))  # type: ignore[misc]
+        untracked = seconds(lambda: keep(parts, findings, curve, Path(folder, "files"), NoRun()), repeat=2)
         tracking = MlflowTracking(uri=f"sqlite:///{folder}/mlflow.db", experiment="one_seed")
-        tracking.open("first", {}, {}).end("FINISHED")
+        tracking.open("first", {}, {}).end("FINISHED")  # makes the store
         run = tracking.open("second", {}, {})
-        clock("tracking", lambda: keep_without_plots(parts, drawn, run))
-        run.end("FINISHED")
+
+        def track() -> None:
+            for step, errors in curve.items():
+                run.metrics(errors.metrics(), step)
+            keep(parts, findings, curve, Path(folder, "tracked"), run)
+            run.end("FINISHED")
+
+        spent |= {"plots and files": untracked, "tracking": seconds(track) - untracked}
     total = sum(spent.values())
     yield "seconds", total
     for phase, value in spent.items():
         yield f"share of {phase}", value / total
-
-
-def keep_without_plots(parts: Parts, folder: Path, run: object) -> None:
-    keep(replace(parts, scenes=()), None, {}, folder, run)  # type: ignore[arg-type]
 
 
 def ten_seeds() -> Figures:
@@ -322,4 +392,4 @@ def starting() -> Figures:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    measure((learning, collecting, explaining, growth, one_seed, ten_seeds, starting), sys.argv[1:])

@@ -1,19 +1,47 @@
 """Every config composes and instantiates, and a wrong one is refused by name before any work."""
 
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
 import pytest
 from hydra.errors import HydraException
 from hydra.utils import instantiate
+from stable_baselines3 import PPO
 
 from tests.conftest import Compose
 from tpd.cli import CONFIG_FOLDER
+from tpd.envs import Environment
 from tpd.experiment import ConfigError, build
+from tpd.types import Array
 
 
 class Unsaveable:
     """A predictor with nothing to save."""
 
+    tie = 0.0
+
     def __init__(self, *parts: object, **settings: object) -> None:
         self.horizon = 1
+
+
+def still(observations: Array) -> Array:
+    """A policy that always does the same."""
+    return np.zeros(len(observations), dtype=np.int64)
+
+
+class TwoDials(gym.Env[Any, Any]):
+    """Actions that are neither numbered nor made of real numbers."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.MultiDiscrete([2, 3])
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+
+gym.register(id="TwoDials-v0", entry_point="tests.test_configs:TwoDials")
 
 
 OPTIONS = sorted(
@@ -21,12 +49,39 @@ OPTIONS = sorted(
     for path in CONFIG_FOLDER.glob("*/*.yaml")
     if path.parent.name != "hydra"
 )
-# an outcome set fits its own environment only
-ENV_OF_OUTCOMES = {
-    "outcomes=frozen_lake": "frozen_lake",
-    "outcomes=cliff_walking": "cliff_walking",
-    "outcomes=taxi": "taxi",
+# environments that no table can hold
+UNNUMBERED = ("acrobot", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
+FUNCTION = "policy.function={_target_: tests.test_configs.still, _partial_: true}"
+NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=verification"]
+CART_POLE = ["env=cart_pole", *NO_TABLES]
+# what else must be chosen, for the option to fit
+PARTNERS: dict[str, list[str]] = {
+    # an outcome set fits its own environment only
+    "outcomes=frozen_lake": ["env=frozen_lake"],
+    "outcomes=cliff_walking": ["env=cliff_walking"],
+    "outcomes=taxi": ["env=taxi"],
+    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
+    **{f"env={name}": NO_TABLES for name in UNNUMBERED},
+    "policy=function": [FUNCTION],
 }
+# agents are explained from their zip
+ENV_OF_AGENT = {
+    "policy=sb3_zip": "fuel_taxi",
+    "experiment=agent": "fuel_taxi",
+    **{f"experiment={name}": name for name in UNNUMBERED},
+}
+
+
+@pytest.fixture
+def agent(tmp_path: Path, compose_config: Compose) -> Any:
+    """Saves an agent of an environment, untrained; the override that names its file."""
+
+    def saved(env: str) -> str:
+        environment: Environment = instantiate(compose_config(f"env={env}").env)
+        PPO("MlpPolicy", environment.make(), device="cpu").save(tmp_path / "agent.zip")
+        return f"policy.path={tmp_path / 'agent.zip'}"
+
+    return saved
 
 
 def test_there_is_a_config_for_every_group() -> None:
@@ -44,11 +99,35 @@ def test_there_is_a_config_for_every_group() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_composes_and_instantiates(option: str, compose_config: Compose) -> None:
-    env = ENV_OF_OUTCOMES.get(option)
-    cfg = compose_config(option, *([f"env={env}"] if env else []))
+def test_every_option_composes_and_instantiates(option: str, compose_config: Compose, agent: Any) -> None:
+    partners = list(PARTNERS.get(option, []))
+    if option in ENV_OF_AGENT:
+        partners.append(agent(ENV_OF_AGENT[option]))
+    cfg = compose_config(option, *partners)
     build(cfg)
     instantiate(cfg.tracking)
+
+
+@pytest.mark.parametrize("env", ["fuel_taxi", "frozen_lake", *UNNUMBERED])
+def test_any_agent_is_explained_at_once(env: str, compose_config: Compose, agent: Any) -> None:
+    """Nothing but its zip and its environment is named."""
+    parts = build(compose_config("experiment=agent", f"env={env}", agent(env)))
+    assert parts.examiner is not None
+    explanation = parts.scenes[0].explain(parts.explainer, parts.env)
+    assert explanation.legend.names[-1] == "reward" or not parts.env.discrete
+    assert explanation.expected.shape == (2, 30, len(explanation.legend.names))
+    assert not explanation.known.any()
+
+
+@pytest.mark.parametrize("form", ["efo", "fhgvf"])
+def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose_config: Compose) -> None:
+    extractor = "{_target_: stable_baselines3.common.torch_layers.FlattenExtractor, _partial_: true}"
+    parts = build(
+        compose_config(*CART_POLE, f"explainer.form={form}", f"explainer.features_extractor={extractor}")
+    )
+    learner: Any = parts.explainer.predictor
+    assert learner.form == form
+    assert type(learner.network.encoder.extractor).__name__ == "FlattenExtractor"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +161,8 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("seed=-1", "seed: seed must be 0 or more"),
         ("seed=one", "seed: seed must be a whole number, got 'one'"),
         ("env.id=FuelTaxi-v9", "env: .*FuelTaxi"),
-        ("env.id=CartPole-v1", "env: a table needs discrete observations, but CartPole-v1"),
+        ("env.id=CartPole-v1", "policy: a table needs discrete observations, but CartPole-v1"),
+        ("env.id=TwoDials-v0", r"env: TwoDials-v0 has actions of MultiDiscrete\(\[2 3\]\)"),
         ("outcomes=taxi", "outcomes: "),
         ("outcomes.outcomes.0.reward=19", "outcomes: .*dropoff should give 19, the transition gave 20"),
         ("outcomes.outcomes.0.function._target_=tpd.nothing.here", "outcomes: .*tpd.nothing"),
@@ -104,6 +184,52 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
 def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:
     with pytest.raises(ConfigError, match=message):
         build(compose_config("explainer=paper", override))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("policy=q_learning", "policy: a table needs discrete observations, but CartPole-v1"),
+        ("policy=sb3_zip", "policy: .*path"),
+        ("policy.discount=2", "policy: discount must lie in"),
+        ("explainer=replayed", "explainer: a table needs discrete observations, but CartPole-v1"),
+        ("explainer=exact", "explainer: CartPole-v1 publishes no table P"),
+        ("explainer.form=both", "explainer: form must be one of efo, fhgvf, got 'both'"),
+        ("explainer.hidden=[32,0]", "explainer: hidden must be 1 or more, got 0"),
+        ("explainer.follow_rate=0", "explainer: follow_rate must lie in"),
+        ("explainer.learning_rate=-1", "explainer: learning_rate must lie in"),
+        ("explainer.replay_size=0", "explainer: replay_size must be 1 or more"),
+        ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),
+        ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
+        ("explainer.settling_updates=-1", "explainer: settling_updates must be 0 or more"),
+        ("training=spread", "training: CartPole-v1 has no numbered states"),
+        ("training.restarts=0.5", "training: CartPole-v1 cannot be restarted"),
+        ("evaluation=exact", "evaluation: CartPole-v1 publishes no table P"),
+        ("evaluation.verification_episodes=-1", "evaluation: .*verification_episodes must be 0 or more"),
+        (
+            "+figures.mine={pairs: [{state: [0, 0]}]}",
+            r"figures: CartPole-v1 has observations of shape \(4,\)",
+        ),
+        ("+figures.mine={pairs: [{state: {episode: -1, step: 0}}]}", "figures: episode must be 0 or more"),
+        ("+figures.mine={pairs: [{state: start, action: opposite}]}", "figures: .*no action 'opposite'"),
+    ],
+)
+def test_what_does_not_fit_a_world_without_tables_is_refused(
+    override: str, message: str, compose_config: Compose
+) -> None:
+    overrides = [given for given in CART_POLE if given != FUNCTION or not override.startswith("policy=")]
+    with pytest.raises(ConfigError, match=message):
+        build(compose_config(*overrides, override))
+
+
+def test_continuous_actions_have_an_opposite_and_no_runner_up(compose_config: Compose) -> None:
+    pendulum = ["env=pendulum", *NO_TABLES]
+    build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: opposite}]}"))
+    build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: [1.5]}]}"))
+    with pytest.raises(ConfigError, match=r"figures: .*runner_up"):
+        build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: runner_up}]}"))
+    with pytest.raises(ConfigError, match=r"figures: Pendulum-v1 has no action \[3"):
+        build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: [3.0]}]}"))
 
 
 def test_whole_numbers_may_be_written_with_an_exponent(compose_config: Compose) -> None:

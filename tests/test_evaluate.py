@@ -8,26 +8,40 @@ import pytest
 
 from tests import small_mdp
 from tpd.envs import Environment
-from tpd.evaluate import LearningCurve, Visits, evaluate, read_errors, write_errors
+from tpd.evaluate import Examiner, LearningCurve, evaluate, read_errors, read_table, write_table
 from tpd.explainer import Explainer
 from tpd.seeding import generator
 from tpd.sources.collection import play
+from tpd.truth.cases import Cases, Visits
 from tpd.truth.exact import ExactSolution
 from tpd.types import Transitions
 
 HORIZON = 5
 
 
+EPISODES = 200
+
+
 @pytest.fixture
 def episodes() -> Transitions:
-    return play(small_mdp.environment(), small_mdp.policy(), generator(0, "test"), episodes=200)
+    """The steps that the cases come from."""
+    rng = generator(0, "test")
+    return play(small_mdp.environment(), small_mdp.policy(), rng, episodes=EPISODES).transitions
 
 
 @pytest.fixture
-def truth() -> Explainer:
-    policy, outcomes = small_mdp.policy(), small_mdp.outcomes()
-    solution = ExactSolution(small_mdp.environment(), policy, outcomes, horizon=HORIZON)
-    return Explainer(solution, policy, outcomes.legend)
+def solution() -> ExactSolution:
+    return ExactSolution(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=HORIZON)
+
+
+@pytest.fixture
+def cases(solution: ExactSolution) -> Cases:
+    return solution.cases(EPISODES, generator(0, "test"))
+
+
+@pytest.fixture
+def truth(solution: ExactSolution) -> Explainer:
+    return Explainer(solution, solution.policy, small_mdp.outcomes().legend)
 
 
 def changed(truth: Explainer, state: int, action: int, by: float, support: float = 1.0) -> Explainer:
@@ -40,16 +54,19 @@ def changed(truth: Explainer, state: int, action: int, by: float, support: float
     return Explainer(replace(table, expected=expected, visits=visits), truth.policy, truth.legend)
 
 
-def test_the_truth_has_no_errors(truth: Explainer, episodes: Transitions) -> None:
-    errors = evaluate(truth, truth, small_mdp.environment(), episodes)
+def test_the_truth_has_no_errors(truth: Explainer, cases: Cases) -> None:
+    errors = evaluate(truth, small_mdp.environment(), cases)
     assert not errors.pi_mse.any()
     assert not errors.foil_max.any()
     assert (errors.pi_known, errors.foil_known) == (1, 1)
+    assert errors.pi_noise is None
 
 
-def test_each_pair_counts_as_often_as_it_was_met(truth: Explainer, episodes: Transitions) -> None:
+def test_each_pair_counts_as_often_as_it_was_met(
+    truth: Explainer, cases: Cases, episodes: Transitions
+) -> None:
     state, action = 2, 1
-    errors = evaluate(changed(truth, state, action, 0.1), truth, small_mdp.environment(), episodes)
+    errors = evaluate(changed(truth, state, action, 0.1), small_mdp.environment(), cases)
     here = episodes.observation == state
     taken = here & (episodes.action == action)
     passed_over = here & (episodes.action != action)
@@ -61,11 +78,11 @@ def test_each_pair_counts_as_often_as_it_was_met(truth: Explainer, episodes: Tra
 
 
 def test_an_untried_pair_scores_as_zero_and_lowers_the_known_share(
-    truth: Explainer, episodes: Transitions
+    truth: Explainer, cases: Cases, episodes: Transitions
 ) -> None:
     state, action = 2, 1
     learned = changed(truth, state, action, by=0.0, support=0.0)
-    errors = evaluate(learned, truth, small_mdp.environment(), episodes)
+    errors = evaluate(learned, small_mdp.environment(), cases)
     taken = (episodes.observation == state) & (episodes.action == action)
     size = np.square(truth.explain(np.array([state]), np.array([action])).expected).mean(axis=(0, 1))
     np.testing.assert_allclose(errors.pi_mse, size * taken.mean())
@@ -87,22 +104,48 @@ def test_foils_are_the_valid_actions_that_were_not_taken(fuel_taxi: Environment)
 
 
 def test_disagreement_is_the_share_of_visits_where_another_action_is_better(
-    truth: Explainer, episodes: Transitions
+    truth: Explainer, cases: Cases, episodes: Transitions
 ) -> None:
-    errors = evaluate(truth, truth, small_mdp.environment(), episodes)
+    errors = evaluate(truth, small_mdp.environment(), cases)
     returns = truth.action_returns(episodes.observation)
     chosen = returns[np.arange(len(returns)), episodes.action]
     assert errors.disagreement == pytest.approx((chosen < returns.max(axis=1) - 1e-6).mean())
     assert 0 < errors.disagreement < 1
 
 
-def test_the_table_is_written_without_losing_a_digit(
-    truth: Explainer, episodes: Transitions, tmp_path: Path
+def test_noise_is_the_mean_square_of_the_standard_errors_of_an_estimated_truth(
+    truth: Explainer, cases: Cases
 ) -> None:
-    frame = evaluate(changed(truth, 2, 1, 1 / 3), truth, small_mdp.environment(), episodes).frame()
-    write_errors(frame, tmp_path / "errors.json")
-    again = read_errors(tmp_path / "errors.json")
-    assert again.equals(frame)
+    sizes = np.where(cases.own, 0.1, 0.3)[:, None, None]
+    estimated = replace(cases, standard_error=sizes * np.ones_like(cases.expected))
+    errors = evaluate(truth, small_mdp.environment(), estimated)
+    np.testing.assert_allclose(errors.pi_noise, 0.01)  # type: ignore[arg-type]
+    np.testing.assert_allclose(errors.foil_noise, 0.09)  # type: ignore[arg-type]
+    assert errors.metrics()["odd/foil_noise"] == pytest.approx(0.09)
+
+
+def test_an_examiner_asks_again_only_if_the_policy_changes(solution: ExactSolution, truth: Explainer) -> None:
+    asked: list[int] = []
+
+    class Asked:
+        def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+            asked.append(episodes)
+            return solution.cases(episodes, rng)
+
+    for policy_stays in (True, False):
+        examiner = Examiner(truth, small_mdp.environment(), Asked(), seed=0, policy_stays=policy_stays)
+        same = [examiner.errors(20), examiner.errors(20)]
+        assert same[0].metrics() == same[1].metrics()
+    assert asked == [20, 20, 20]
+
+
+def test_tables_are_written_without_losing_a_digit(truth: Explainer, cases: Cases, tmp_path: Path) -> None:
+    frame = evaluate(changed(truth, 2, 1, 1 / 3), small_mdp.environment(), cases).frame()
+    write_table(frame, tmp_path / "errors.json")
+    assert read_errors(tmp_path / "errors.json").equals(frame)
+    plain = frame.reset_index()
+    write_table(plain, tmp_path / "plain.json")
+    assert read_table(tmp_path / "plain.json").equals(plain)
 
 
 def test_the_curve_is_measured_at_growing_intervals_before_the_end(episodes: Transitions) -> None:

@@ -12,6 +12,7 @@ from tpd.experiment import Parts, build
 from tpd.explainer import Explainer
 from tpd.policies.tabular import TabularPolicy
 from tpd.truth.exact import ExactSolution
+from tpd.types import DiscretePolicy
 
 DROPOFF, PICKUP, REFUEL, FAILURE = range(4)
 
@@ -20,7 +21,7 @@ DROPOFF, PICKUP, REFUEL, FAILURE = range(4)
 def test_equals_the_sum_over_all_trajectories(stochastic: bool) -> None:
     env, policy, horizon = small_mdp.environment(), small_mdp.policy(stochastic), 3
     assert env.model is not None
-    table = env._probe.P  # type: ignore[attr-defined]
+    table = env._probe.P
     expected = np.zeros((small_mdp.NUM_STATES, small_mdp.NUM_ACTIONS, horizon))
     choices = range(3)
     for s0, a0 in np.ndindex(expected.shape[:2]):
@@ -69,20 +70,27 @@ def test_rewards_rebuilt_from_events_are_the_rewards(paper: Parts, compose_confi
     rebuilt = []
     for name in ("fuel_taxi", "fuel_taxi_components", "reward"):
         outcomes = build(compose_config("experiment=paper", f"outcomes={name}")).outcomes
-        policy = paper.trainer.policy
+        policy = discrete(paper)
         solution = ExactSolution(paper.env, policy, outcomes, horizon=30)
         rebuilt.append(Explainer(solution, policy, outcomes.legend).explain(states).expected_reward)
     np.testing.assert_allclose(rebuilt[0], rebuilt[1], atol=1e-9)
     np.testing.assert_allclose(rebuilt[0], rebuilt[2], atol=1e-9)
 
 
+def discrete(parts: Parts) -> DiscretePolicy:
+    policy = parts.trainer.policy
+    assert isinstance(policy, DiscretePolicy)
+    return policy
+
+
 @pytest.fixture
 def figure_2(paper: Parts) -> np.ndarray:
     """[south or east, horizon, outcome] at (2, 0) with fuel 6, for a trained policy."""
     paper.trainer.train()
-    assert paper.truth is not None
+    solution = ExactSolution(paper.env, discrete(paper), paper.outcomes, horizon=30)
+    truth = Explainer(solution, solution.policy, paper.outcomes.legend)
     scene = next(scene for scene in paper.scenes if scene.name == "figure_2")
-    return np.asarray(scene.explain(paper.truth, paper.env).expected)
+    return np.asarray(scene.explain(truth, paper.env).expected)
 
 
 def test_figure_2_of_the_paper(figure_2: np.ndarray) -> None:

@@ -15,8 +15,15 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run as MlflowRun
 
+from tests.conftest import Compose
 from tpd import storage
-from tpd.evaluate import METRICS, read_errors
+from tpd.envs.fuel_taxi.rules import Action
+from tpd.evaluate import METRICS, read_errors, read_table
+from tpd.experiment import build
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+from tpd.tracking.runs import MlflowTracking
+from tpd.types import Array
 
 ROOT = Path(__file__).parent.parent
 SMALL = [
@@ -71,8 +78,32 @@ def output_of(folder: Path, job: str) -> Path:
 def test_one_run_leaves_everything_in_its_folder(alone: Path) -> None:
     output = output_of(alone, "outputs/runs/*")
     left = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
-    plots = {"plots/figure_1.png", "plots/figure_2.png"}
-    assert plots | {"config.yaml", "errors.json", "explainer/arrays.npz", "explainer/explainer.json"} <= left
+    plots = {"plots/figure_1.png", "plots/figure_2.png", "plots/reliability.png"}
+    explained = {"figure_1.npz", "figure_2.npz", "explainer/arrays.npz", "explainer/explainer.json"}
+    found = {"errors.json", "metrics.json", "curve.json", "verification.json"}
+    assert plots | explained | found | {"config.yaml"} <= left
+
+
+def test_figures_are_kept_as_they_were_explained(alone: Path) -> None:
+    output = output_of(alone, "outputs/runs/*")
+    shown = storage.load_explanation(output / "figure_2.npz")
+    again = storage.load(output / "explainer").explain(shown.observations, shown.actions)
+    np.testing.assert_allclose(shown.expected, again.expected, atol=1e-6)
+    np.testing.assert_allclose(shown.running, again.running, atol=1e-5)
+    np.testing.assert_array_equal(shown.support, again.support)
+    assert shown.legend == again.legend
+    assert list(shown.actions) == [Action.SOUTH, Action.EAST]
+
+
+def test_forecasts_are_compared_with_what_happened(alone: Path) -> None:
+    table = read_table(output_of(alone, "outputs/runs/*/verification.json"))
+    assert set(table["outcome"]) == {*EVENTS, "terminated"}
+    assert table["band"].iloc[-1] == "all"
+    (run,) = runs(alone, role=None)
+    verified = {name for name in run.data.metrics if name.endswith("/skill")}
+    assert {"move/skill", "pickup/skill"} <= verified
+    client = MlflowClient(f"sqlite:///{alone}/mlflow.db")
+    assert "verification.json" in {file.path for file in client.list_artifacts(run.info.run_id)}
 
 
 def test_one_run_is_tracked_without_a_parent(alone: Path) -> None:
@@ -119,7 +150,11 @@ def test_the_parent_holds_table_and_plots(sweep: tuple[Path, str]) -> None:
     folder, _ = sweep
     (parent,) = runs(folder, "sweep")
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
-    assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {"errors.json", "plots"}
+    assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {
+        "errors.json",
+        "verification.json",
+        "plots",
+    }
     plots = {file.path for file in client.list_artifacts(parent.info.run_id, "plots")}
     assert {"plots/figure_1_seed_0.png", "plots/figure_2_pair_1_over_seeds.png"} <= plots
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
@@ -172,6 +207,43 @@ def test_the_tracked_explainer_is_a_model_without_pickle(alone: Path) -> None:
     np.testing.assert_array_equal(answer[list(EVENTS)].to_numpy(), expected)
     files = [path.name for path in Path(logged.artifact_location.removeprefix("file://")).rglob("*")]
     assert not [name for name in files if name.endswith((".pkl", ".pickle"))]
+
+
+def left(observations: Array) -> Array:
+    """A policy over numbered actions."""
+    return np.zeros(len(observations), dtype=np.int64)
+
+
+def swing(observations: Array) -> Array:
+    """A policy over continuous actions."""
+    return np.clip(observations[:, 2:], -2, 2)
+
+
+@pytest.mark.parametrize(("env", "policy"), [("cart_pole", "left"), ("pendulum", "swing")])
+def test_a_network_is_a_model_that_is_asked_with_vectors(
+    env: str, policy: str, tmp_path: Path, compose_config: Compose
+) -> None:
+    function = f"policy.function={{_target_: tests.test_experiment.{policy}, _partial_: true}}"
+    chosen = ["policy=function", function, "explainer=network", "training=agent", "evaluation=none"]
+    parts = build(compose_config(f"env={env}", *chosen, "explainer.hidden=[8]", "explainer.horizon=5"))
+    rng, exploration = np.random.default_rng(0), Exploration(0.5)
+    (seen,) = collect(parts.env, parts.trainer.policy, rng, steps=100, exploration=exploration, num_envs=5)
+    parts.explainer.predictor.update(seen)  # type: ignore[attr-defined]
+    storage.save(parts.explainer, parts.env, tmp_path / "explainer")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with MlflowTracking(uri=uri, experiment="network").open("run", {}, {}) as run:
+        run.model(tmp_path / "explainer", "explainer")
+    mlflow.set_tracking_uri(uri)
+    (logged,) = mlflow.search_logged_models(filter_string="name = 'explainer'", output_format="list")
+    model = mlflow.pyfunc.load_model(logged.model_uri)
+    pairs = seen.observation[:2], seen.action[:2]
+    answer = model.predict(
+        pd.DataFrame({"state": pairs[0].astype(float).tolist(), "action": pairs[1].tolist()})
+    )
+    expected = parts.explainer.explain(*pairs).expected
+    assert list(answer["pair"]) == [0] * 5 + [1] * 5
+    found = answer[list(parts.outcomes.legend.names)].to_numpy().reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_wrong_value_stops_a_sweep_before_any_job(tmp_path: Path) -> None:
@@ -296,4 +368,6 @@ def test_nothing_is_tracked_where_that_is_not_wanted(tmp_path: Path) -> None:
 def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> None:
     tpd_run(tmp_path, *SMALL, "explainer=exact", "tracking=none")
     (errors,) = tmp_path.glob("outputs/runs/*/errors.json")
-    assert not read_errors(errors).to_numpy().any()
+    table = read_errors(errors)
+    assert not table[list(METRICS)].to_numpy().any()
+    assert (table[["pi_known", "foil_known"]] == 1).all(axis=None)

@@ -12,6 +12,7 @@ from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import Legend, OutcomeSet, event
 from tpd.policies.tabular import GreedyPolicy
 from tpd.show.remarks import disagreement, remarks
+from tpd.sources import moments
 from tpd.truth.exact import ExactSolution
 
 HORIZON = 10
@@ -113,13 +114,13 @@ def test_a_choice_that_the_explanation_does_not_support_is_said() -> None:
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=HORIZON), policy, outcomes.legend)
     returns = explainer.action_returns(np.arange(small_mdp.NUM_STATES))
     for state in range(small_mdp.NUM_STATES):
-        sentence = disagreement(explainer, env, state)
+        sentence = disagreement(explainer, env, moments.find(env, policy, state))
         best = int(np.argmax(returns[state]))
         if best == 0:
             assert sentence is None
         else:
             assert sentence is not None
-            assert f"favour action {best}" in sentence
+            assert f"in state {state} the explained returns favour action {best}" in sentence
     assert (returns.argmax(axis=1) != 0).any()
 
 

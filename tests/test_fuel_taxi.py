@@ -21,6 +21,7 @@ from tpd.envs.fuel_taxi.rules import (
     dynamics,
     encode,
 )
+from tpd.policies.tabular import TabularPolicy
 from tpd.seeding import generator
 from tpd.sources.interaction import interact
 from tpd.types import IntArray
@@ -147,10 +148,8 @@ def test_vector_env_follows_the_same_table(fuel_taxi: Environment) -> None:
     rng = generator(0, "test")
     model = dynamics().model
 
-    def any_action(observations: IntArray) -> IntArray:
-        return rng.integers(len(Action), size=len(observations))
-
-    stream = interact(envs, any_action, seed=0, info_keys=["event"])
+    policy = TabularPolicy(np.full((NUM_STATES, len(Action)), 1 / len(Action)), 1.0)
+    stream = interact(envs, policy, lambda states: policy.sample(states, rng), seed=0, info_keys=["event"])
     endings = 0
     for _ in range(300):
         _, t = next(stream)
@@ -200,7 +199,7 @@ def test_text_shows_what_a_person_needs(fuel_taxi: Environment) -> None:
 
 def test_picture_changes_with_every_part_of_the_state(fuel_taxi: Environment) -> None:
     def picture(row: int, col: int, fuel: int, passenger: bool) -> IntArray:
-        pixels = fuel_taxi.picture(encode(row, col, fuel, passenger))
+        pixels = fuel_taxi.picture(np.array(encode(row, col, fuel, passenger)))
         assert pixels is not None
         return pixels
 

@@ -18,7 +18,7 @@ from tpd.seeding import generator
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.truth.exact import ExactSolution
-from tpd.types import Array, FloatArray, Policy, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, Policy, Transitions
 
 HORIZON = 8
 
@@ -31,7 +31,7 @@ def batches(policy: Policy, steps: int, seed: int = 0) -> Iterator[Transitions]:
 
 
 def learner(
-    policy: Policy, form: str = "fhgvf", discount: float = 0.9, step: StepSize | None = None
+    policy: DiscretePolicy, form: str = "fhgvf", discount: float = 0.9, step: StepSize | None = None
 ) -> TabularFHTD:
     return TabularFHTD(
         small_mdp.environment(),
@@ -45,12 +45,12 @@ def learner(
     )
 
 
-def exact(policy: Policy) -> FloatArray:
+def exact(policy: DiscretePolicy) -> FloatArray:
     solution = ExactSolution(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=HORIZON)
     return small_mdp.dense(solution.table())
 
 
-def errors_by_horizon(learned: TabularFHTD, policy: Policy) -> FloatArray:
+def errors_by_horizon(learned: TabularFHTD, policy: DiscretePolicy) -> FloatArray:
     """[horizon]: the largest error over states, actions and outcomes."""
     return np.asarray(np.abs(small_mdp.dense(learned.table()) - exact(policy)).max(axis=(0, 1, 3)))
 

@@ -10,10 +10,10 @@ from tpd.learners.step_sizes import polynomial
 from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import Outcome, OutcomeSet
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Policy, concatenate
+from tpd.types import DiscretePolicy, concatenate
 
 
-def learner(policy: Policy) -> ReplayedFHTD:
+def learner(policy: DiscretePolicy) -> ReplayedFHTD:
     return ReplayedFHTD(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=HORIZON)
 
 

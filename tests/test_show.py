@@ -5,17 +5,23 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from omegaconf import OmegaConf
 
 from tests import small_mdp
 from tpd.envs import Environment
+from tpd.envs.actions import default_outcomes
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
-from tpd.outcomes import Legend
+from tpd.outcomes import Legend, OutcomeSet
+from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
+from tpd.policies.tabular import GreedyPolicy
 from tpd.show import plots
-from tpd.show.scenes import Scene
+from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import overall
+from tpd.sources import moments
 from tpd.truth.exact import ExactSolution
+from tpd.types import Array, FloatArray
 
 
 def future(refuels: float, at: int = 5, support: float = 1.0) -> Explanation:
@@ -92,10 +98,94 @@ def test_a_scene_resolves_the_policys_action_and_the_runner_up() -> None:
 
 
 def test_the_start_is_a_state_where_episodes_start(fuel_taxi: Environment) -> None:
-    state = fuel_taxi.state("start")
+    policy = GreedyPolicy(np.zeros((1050, 7)), fuel_taxi.mask(np.arange(1050)), 0.99)
+    moment = moments.find(fuel_taxi, policy, "start")
     assert fuel_taxi.model is not None
-    assert fuel_taxi.model.start[state] > 0
-    assert state == fuel_taxi.state("start")
+    assert fuel_taxi.model.start[moment.observation[0]] > 0
+    assert moment.observation == moments.find(fuel_taxi, policy, "start").observation
+    assert moment.picture is not None
+    assert moments.name(fuel_taxi, "start") == "start"
+
+
+class Flat:
+    """Predicts the same of everything."""
+
+    horizon = 4
+    tie = 0.0
+
+    def __init__(self, outcomes: OutcomeSet) -> None:
+        self._width = outcomes.width
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        return np.full((len(observations), self.horizon, self._width), 0.1)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        return np.ones(len(observations))
+
+
+def lean(observations: Array) -> Array:
+    return np.asarray(observations[:, 2] > 0)
+
+
+def test_a_moment_is_where_the_policy_comes_to() -> None:
+    env = Environment("CartPole-v1")
+    policy = DiscreteFunctionPolicy(lean, 0.99, num_actions=2)
+    one = env.make()
+    observation, _ = one.reset(seed=2)
+    for _ in range(7):
+        observation, *_ = one.step(int(observation[2] > 0))
+    moment = moments.find(env, policy, {"episode": 2, "step": 7})
+    np.testing.assert_array_equal(moment.observation, observation[None])
+    assert moment.name == "episode 2, step 7"
+    assert moment.picture is not None
+    named = moments.find(env, policy, [0.0, 0.1, 0.2, 0.3])
+    np.testing.assert_allclose(named.observation, [[0, 0.1, 0.2, 0.3]])
+
+
+def test_an_episode_that_is_over_is_left_at_its_last_step() -> None:
+    env = Environment("CartPole-v1")
+    policy = DiscreteFunctionPolicy(lambda seen: np.zeros(len(seen)), 0.99, num_actions=2)
+    last = moments.find(env, policy, {"episode": 0, "step": 10**6})
+    step = int(last.name.removeprefix("episode 0, step "))
+    one = env.make()
+    one.reset(seed=0)
+    ends = [bool(one.step(0)[2]) for _ in range(step + 1)]
+    assert ends == [False] * step + [True]
+
+
+@pytest.mark.parametrize("place", [{"episode": -1, "step": 0}, {"episode": 0, "step": 0.5}])
+def test_a_moment_that_cannot_be_is_refused(place: dict[str, float], fuel_taxi: Environment) -> None:
+    with pytest.raises(ValueError, match=r"-1|0\.5"):
+        Scene.from_config("mine", fuel_taxi, [{"state": place}])
+
+
+def test_a_page_shows_what_it_explains() -> None:
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
+    (scene,) = scenes_from_config(OmegaConf.create({}), env)
+    assert scene.states == ("start", "start")
+    figure, explanation = scene.draw(explainer, env, "seed 0")
+    np.testing.assert_array_equal(explanation.expected, scene.explain(explainer, env).expected)
+    assert explanation.observations[0] == explanation.observations[1]
+    titles = [axes.get_title() for axes in figure.axes]
+    assert f"state {explanation.observations[0]}: action {explanation.actions[0]}" in titles
+    assert f"state {explanation.observations[0]}: action {explanation.actions[1]}" in titles
+
+
+def test_continuous_actions_are_set_against_their_opposite() -> None:
+    env = Environment("Pendulum-v1", action_names=["torque"])
+    policy = FunctionPolicy(lambda seen: np.clip(seen[:, 2:], -1.5, 1.5), 0.99)
+    outcomes = default_outcomes(env)
+    explainer = Explainer(Flat(outcomes), policy, outcomes.legend)
+    start, later = scenes_from_config(OmegaConf.create({}), env)
+    assert (start.name, later.name) == ("start", "later")
+    figure, explanation = later.draw(explainer, env, "seed 0")
+    np.testing.assert_allclose(explanation.actions[0], policy.action(explanation.observations[:1])[0])
+    np.testing.assert_allclose(explanation.actions[1], -explanation.actions[0])
+    torque = explanation.actions[0].item()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert f"episode 0, step 50: torque {torque:.2f}" in titles
+    assert f"episode 0, step 50: torque {-torque:.2f}" in titles
 
 
 def test_what_cannot_be_said_is_left_out() -> None:

@@ -7,6 +7,7 @@ from tests import small_mdp
 from tests.conftest import Compose
 from tpd.envs import Environment
 from tpd.experiment import Parts, build
+from tpd.explainer import Explainer
 from tpd.outcomes import OutcomeSet, event
 from tpd.policies.q_learning import QLearning
 from tpd.policies.tabular import GreedyPolicy
@@ -14,7 +15,8 @@ from tpd.seeding import generator
 from tpd.sources.collection import collect, play
 from tpd.sources.exploration import Exploration, TabularExplorer, draw
 from tpd.training import Training
-from tpd.types import Policy, Transitions, concatenate
+from tpd.truth.exact import ExactSolution
+from tpd.types import DiscretePolicy, Policy, Transitions, concatenate
 
 
 def q_learning(env: Environment, steps: int = 20_000, seed: int = 0) -> QLearning:
@@ -42,7 +44,7 @@ def collected(env: Environment, policy: Policy, *, steps: int, epsilon: float, n
 def test_learns_a_good_policy(fuel_taxi: Environment, paper: Parts) -> None:
     def mean_return() -> float:
         episodes = play(fuel_taxi, paper.trainer.policy, generator(0, "test"), episodes=2000)
-        return float(episodes.reward.sum() / 2000)
+        return float(episodes.transitions.reward.sum() / 2000)
 
     before = mean_return()
     paper.trainer.train()
@@ -104,8 +106,10 @@ def test_both_ways_of_training_explain_the_final_policy(training: str, compose_c
     ]
     steps = ["training.steps=300000", "policy.steps=300000"]
     parts = build(compose_config("env=frozen_lake", *overrides, *steps))
-    learned, truth = parts.explainer, parts.truth
-    assert truth is not None
+    learned, policy = parts.explainer, parts.trainer.policy
+    assert isinstance(policy, DiscretePolicy)
+    solution = ExactSolution(parts.env, policy, parts.outcomes, horizon=10)
+    truth = Explainer(solution, policy, parts.outcomes.legend)
     rng = generator(0, "collection")
     parts.training.run(parts.env, parts.trainer, rng, learning=[learned.predictor.update])  # type: ignore[attr-defined]
     start = np.array([0])
@@ -186,10 +190,15 @@ def test_info_that_the_env_does_not_have_is_named() -> None:
 
 def test_episodes_are_whole_and_as_many_as_asked() -> None:
     episodes = play(small_mdp.environment(), small_mdp.policy(), generator(0, "test"), episodes=1003)
-    ends = episodes.terminated | episodes.truncated
-    assert ends.sum() == 1003
+    assert len(episodes) == 1003
+    for number in range(1003):
+        steps = episodes[number]
+        assert (steps.observation[1:] == steps.next_observation[:-1]).all()
+        ends = steps.terminated | steps.truncated
+        assert ends[-1]
+        assert not ends[:-1].any()
     # the length of an episode is geometric, cut at 50; stopping early would favour short ones
-    assert len(episodes) / 1003 == pytest.approx(1 / small_mdp.TERMINATION, rel=0.1)
+    assert len(episodes.transitions) / 1003 == pytest.approx(1 / small_mdp.TERMINATION, rel=0.1)
 
 
 def test_least_tried_actions_and_restarts_spread_the_visits() -> None:

@@ -1,6 +1,7 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ class SweepCallback(Callback):
     """Hydra's hook around a multirun."""
 
     def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        log.info("%s sweep: loading libraries", config.name)
         from tpd import sweep
 
         sweep.begin(config, str(kwargs["config_name"]))
@@ -39,12 +41,18 @@ def _task(cfg: "DictConfig") -> None:
     if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
         log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.jobs import run_job
+    from tpd.memory import TooLargeError
 
-    run_job(cfg)
+    try:
+        run_job(cfg)
+    except TooLargeError as error:  # what was learned shows only later how much it takes
+        sys.exit(str(error))
 
 
 def run() -> None:
     """Run one experiment, or with -m a sweep of them."""
+    # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _task()
     except KeyboardInterrupt:

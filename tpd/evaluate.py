@@ -11,35 +11,11 @@ import pandas as pd
 from tpd.checks import one_of, whole_number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
-from tpd.types import FloatArray, IntArray, Predictor, Transitions
+from tpd.seeding import generator
+from tpd.truth.cases import Cases, Truth
+from tpd.types import FloatArray, Transitions
 
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
-
-
-@dataclass(frozen=True)
-class Visits:
-    """The pairs met in episodes, each with the number of times it was met."""
-
-    state: IntArray
-    """[pair]"""
-    action: IntArray
-    """[pair]"""
-    count: IntArray
-    """[pair]"""
-
-    @classmethod
-    def of(cls, transitions: Transitions, num_actions: int) -> "Visits":
-        """Count the pairs of a batch."""
-        code = transitions.observation * num_actions + transitions.action
-        pairs, count = np.unique(code, return_counts=True)
-        return cls(*np.divmod(pairs, num_actions), count)
-
-    def foils(self, env: Environment) -> "Visits":
-        """The valid actions not taken, counted as often as they were passed over."""
-        valid = env.mask(self.state)
-        valid[np.arange(len(valid)), self.action] = False
-        row, action = np.nonzero(valid)
-        return Visits(self.state[row], action, self.count[row])
 
 
 @dataclass(frozen=True)
@@ -61,22 +37,33 @@ class Errors:
     foil_known: float
     """The same for the actions passed over."""
     disagreement: float
-    """Share of visits where the explanations favour another action; NaN without rewards."""
+    """Share of the visits whose explained return is known where the explanations favour another action;
+    NaN where there are none, or no rewards."""
+    pi_noise: FloatArray | None = None
+    """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
+    foil_noise: FloatArray | None = None
+    """[outcome]: the same for foil_mse"""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values: `<event>/pi_mse` and so on."""
         table = {
-            f"{name}/{metric}": float(getattr(self, metric)[k])
-            for k, name in enumerate(self.names)
-            for metric in METRICS
+            f"{name}/{metric}": float(value)
+            for metric, column in self._columns().items()
+            for name, value in zip(self.names, column, strict=True)
         }
         overall = {"known/pi": self.pi_known, "known/foil": self.foil_known}
         return table | overall | {"disagreement": self.disagreement}
 
     def frame(self) -> pd.DataFrame:
-        """A row for each outcome, a column for each metric."""
+        """A row for each outcome, a column for each metric, and how much of it stands on known pairs."""
+        frame = pd.DataFrame(self._columns(), index=pd.Index(self.names, name="outcome"))
+        return frame.assign(pi_known=self.pi_known, foil_known=self.foil_known)
+
+    def _columns(self) -> dict[str, FloatArray]:
         columns = {metric: getattr(self, metric) for metric in METRICS}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="outcome"))
+        if self.pi_noise is not None:
+            columns |= {"pi_noise": self.pi_noise, "foil_noise": self.foil_noise}
+        return columns
 
 
 class Evaluation:
@@ -84,22 +71,25 @@ class Evaluation:
 
     truth: makes the predictor that is right; None where there is none.
     curve_points: how often the errors are measured in the course of learning, at growing intervals.
+    verification_episodes: fresh episodes with which the predictions are compared; 0 for none.
     reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
     """
 
     def __init__(
         self,
         *,
-        truth: Callable[..., Predictor] | None,
+        truth: Callable[..., Truth] | None,
         episodes: int,
         curve_points: int,
         curve_episodes: int,
+        verification_episodes: int,
         reference: Mapping[str, Mapping[str, tuple[float, float]]],
     ) -> None:
         self.truth = truth
         self.episodes = whole_number("episodes", episodes, at_least=1)
         self.curve_points = whole_number("curve_points", curve_points, at_least=0)
         self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
+        self.verification_episodes = whole_number("verification_episodes", verification_episodes, at_least=0)
         self.reference = reference
         for outcome, figures in reference.items():
             for metric, figure in figures.items():
@@ -109,6 +99,26 @@ class Evaluation:
                     raise ValueError(
                         f"reference.{outcome}.{metric} must be [mean, standard deviation], got {figure!r}"
                     )
+
+
+class Examiner:
+    """Judges an explainer again and again; over the same cases, if the policy stays as it is."""
+
+    def __init__(
+        self, explainer: Explainer, env: Environment, truth: Truth, seed: int, policy_stays: bool
+    ) -> None:
+        self._explainer = explainer
+        self._env = env
+        self._truth = truth
+        self._seed = seed
+        self._policy_stays = policy_stays
+        self._known: dict[int, Cases] = {}
+
+    def errors(self, episodes: int) -> Errors:
+        """The errors over the states that the policy, as it is now, meets in so many episodes."""
+        if not self._policy_stays or episodes not in self._known:
+            self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
+        return evaluate(self._explainer, self._env, self._known[episodes])
 
 
 class LearningCurve:
@@ -128,12 +138,11 @@ class LearningCurve:
             self._measure(self._seen)
 
 
-def evaluate(explainer: Explainer, truth: Explainer, env: Environment, episodes: Transitions) -> Errors:
-    """Compare two explainers over the states met in episodes of the policy."""
-    taken = Visits.of(episodes, env.num_actions)
-    passed_over = taken.foils(env)
-    pi_mse, pi_max, pi_known = _errors(explainer, truth, taken)
-    foil_mse, foil_max, foil_known = _errors(explainer, truth, passed_over)
+def evaluate(explainer: Explainer, env: Environment, cases: Cases) -> Errors:
+    """Compare what is explained with what is true."""
+    taken, passed_over = cases[cases.own], cases[~cases.own]
+    pi_mse, pi_max, pi_known = _errors(explainer, taken)
+    foil_mse, foil_max, foil_known = _errors(explainer, passed_over)
     return Errors(
         names=explainer.legend.names,
         pi_mse=pi_mse,
@@ -143,33 +152,51 @@ def evaluate(explainer: Explainer, truth: Explainer, env: Environment, episodes:
         pi_known=pi_known,
         foil_known=foil_known,
         disagreement=_disagreement(explainer, env, taken),
+        pi_noise=_noise(taken),
+        foil_noise=_noise(passed_over),
     )
 
 
-def _errors(explainer: Explainer, truth: Explainer, visits: Visits) -> tuple[FloatArray, FloatArray, float]:
+def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:
     """Mean square and largest error per outcome, and the share of visits that are known."""
-    learned = explainer.explain(visits.state, visits.action)
-    exact = truth.explain(visits.state, visits.action)
-    error = (learned - exact).expected
-    error[~learned.known] = -exact.expected[~learned.known]
-    total = max(1, visits.count.sum())
-    mse = np.einsum("b,bhk->k", visits.count, error**2) / (total * learned.horizon)
+    learned = explainer.explain(cases.observations, cases.actions)
+    exact = cases.expected[:, :, :-1]
+    error = np.where(learned.known[:, None, None], learned.expected, 0) - exact
+    mse = _mean(error**2, cases)
     largest = np.abs(error).max(axis=(0, 1), initial=0)
-    return mse, largest, float(visits.count @ learned.known / total)
+    return mse, largest, float(cases.weight @ learned.known / max(1, cases.weight.sum()))
 
 
-def _disagreement(explainer: Explainer, env: Environment, visits: Visits) -> float:
-    if explainer.legend.reward_bound is None:
+def _noise(cases: Cases) -> FloatArray | None:
+    return None if cases.standard_error is None else _mean(cases.standard_error[:, :, :-1] ** 2, cases)
+
+
+def _mean(values: FloatArray, cases: Cases) -> FloatArray:
+    """[outcome]: the mean of values [case, horizon, outcome] over cases and horizons."""
+    total = max(1, cases.weight.sum()) * values.shape[1]
+    return np.asarray(np.einsum("b,bhk->k", cases.weight, values) / total)
+
+
+def _disagreement(explainer: Explainer, env: Environment, cases: Cases) -> float:
+    if explainer.legend.reward_bound is None or not env.discrete or not len(cases):
         return float("nan")
-    favoured = explainer.favoured(visits.state, visits.action, env.mask(visits.state))
-    return float(np.average(favoured != visits.action, weights=visits.count))
+    returns = explainer.action_returns(cases.observations)
+    favoured = explainer.favoured(returns, cases.actions, env.mask(cases.observations))
+    weight = np.where(np.isnan(returns[np.arange(len(cases)), cases.actions]), 0, cases.weight)
+    return float(weight @ (favoured != cases.actions) / weight.sum()) if weight.any() else float("nan")
 
 
-def write_errors(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of errors as JSON that loses no digit."""
-    path.write_text(json.dumps(frame.reset_index().to_dict(orient="split", index=False)))
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as JSON that loses no digit; a named index becomes a column."""
+    named = frame.reset_index() if frame.index.name else frame
+    path.write_text(json.dumps(named.to_dict(orient="split", index=False)))
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read what `write_table` wrote."""
+    return pd.DataFrame(**json.loads(path.read_text()))
 
 
 def read_errors(path: Path) -> pd.DataFrame:
-    """Read what `write_errors` wrote."""
-    return pd.DataFrame(**json.loads(path.read_text())).set_index("outcome")
+    """Read a table with one row for each outcome."""
+    return read_table(path).set_index("outcome")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,18 @@ from omegaconf import DictConfig
 from tpd import storage
 from tpd.checks import whole_number
 from tpd.envs import Environment
-from tpd.evaluate import Errors, Evaluation, LearningCurve, evaluate, write_errors
+from tpd.evaluate import Errors, Evaluation, Examiner, LearningCurve, write_table
 from tpd.explainer import Explainer
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
+from tpd.show import reliability
 from tpd.show.progress import ProgressBars
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.sources.collection import play
 from tpd.tracking.runs import Run
 from tpd.training import Training
-from tpd.types import Learner, Trainer, TransitionsCallback
+from tpd.types import Learner, SettlingLearner, Trainer, TransitionsCallback
+from tpd.verify import Verification, verify
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +49,8 @@ class Parts:
     explainer: Explainer
     training: Training
     evaluation: Evaluation
-    truth: Explainer | None
+    examiner: Examiner | None
+    """Knows the truth; None where there is none."""
     scenes: tuple[Scene, ...]
 
 
@@ -57,8 +61,8 @@ def build(cfg: DictConfig) -> Parts:
         rng = generator(seed, "policy")
     env: Environment = _make(cfg, "env")
     with blame("env"):
-        env.table_shape()
-    outcomes: OutcomeSet = _make(cfg, "outcomes")
+        env.check()
+    outcomes: OutcomeSet = _make(cfg, "outcomes", env)
     with blame("outcomes"):
         env.check_info(outcomes.info_keys)
         if env.model is not None and not outcomes.info_keys:
@@ -72,29 +76,37 @@ def build(cfg: DictConfig) -> Parts:
     with blame("training"):
         training.check(env, outcomes.info_keys)
     evaluation: Evaluation = _make(cfg, "evaluation")
-    truth = None
+    examiner = None
     if evaluation.truth is not None:
         with blame("evaluation"):
-            horizon = explainer.predictor.horizon
-            truth = Explainer(
-                evaluation.truth(env, policy, outcomes, horizon=horizon), policy, outcomes.legend
-            )
+            truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
+            examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
     with blame("figures"):
         scenes = scenes_from_config(cfg.figures, env)
-    return Parts(seed, env, outcomes, trainer, explainer, training, evaluation, truth, scenes)
+    return Parts(seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes)
 
 
-def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Errors | None:
+@dataclass(frozen=True)
+class Findings:
+    """How good the explanations turned out to be."""
+
+    errors: Errors | None
+    """Against the truth, where it can be had."""
+    verification: Verification | None
+    """Against what really happened in fresh episodes."""
+
+
+def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Findings:
     """Train the policy, learn to explain it, judge the explanations, and keep what was found."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars)
     with _timed("evaluation", tracked):
-        errors = judge(parts, parts.evaluation.episodes)
-        if errors is not None:
-            curve[parts.training.transitions(parts.trainer)] = errors
+        findings = judge(parts)
+        if findings.errors is not None:
+            curve[parts.training.transitions(parts.trainer)] = findings.errors
     with _timed("keeping", tracked):
-        keep(parts, errors, curve, folder, tracked)
-    return errors
+        keep(parts, findings, curve, folder, tracked)
+    return findings
 
 
 def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
@@ -108,10 +120,9 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
         total = parts.training.transitions(parts.trainer)
 
         def measure(step: int) -> None:
-            errors = judge(parts, parts.evaluation.curve_episodes)
-            if errors is not None:
-                measured[step] = errors
-                tracked.metrics(errors.metrics(), step)
+            if parts.examiner is not None:
+                measured[step] = parts.examiner.errors(parts.evaluation.curve_episodes)
+                tracked.metrics(measured[step].metrics(), step)
 
         curve = LearningCurve(measure, total, parts.evaluation.curve_points)
         learning = [predictor.update, curve, bars.bar("explainer", total)]
@@ -122,45 +133,64 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
         learning=learning,
         watching=[bars.bar("policy", parts.trainer.steps)],
         info_keys=parts.outcomes.info_keys,
+        report=tracked.metrics,
     )
+    if isinstance(predictor, SettlingLearner):
+        predictor.settle(bars.counter("settling", predictor.settling))
     return measured
 
 
-def judge(parts: Parts, episodes: int) -> Errors | None:
-    """The errors over the states that the policy, as it is now, meets; None if the truth is not known."""
-    if parts.truth is None:
-        return None
-    rng = generator(parts.seed, "evaluation")
-    met = play(parts.env, parts.trainer.policy, rng, episodes=episodes)
-    return evaluate(parts.explainer, parts.truth, parts.env, met)
+def judge(parts: Parts) -> Findings:
+    """What is wrong with the explanations: against the truth, and against what then really happened."""
+    errors, verification = None, None
+    if parts.examiner is not None:
+        errors = parts.examiner.errors(parts.evaluation.episodes)
+    if parts.evaluation.verification_episodes:
+        fresh = play(
+            parts.env,
+            parts.trainer.policy,
+            generator(parts.seed, "verification"),
+            episodes=parts.evaluation.verification_episodes,
+            info_keys=parts.outcomes.info_keys,
+        )
+        verification = verify(parts.explainer, parts.outcomes, fresh)
+    return Findings(errors, verification)
 
 
-def keep(
-    parts: Parts, errors: Errors | None, curve: Mapping[int, Errors], folder: Path, tracked: Run
-) -> None:
+def keep(parts: Parts, findings: Findings, curve: Mapping[int, Errors], folder: Path, tracked: Run) -> None:
     """Write everything to the folder, and hand it to whoever tracks the run."""
-    plots = folder / "plots"
+    plots, step = folder / "plots", parts.training.transitions(parts.trainer)
     plots.mkdir(parents=True, exist_ok=True)
     for scene in parts.scenes:
-        scene.draw(parts.explainer, parts.env, f"seed {parts.seed}").savefig(plots / f"{scene.name}.png")
+        figure, explanation = scene.draw(parts.explainer, parts.env, f"seed {parts.seed}")
+        figure.savefig(plots / f"{scene.name}.png")
+        storage.save_explanation(explanation, folder / f"{scene.name}.npz")
+    if findings.verification is not None:
+        reliability.draw(findings.verification, f"Reliability, seed {parts.seed}").savefig(
+            plots / "reliability.png"
+        )
+        write_table(findings.verification.frame(), folder / "verification.json")
+        tracked.metrics(findings.verification.metrics(), step)
+        tracked.table(findings.verification.frame(), "verification.json")
     tracked.files(plots, "plots")
-    storage.save(parts.explainer, parts.env.table_shape()[0], folder / "explainer")
+    storage.save(parts.explainer, parts.env, folder / "explainer")
     tracked.model(folder / "explainer", "explainer")
-    if errors is not None:
-        write_errors(errors.frame(), folder / "errors.json")
+    if findings.errors is not None:
+        errors = findings.errors
+        write_table(errors.frame(), folder / "errors.json")
         (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
-        tracked.metrics(errors.metrics(), parts.training.transitions(parts.trainer))
+        tracked.metrics(errors.metrics(), step)
         tracked.table(errors.frame(), "errors.json")
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
-        write_errors(pd.concat(frames), folder / "curve.json")
+        write_table(pd.concat(frames), folder / "curve.json")
 
 
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
     """Instantiate a config group, calling what is only partial with the arguments."""
     with blame(group):
         made = instantiate(cfg[group], _convert_="all")
-        return made(*arguments) if arguments else made
+        return made(*arguments) if isinstance(made, partial) else made
 
 
 @contextmanager

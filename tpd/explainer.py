@@ -1,12 +1,30 @@
 """The explainer: a predictor, the policy it speaks of, and the words for its outcomes."""
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 
 from tpd.explanation import Explanation
 from tpd.outcomes import Legend
-from tpd.types import Array, BoolArray, FloatArray, IntArray, Policy, Predictor
+from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 
-TIE = 1e-6
+ROUNDING = 1e-6
+
+
+@runtime_checkable
+class SolvingPredictor(Predictor, Protocol):
+    """A predictor that has to find out whether its answers still hold, which can take a while."""
+
+    def solved(self) -> Predictor:
+        """The answers as they are now, which take no further finding out."""
+
+
+@runtime_checkable
+class TracksUnknown(Predictor, Protocol):
+    """A predictor that knows how far into the future its data reaches."""
+
+    def unknown(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon]: probability that by step h the future has come to what was never tried."""
 
 
 class Explainer:
@@ -27,51 +45,64 @@ class Explainer:
         else:
             actions = np.asarray(actions)
             self._check(observations, actions)
-        predicted = self.predictor.predict(observations, actions)
+        predictor = self.predictor
+        if isinstance(predictor, SolvingPredictor):
+            predictor = predictor.solved()
+        predicted = predictor.predict(observations, actions)
+        unknown: FloatArray = np.zeros(predicted.shape[:2])
+        if isinstance(predictor, TracksUnknown):
+            unknown = predictor.unknown(observations, actions)
         values = self.policy.action_values(observations)
         return Explanation(
             observations=observations,
             actions=actions,
             expected=predicted[:, :, :-1],
             # what is not learned yet counts as running: too little data must not look like an ending
-            running=1 - np.cumsum(predicted[:, :, -1], axis=1),
-            support=self.predictor.support(observations, actions),
+            running=1 - np.cumsum(predicted[:, :, -1], axis=1) - unknown,
+            support=predictor.support(observations, actions),
             legend=self.legend,
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
+            unknown=unknown,
         )
 
     def _check(self, observations: Array, actions: Array) -> None:
         if len(actions) != len(observations):
             raise ValueError(f"{len(observations)} observations but {len(actions)} actions")
-        if observations.dtype.kind in "iu" and observations.min(initial=0) < 0:
-            raise ValueError(f"states are numbered from 0, got {observations.min()}")
-        try:
-            num_actions = self.policy.probabilities(observations).shape[1]
-        except IndexError as error:
-            raise ValueError(f"the policy does not know every state: {error}") from error
+        if not isinstance(self.policy, DiscretePolicy):
+            return
+        num_actions = self.policy.probabilities(observations).shape[1]  # refuses states that do not exist
+        if actions.ndim != 1 or actions.dtype.kind not in "iu":
+            raise ValueError(f"actions are one whole number for each observation, got {actions}")
         wrong = (actions < 0) | (actions >= num_actions)
         if wrong.any():
             raise ValueError(f"actions are numbered from 0 to {num_actions - 1}, got {actions[wrong][0]}")
 
     def action_returns(self, observations: Array) -> FloatArray:
-        """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown."""
+        """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
+
+        A return is unknown if the action was never tried, or is likely to lead to what was never tried.
+        """
+        if not isinstance(self.policy, DiscretePolicy):
+            raise TypeError("only numbered actions can all be compared")
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]
         explanation = self.explain(
             np.repeat(observations, num_actions, axis=0),
             np.tile(np.arange(num_actions), len(observations)),
         )
-        returns = np.where(explanation.known, explanation.expected_return[:, -1], np.nan)
+        returns = np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
         return returns.reshape(len(observations), num_actions)
 
-    def favoured(self, observations: Array, actions: Array, valid: BoolArray) -> IntArray:
+    def favoured(self, returns: FloatArray, actions: IntArray, valid: BoolArray) -> IntArray:
         """[batch]: the valid action of the largest explained return, if larger than that of the action.
 
-        The action itself where nothing is better, or where it was never tried.
+        The action itself where nothing is better, or where its own return is unknown. Returns are those
+        of `action_returns`, valid [batch, num_actions] says which actions there are.
         """
-        returns = self.action_returns(observations)
-        returns[np.isnan(returns) | ~valid] = -np.inf
-        own = returns[np.arange(len(returns)), actions]
-        better = np.isfinite(own) & (returns.max(axis=1) > own + TIE)
-        return np.where(better, returns.argmax(axis=1), actions)
+        rows = np.arange(len(returns))
+        others = np.where(valid & ~np.isnan(returns), returns, -np.inf)
+        own, best = returns[rows, actions], others.argmax(axis=1)
+        gain = others[rows, best] - own
+        size = np.maximum(np.abs(others[rows, best]), np.abs(own))
+        return np.where(gain > self.predictor.tie * size + ROUNDING, best, actions)

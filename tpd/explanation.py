@@ -9,14 +9,19 @@ from tpd.efo import compose
 from tpd.outcomes import Legend
 from tpd.types import Array, BoolArray, FloatArray, Index
 
+TOLERATED = 0.02
+"""How likely the unknown may be in a future that is still taken for known."""
+
 
 class Remainder(NamedTuple):
-    """What lies beyond the horizon and is therefore not explained."""
+    """What is not explained: what lies beyond the horizon, and what was never tried."""
 
     running: FloatArray
     """[batch]: probability that the episode still runs after the last step explained"""
+    unknown: FloatArray
+    """[batch]: probability that by the last step it has come to what was never tried"""
     bound: FloatArray
-    """[batch]: the largest possible |value| beyond; inf where nothing bounds it"""
+    """[batch]: the largest possible |value| of both; inf where nothing bounds it"""
     gap: FloatArray | None
     """[batch]: the agent's own value minus the explained return, where the agent has values"""
 
@@ -32,7 +37,7 @@ class Explanation:
     expected: FloatArray
     """[batch, horizon, outcome]: the expected future outcomes"""
     running: FloatArray
-    """[batch, horizon]: probability that the episode goes on after step h"""
+    """[batch, horizon]: probability that the episode, as far as it is known, goes on after step h"""
     support: FloatArray
     """[batch]: visits behind each pair; 0 means unknown, inf means exact"""
     legend: Legend
@@ -40,6 +45,12 @@ class Explanation:
     """Weighs the returns; the agent's own."""
     agent_value: FloatArray | None = None
     """[batch]: what the agent itself thinks the pair is worth"""
+    unknown: FloatArray = None  # type: ignore[assignment]  # no entry means 0
+    """[batch, horizon]: probability that by step h the future has come to what was never tried"""
+
+    def __post_init__(self) -> None:
+        if self.unknown is None:
+            object.__setattr__(self, "unknown", np.zeros(self.expected.shape[:2]))
 
     def __len__(self) -> int:
         return len(self.support)
@@ -54,6 +65,7 @@ class Explanation:
             self.legend,
             self.discount,
             None if self.agent_value is None else self.agent_value[index],
+            self.unknown[index],
         )
 
     def __sub__(self, foil: "Explanation") -> "Contrast":
@@ -69,15 +81,21 @@ class Explanation:
         return np.asarray(self.support > 0)
 
     @property
+    def foreseen(self) -> BoolArray:
+        """[batch, horizon]: whether all that may happen up to step h is known, but for a few percent."""
+        return np.asarray(self.known[:, None] & (self.unknown <= TOLERATED))
+
+    @property
     def ended(self) -> FloatArray:
         """[batch, horizon]: probability that no event happens at step h, by exclusion.
 
-        The episode has terminated by then or, where too little was learned, it is unknown.
+        The episode has terminated by then. With a predictor that does not track what is unknown, it
+        may also be that too little was learned.
         """
         if not self.legend.partition:
             raise ValueError("termination follows by exclusion only from a partition of events")
         members = [self.legend.names.index(name) for name in self.legend.partition]
-        return np.asarray(1 - self.expected[:, :, members].sum(axis=2))
+        return np.asarray(1 - self.expected[:, :, members].sum(axis=2) - self.unknown)
 
     @property
     def component_names(self) -> tuple[str, ...]:
@@ -111,17 +129,18 @@ class Explanation:
 
     @property
     def remainder(self) -> Remainder:
-        """What the horizon cuts off."""
-        running = np.clip(self.running[:, -1], 0, 1)
+        """What the horizon cuts off, and what is unknown before."""
+        running, unknown = np.clip(self.running[:, -1], 0, 1), self.unknown[:, -1]
         largest = np.inf if self.legend.reward_bound is None else self.legend.reward_bound
         steps = np.inf if self.discount == 1 else 1 / (1 - self.discount)
         worst = self.discount**self.horizon * largest * steps
-        bound = np.zeros(len(self))
-        bound[running > 0] = running[running > 0] * worst
+        bound, lasting, within = np.zeros(len(self)), running + unknown, self.unknown.any(axis=1)
+        bound[lasting > 0] = lasting[lasting > 0] * worst
+        bound[within] += self.unknown[within] @ self.discount ** np.arange(self.horizon) * largest
         gap = None
         if self.agent_value is not None and self.legend.reward_bound is not None:
             gap = self.agent_value - self.expected_return[:, -1]
-        return Remainder(running, bound, gap)
+        return Remainder(running, unknown, bound, gap)
 
 
 @dataclass(frozen=True)
@@ -139,6 +158,25 @@ class Contrast:
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
+
+    @property
+    def horizon(self) -> int:
+        return self.fact.horizon
+
+    @property
+    def known(self) -> BoolArray:
+        """[batch]: whether both pairs were ever tried."""
+        return self.fact.known & self.foil.known
+
+    @property
+    def unknown(self) -> FloatArray:
+        """[batch, horizon]: probability that the less known of both futures is unknown by step h."""
+        return np.maximum(self.fact.unknown, self.foil.unknown)
+
+    @property
+    def foreseen(self) -> BoolArray:
+        """[batch, horizon]: whether both futures are known up to step h, so that they can be compared."""
+        return self.fact.foreseen & self.foil.foreseen
 
     @property
     def expected(self) -> FloatArray:

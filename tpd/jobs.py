@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.experiment import blame, build, run
-from tpd.show.tables import error_table, overall, show
+from tpd.show.tables import error_table, overall, show, verification_table
 from tpd.tracking.runs import Run, Tracking
 
 log = logging.getLogger(__name__)
@@ -43,11 +43,14 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
     tracking = make_tracking(cfg)
     with open_run(tracking, f"{cfg.name} seed {parts.seed}", settings(cfg), {}) as tracked:
         tracked.files(folder / CONFIG)
-        errors = run(parts, folder, tracked)
-    if errors is not None:
+        findings = run(parts, folder, tracked)
+    if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
-        show(error_table(title, errors.frame(), reference=parts.evaluation.reference))
-        print(overall(errors.metrics()))
+        show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
+        print(overall(findings.errors.metrics()))
+    if findings.verification is not None:
+        title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
+        show(verification_table(title, findings.verification.frame()))
     print(f"plots and explainer: {folder}")
     if tracking.ui_command():
         print(f"to look at the run: {tracking.ui_command()}")

@@ -194,11 +194,11 @@ def solve_backwards(
     next_probabilities: FloatArray,
     solution: FloatArray,
 ) -> None:
-    """Fill solution [pair, horizon, outcome] of a model given by weighted edges.
+    """Add the solution of a model given by weighted edges to solution [pair, horizon, outcome].
 
     `O_0` is the mean outcome of a pair's edges, `O_h` the mean of `O_{h-1}(s', pi)` after them.
-    next_of_edge points into next_pairs [next state, action], the pair of each action there or -1
-    where it was never tried, and into next_probabilities of the same shape.
+    next_of_edge points into next_pairs [next state, action], the pair of each action there, and into
+    next_probabilities of the same shape. A pair without edges keeps what solution holds of it.
     """
     horizon, num_outcomes = solution.shape[1:]
     v = np.empty((len(next_pairs), num_outcomes))
@@ -210,7 +210,7 @@ def solve_backwards(
         for u in range(len(next_pairs)):
             for a in range(next_pairs.shape[1]):
                 p, pair = next_probabilities[u, a], next_pairs[u, a]
-                if p > 0 and pair >= 0:
+                if p > 0:
                     for k in range(num_outcomes):
                         v[u, k] += p * solution[pair, h - 1, k]
         for e in range(len(pair_of_edge)):

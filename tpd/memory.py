@@ -6,12 +6,16 @@ import numpy as np
 import psutil
 
 
+class TooLargeError(ValueError):
+    """More than the memory that is free."""
+
+
 def require(what: str, shape: tuple[int, ...], dtype: str, instead: str) -> None:
     """Refuse an array that is larger than the memory that is free now."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
     free = psutil.virtual_memory().available
     if needed > free:
-        raise ValueError(
+        raise TooLargeError(
             f"{what} of {' x '.join(map(str, shape))} {dtype} would take {needed / 1e9:.1f} GB, "
             f"and {free / 1e9:.1f} GB are free: {instead}"
         )

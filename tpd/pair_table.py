@@ -1,6 +1,7 @@
 """Predictions for the pairs of numbered states and actions that are known, and for no others."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,9 @@ class PairTable:
     """[pair, horizon, outcome]"""
     visits: FloatArray
     """[pair]: the support"""
+    into_unknown: FloatArray | None = None
+    """[pair, horizon]: how likely the future has come to an unknown pair by then; None if not tracked"""
+    tie: ClassVar[float] = 0.0
 
     @property
     def horizon(self) -> int:
@@ -36,6 +40,15 @@ class PairTable:
         visits = np.zeros(row.shape)
         visits[known] = self.visits[row[known]]
         return visits
+
+    def unknown(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon]: how likely the future is unknown by each step; 0 where that was not tracked."""
+        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        if self.into_unknown is None:
+            return np.zeros((*row.shape, self.horizon))
+        unknown = np.ones((*row.shape, self.horizon))
+        unknown[known] = self.into_unknown[row[known]]
+        return unknown
 
     def table(self) -> "PairTable":
         return self

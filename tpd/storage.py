@@ -1,79 +1,146 @@
 """Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd.envs import Environment
 from tpd.explainer import Explainer
+from tpd.explanation import Explanation
 from tpd.outcomes import Legend
 from tpd.pair_table import PairTable
+from tpd.policies.absent import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Predictor
+from tpd.types import Array, DiscretePolicy, Policy, Predictor
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
-FORMAT = 1
+FORMAT = 2
+EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
 
 
 @runtime_checkable
 class HasTable(Protocol):
-    """A predictor whose answers can be written down."""
+    """A predictor whose answers can all be written down."""
 
     def table(self) -> PairTable:
         """Every pair it knows."""
 
 
+@runtime_checkable
+class HasNetwork(Protocol):
+    """A predictor that can be written down as a network."""
+
+    def description(self) -> Mapping[str, Any]:
+        """How the network is built, as plain values."""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Its weights."""
+
+
 def check(predictor: Predictor) -> None:
     """Refuse a predictor that could not be saved."""
-    if not isinstance(predictor, HasTable):
+    if not isinstance(predictor, HasTable | HasNetwork):
         raise TypeError(f"{type(predictor).__name__} has no method `table`, so it cannot be saved")
 
 
-def save(explainer: Explainer, num_states: int, folder: Path) -> None:
-    """Write the answers for every pair that is known, and what the policy does in every state."""
+def save(explainer: Explainer, env: Environment, folder: Path) -> None:
+    """Write what the predictor knows, and for tables what the policy does in every state."""
     check(explainer.predictor)
-    assert isinstance(explainer.predictor, HasTable)
-    table = explainer.predictor.table()
-    states = np.arange(num_states)
-    arrays = {
-        "pairs": table.pairs,
-        "expected": table.expected.astype(np.float32),
-        "support": table.visits,
-        "policy": explainer.policy.probabilities(states),
-    }
-    values = explainer.policy.action_values(states)
-    if values is not None:
-        arrays["action_values"] = values
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
-    description = {
+    description: dict[str, Any] = {
         "format": FORMAT,
         "discount": explainer.policy.discount,
         "legend": asdict(explainer.legend),
     }
+    if isinstance(explainer.predictor, HasNetwork):
+        description["network"] = explainer.predictor.description()
+        arrays = dict(explainer.predictor.arrays())
+    else:
+        assert isinstance(explainer.predictor, HasTable)
+        arrays = _table_arrays(explainer.predictor.table(), explainer.policy, env)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
 
 
+def _table_arrays(table: PairTable, policy: Policy, env: Environment) -> dict[str, Array]:
+    assert isinstance(policy, DiscretePolicy)
+    states = np.arange(env.table_shape()[0])
+    arrays = {
+        "pairs": table.pairs,
+        "expected": table.expected.astype(np.float32),
+        "support": table.visits,
+        "policy": policy.probabilities(states),
+    }
+    if table.into_unknown is not None:
+        arrays["into_unknown"] = table.into_unknown.astype(np.float32)
+    values = policy.action_values(states)
+    return arrays if values is None else arrays | {"action_values": values}
+
+
 def load(folder: Path) -> Explainer:
-    """Read an explainer that `save` wrote."""
+    """Read an explainer that `save` wrote. With a network the agent itself is not stored."""
     description = json.loads((folder / DESCRIPTION).read_text())
     if description.get("format") != FORMAT:
         raise ValueError(f"{folder} has format {description.get('format')!r}, this is for {FORMAT}")
-    legend = description["legend"]
-    with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
-        values = arrays.get("action_values")
-        policy = TabularPolicy(arrays["policy"], description["discount"], values)
-        num_actions = arrays["policy"].shape[1]
-        predictor = PairTable(num_actions, arrays["pairs"], arrays["expected"], arrays["support"])
-    return Explainer(
-        predictor,
-        policy,
-        Legend(
-            tuple(legend["names"]),
-            tuple(legend["weights"]),
-            tuple(legend["partition"]),
-            legend["reward_bound"],
-        ),
+    with np.load(folder / ARRAYS, allow_pickle=False) as stored:
+        arrays = dict(stored)
+    predictor: Predictor
+    policy: Policy
+    if "network" in description:
+        from tpd.learners.network_stored import read  # torch takes its time, and tables do without
+
+        predictor = read(description["network"], arrays)
+        policy = AbsentPolicy(description["discount"])
+    else:
+        policy = TabularPolicy(arrays["policy"], description["discount"], arrays.get("action_values"))
+        predictor = PairTable(
+            arrays["policy"].shape[1],
+            arrays["pairs"],
+            arrays["expected"],
+            arrays["support"],
+            arrays.get("into_unknown"),
+        )
+    return Explainer(predictor, policy, _legend(description["legend"]))
+
+
+def numbered(folder: Path) -> tuple[bool, bool]:
+    """Whether states and actions of a saved explainer are numbers, and not vectors of them."""
+    network = json.loads((folder / DESCRIPTION).read_text()).get("network")
+    if network is None:
+        return True, True
+    spaces = (network["observation_space"], network["action_space"])
+    return spaces[0]["kind"] == "Discrete", spaces[1]["kind"] == "Discrete"
+
+
+def save_explanation(explanation: Explanation, path: Path) -> None:
+    """Write an explanation as arrays, and its legend as JSON among them."""
+    words = {"legend": asdict(explanation.legend), "discount": explanation.discount}
+    arrays = {name: getattr(explanation, name) for name in EXPLAINED}
+    if explanation.agent_value is not None:
+        arrays["agent_value"] = explanation.agent_value
+    np.savez_compressed(path, allow_pickle=False, words=np.array(json.dumps(words)), **arrays)
+
+
+def load_explanation(path: Path) -> Explanation:
+    """Read what `save_explanation` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        words = json.loads(str(stored["words"]))
+        arrays = {name: stored[name] for name in EXPLAINED}
+        value = stored.get("agent_value")
+    return Explanation(
+        **arrays, legend=_legend(words["legend"]), discount=words["discount"], agent_value=value
+    )
+
+
+def _legend(plain: Mapping[str, Any]) -> Legend:
+    return Legend(
+        names=tuple(plain["names"]),
+        weights=tuple(plain["weights"]),
+        partition=tuple(plain["partition"]),
+        reward_bound=plain["reward_bound"],
+        events=tuple(plain["events"]),
     )

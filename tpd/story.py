@@ -6,21 +6,24 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import storage
-from tpd.evaluate import read_errors
-from tpd.explainer import Explainer
+from tpd.envs import Environment
+from tpd.evaluate import read_errors, read_table
+from tpd.explanation import Explanation
 from tpd.jobs import CONFIG, STATUS, settings
 from tpd.show import plots
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
-from tpd.show.tables import error_table, overall, show
+from tpd.show.tables import error_table, overall, show, verification_table
+from tpd.sources import moments
 from tpd.tracking.runs import Run
+
+READERS = {"errors.json": read_errors, "curve.json": read_errors, "verification.json": read_table}
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Job:
     config: DictConfig
     errors: pd.DataFrame | None
     curve: pd.DataFrame | None
-    explainer: Explainer
+    verification: pd.DataFrame | None
 
     @property
     def seed(self) -> str:
@@ -41,6 +44,10 @@ class Job:
     def metrics(self) -> dict[str, float]:
         """Every figure of its errors."""
         return dict(json.loads((self.folder / "metrics.json").read_text()))
+
+    def explanation(self, scene: Scene) -> Explanation:
+        """What it expects of the pairs of a scene."""
+        return storage.load_explanation(self.folder / f"{scene.name}.npz")
 
     @property
     def overrides(self) -> list[str]:
@@ -58,13 +65,12 @@ def finished_jobs(folder: Path) -> list[Job]:
             continue
         config = OmegaConf.load(status.with_name(CONFIG))
         assert isinstance(config, DictConfig)
-        errors, curve = (_table(status.with_name(name)) for name in ("errors.json", "curve.json"))
-        jobs.append(Job(status.parent, config, errors, curve, storage.load(status.parent / "explainer")))
+        errors, curve, verification = (
+            read(status.with_name(name)) if status.with_name(name).exists() else None
+            for name, read in READERS.items()
+        )
+        jobs.append(Job(status.parent, config, errors, curve, verification))
     return jobs
-
-
-def _table(path: Path) -> pd.DataFrame | None:
-    return read_errors(path) if path.exists() else None
 
 
 def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -80,7 +86,7 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
 
 def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
     """The tables of mean and standard deviation, and the plots with one line per seed."""
-    tables, curves = [], defaultdict[str, dict[str, pd.DataFrame]](dict)
+    tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
     for label, group in alike(jobs).items():
         title = ", ".join(filter(None, [group[0].config.name, label, f"{len(group)} seeds"]))
         if errors := [job.errors for job in group if job.errors is not None]:
@@ -94,12 +100,18 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
             prefix = f"{label}/" if label else ""
             tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
             tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
+        if verifications := [job.verification for job in group if job.verification is not None]:
+            table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
+            show(verification_table(f"Forecasts of {title}, against what happened", table))
+            verified.append(table.assign(jobs=label) if label else table)
         if curve := [job.curve for job in group if job.curve is not None]:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
     if tables:
         tracked.table(pd.concat(tables), "errors.json")
+    if verified:
+        tracked.table(pd.concat(verified), "verification.json")
     for env_id, of_env in curves.items():
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
         plots.error_curves(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
@@ -110,25 +122,26 @@ def draw_figures(jobs: Sequence[Job], target: Path) -> None:
     """The figures of every seed, and each of their pairs over all seeds."""
     env = instantiate(jobs[0].config.env, _convert_="all")
     for scene in scenes_from_config(jobs[0].config.figures, env):
-        draw_over_seeds(scene, env, {job.seed: job.explainer for job in jobs}, target)
+        draw_over_seeds(scene, env, {job.seed: job.explanation(scene) for job in jobs}, target)
         for job in jobs:
             drawn = job.folder / "plots" / f"{scene.name}.png"
             shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")
 
 
-def draw_over_seeds(scene: Scene, env: Any, explainers: Mapping[str, Explainer], target: Path) -> None:
+def draw_over_seeds(
+    scene: Scene, env: Environment, explanations: Mapping[str, Explanation], target: Path
+) -> None:
     """A plot for each pair of a scene, its seeds grouped by strategy."""
     target.mkdir(parents=True, exist_ok=True)
-    explanations = {seed: scene.explain(explainer, env) for seed, explainer in explainers.items()}
     for row, state in enumerate(scene.states):
         known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
         unknown = [seed for seed in explanations if seed not in known]
-        title = f"{scene.title}: {env.name_of_state(state)}"
+        title = f"{scene.title}: {moments.name(env, state)}"
         if unknown:
             title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
         groups = {}
         for group in group_by_strategy(known, row):
-            taken = {env.name_of_action(int(known[seed].actions[row])) for seed in group}
+            taken = {env.name_of_action(known[seed].actions[row]) for seed in group}
             word = "seed" if len(group) == 1 else "seeds"
             groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
         figure = plots.over_seeds(title, groups, known, row)

@@ -14,7 +14,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, StepPatch
 
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
@@ -33,8 +33,9 @@ CURVE_LOOKS = (
     {"color": "#888888", "linestyle": "-.", "marker": "D"},
 )
 ENDED_COLOUR = "#DDDDDD"
+UNKNOWN: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch": "////", "linewidth": 0}
+GUIDE: dict[str, Any] = {"color": "#555555", "linestyle": ":", "linewidth": 0.8}
 TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
-ENDED_LABEL = "terminated/unknown"
 SMALLEST_SHOWN = 0.005
 
 
@@ -65,15 +66,34 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
     looks = [style(explanation.legend.names, name) for name in partition]
     looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
     _stack(axes, np.vstack([shares, ended]), looks)
-    _lines(axes, explanation, row, [name for name in explanation.legend.names if name not in partition])
+    apart = explanation.legend.events or explanation.legend.names
+    _lines(axes, explanation, row, [name for name in apart if name not in partition])
 
 
 def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
-    """Expected outcomes that do not add up to one: a line each."""
+    """Events that do not add up to one, a line each; where there are none, all outcomes."""
     _finish(axes, explanation, row)
-    axes.set_ylabel("expected outcome")
+    shown = explanation.legend.events
+    axes.set_ylabel("probability" if shown else "expected outcome")
+    if shown:
+        axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        _lines(axes, explanation, row, explanation.legend.names)
+        _lines(axes, explanation, row, shown or explanation.legend.names)
+
+
+def other_names(explanation: Explanation) -> list[str]:
+    """The outcomes that are neither events nor part of the reward, if there are events to set apart."""
+    legend = explanation.legend
+    pairs = zip(legend.names, legend.weights, strict=True)
+    return [name for name, weight in pairs if legend.events and name not in legend.events and weight is None]
+
+
+def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
+    """What is neither an event nor part of the reward: a line each."""
+    _finish(axes, explanation, row)
+    axes.set_ylabel("expected value")
+    if explanation.known[row]:
+        _lines(axes, explanation, row, other_names(explanation))
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -83,17 +103,16 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     if explanation.known[row]:
         _signed_stack(axes, explanation.reward_components[row].T, explanation)
         axes.margins(y=0.1)
-        axes.plot(explanation.expected_reward[row], **TOTAL)
+        axes.plot(_as_far_as_known(explanation, row, explanation.expected_reward[row]), **TOTAL)
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """How far the fact is ahead of the foil by each step, by where that comes from."""
-    unknown = contrast.foil if contrast.fact.known[row] else contrast.fact
-    _finish(axes, unknown, row)
+    _finish(axes, contrast, row)
     axes.set_ylabel("return difference so far")
-    if unknown.known[row]:
-        _signed_stack(axes, contrast.component_returns[row].T, contrast.fact)
-        axes.plot(contrast.expected_return[row], **TOTAL)
+    if contrast.known[row]:
+        _signed_stack(axes, contrast.component_returns[row].T * contrast.foreseen[row], contrast.fact)
+        axes.plot(_as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
 
 
 def page(rows: int, columns: int, lines: int) -> tuple[Figure, list[list[Axes]], Axes]:
@@ -140,7 +159,12 @@ def _lines(axes: Axes, explanation: Explanation, row: int, names: Sequence[str])
     for name in names:
         values = explanation.expected[row, :, explanation.legend.names.index(name)]
         line = line_style(explanation.legend.names, name)
-        axes.plot(values, **line, marker=".", path_effects=outline)
+        axes.plot(_as_far_as_known(explanation, row, values), **line, marker=".", path_effects=outline)
+
+
+def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
+    """[step]: a line ends where the future is no longer known."""
+    return np.where(explained.foreseen[row], values, np.nan)
 
 
 def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation) -> None:
@@ -152,11 +176,13 @@ def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation) -> 
     axes.axhline(0, color="black", linewidth=0.8)
 
 
-def _finish(axes: Axes, explanation: Explanation, row: int) -> None:
+def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     axes.set_xlabel("steps ahead")
-    axes.set_xlim(-0.5, explanation.horizon - 0.5)
+    axes.set_xlim(-0.5, explained.horizon - 0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    if not explanation.known[row]:
+    if explained.unknown[row].any():
+        _hang_unknown(axes, explained.unknown[row])
+    if not explained.known[row]:
         _say_unknown(axes)
 
 
@@ -165,17 +191,31 @@ def _say_unknown(axes: Axes) -> None:
     axes.text(0.5, 0.5, "never tried: unknown", transform=axes.transAxes, ha="center", bbox=box)
 
 
+def _hang_unknown(axes: Axes, unknown: FloatArray) -> None:
+    """How likely the future is unknown [step], hanging from the top: all the way down means certainly."""
+    edges = np.arange(len(unknown) + 1) - 0.5
+    band = StepPatch(1 - unknown, edges, baseline=1, fill=True, zorder=0.5, **UNKNOWN)
+    band.set_transform(axes.get_xaxis_transform())
+    axes.add_artist(band)
+
+
 def key(figure: Figure, explanation: Explanation) -> None:
     """One legend for the whole figure, below it."""
     names = explanation.legend.names
     handles: list[Artist] = []
-    for name in names:
-        if explanation.legend.partition and name not in explanation.legend.partition:
+    for name, weight in zip(names, explanation.legend.weights, strict=True):
+        stacked = name in explanation.legend.partition or weight is not None
+        if not stacked:
             handles.append(Line2D([], [], label=name, marker=".", **line_style(names, name)))
         else:
             handles.append(Patch(label=name, **style(names, name)))
+    tracked = explanation.unknown.any()
     if explanation.legend.partition:
-        handles.append(Patch(label=ENDED_LABEL, facecolor=ENDED_COLOUR))
+        # by exclusion: what is unknown is among it, unless that is shown apart
+        label = "terminated" if tracked else "terminated/unknown"
+        handles.append(Patch(label=label, facecolor=ENDED_COLOUR))
+    if tracked:
+        handles.append(Patch(label="unknown", **UNKNOWN))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
     figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False)
@@ -187,7 +227,10 @@ def over_seeds(
     explanations: Mapping[str, Explanation],
     row: int,
 ) -> Figure:
-    """One line per seed, a column for each group of seeds that follow the same strategy."""
+    """One line per seed, a column for each group of seeds that follow the same strategy.
+
+    A line ends where the future of its seed is no longer known.
+    """
     if not groups:
         figure = Figure(figsize=(6, 2))
         figure.suptitle(title, fontsize=11)
@@ -203,7 +246,8 @@ def over_seeds(
             axes = grid[line, column]
             for label in group:
                 look = line_style(names, names[k]) | {"linewidth": 1, "alpha": 0.7}
-                axes.plot(explanations[label].expected[row, :, k], **look)
+                own = explanations[label]
+                axes.plot(_as_far_as_known(own, row, own.expected[row, :, k]), **look)
             axes.spines[["top", "right"]].set_visible(False)
             low, high = min(0, stacked[:, :, k].min()), max(0, stacked[:, :, k].max())
             room = max(high - low, SMALLEST_SHOWN)
@@ -220,14 +264,21 @@ def error_curves(curves: Mapping[str, pd.DataFrame]) -> Figure:
     """Mean square error, averaged over the outcomes, against the number of transitions learned from.
 
     Each curve has columns step, pi_mse and foil_mse. Its slope is fitted from a fiftieth of the steps on.
+    Where nothing was learned from, there is nothing to draw.
     """
     figure = Figure(figsize=(11, 5), layout="constrained")
+    learned = {label: curve[curve["step"] > 0] for label, curve in curves.items() if curve["step"].any()}
+    if not learned:
+        figure.suptitle("no errors against transitions: nothing was learned from", fontsize=11)
+        return figure
     panels = zip(figure.subplots(1, 2, sharey=True), CURVE_PANELS.items(), strict=True)
     for axes, (metric, title) in panels:
-        for (label, curve), look in zip(curves.items(), cycle(CURVE_LOOKS), strict=False):
-            by_step = curve.groupby("step")[metric].mean()
+        means = {label: curve.groupby("step")[metric].mean() for label, curve in learned.items()}
+        for (label, by_step), look in zip(means.items(), cycle(CURVE_LOOKS), strict=False):
             steps, errors = by_step.index.to_numpy(float), by_step.to_numpy(float)
-            axes.loglog(steps, errors, **look, markersize=4, label=label + _slope(steps, errors))
+            visible = np.where(errors > 0, errors, np.nan)
+            axes.loglog(steps, visible, **look, markersize=4, label=label + _slope(steps, errors))
+        _guide(axes, pd.concat(list(means.values())))
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("transitions learned from")
         axes.grid(True, which="major", color="#DDDDDD")
@@ -238,8 +289,21 @@ def error_curves(curves: Mapping[str, pd.DataFrame]) -> Figure:
     return figure
 
 
+def _guide(axes: Axes, errors: "pd.Series[float]") -> None:
+    """How the best of the errors, by step, would fall in proportion to 1/n; a little below it."""
+    errors = errors[errors > 0]
+    steps = np.array([errors.index.min(), errors.index.max()], dtype=float)
+    if len(errors) and steps[0] < steps[1]:
+        guide = 0.5 * (errors * errors.index).min() / steps
+        axes.loglog(steps, guide, **GUIDE)
+        end = (steps[1], guide[1])
+        axes.annotate("1/n", end, (-8, 0), textcoords="offset points", ha="right", va="top", fontsize=9)
+
+
 def _slope(steps: FloatArray, errors: FloatArray) -> str:
     late = steps >= steps.max() / 50
+    if errors[-1] == 0:
+        return " (exact)"
     if late.sum() < 3 or not (errors > 0).all():
         return ""
     return f" (slope {np.polyfit(np.log(steps[late]), np.log(errors[late]), 1)[0]:.2f})"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
@@ -15,32 +16,43 @@ from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.show import plots
 from tpd.show.remarks import disagreement, remarks
+from tpd.sources import moments
+from tpd.sources.moments import START, Moment, MomentDescription
+from tpd.types import Array, DiscretePolicy, Policy
 
-POLICY = "policy"
-RUNNER_UP = "runner_up"
+POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
 CHARACTERS_PER_COLUMN = 82
-DEFAULT_SCENES = {
-    "start": {"pairs": [{"state": "start"}, {"state": "start", "action": RUNNER_UP}], "contrast": True}
-}
+LATER = {"episode": 0, "step": 50}
 
 
 def scenes_from_config(figures: DictConfig, env: Environment) -> "tuple[Scene, ...]":
-    """The scenes that a config asks for, or a look at the start where it asks for none."""
-    wanted = OmegaConf.to_container(figures, resolve=True) or DEFAULT_SCENES
+    """The scenes that a config asks for, or a look at the start and later where it asks for none."""
+    wanted = OmegaConf.to_container(figures, resolve=True) or default_scenes(env)
     return tuple(Scene.from_config(str(name), env, **spec) for name, spec in dict(wanted).items())  # type: ignore[arg-type]
+
+
+def default_scenes(env: Environment) -> dict[str, Any]:
+    """The policy's action against another, where episodes start and, if states have no names, later."""
+    foil = RUNNER_UP if env.discrete else OPPOSITE
+    moments: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
+    return {
+        name: {"pairs": [{"state": state}, {"state": state, "action": foil}], "contrast": True}
+        for name, state in moments.items()
+    }
 
 
 @dataclass(frozen=True)
 class Scene:
     """Pairs to explain side by side.
 
-    Each pair names a state and an action: by name, `policy` for what the agent does, or
-    `runner_up` for the best valid action that it does not take.
+    Each pair names a moment and an action: by name or numbers, `policy` for what the agent does,
+    `runner_up` for the best valid action that it does not take, or, where actions are continuous,
+    `opposite` for the action mirrored within its bounds.
     """
 
     name: str
-    states: tuple[int, ...]
-    actions: tuple[int | str, ...]
+    states: tuple[MomentDescription, ...]
+    actions: tuple[Any, ...]
     contrast: bool = False
     """Also show how the return of the first pair differs from that of the second."""
 
@@ -61,76 +73,104 @@ class Scene:
             unknown = set(pair) - {"state", "action"}
             if unknown or "state" not in pair:
                 raise ValueError(f"figure {name!r}: a pair has a state and an action, not {dict(pair)}")
-            states.append(env.state(pair["state"]))
+            moments.check(env, pair["state"])
+            states.append(pair["state"])
             action = pair.get("action", POLICY)
-            actions.append(action if action in (POLICY, RUNNER_UP) else env.action(action))
+            relative = (POLICY, RUNNER_UP if env.discrete else OPPOSITE)
+            actions.append(action if action in relative else env.action(action))
         return cls(name, tuple(states), tuple(actions), contrast)
+
+    def moments(self, env: Environment, policy: Policy) -> "list[Moment]":
+        """Where each pair stands; pairs of the same moment share it."""
+        found: dict[str, Moment] = {}
+        for state in self.states:
+            if repr(state) not in found:
+                found[repr(state)] = moments.find(env, policy, state)
+        return [found[repr(state)] for state in self.states]
 
     def explain(self, explainer: Explainer, env: Environment) -> Explanation:
         """The explanation of every pair, in order."""
-        states = np.array(self.states)
-        own = explainer.policy.action(states)
-        actions = [
-            own[i]
-            if action == POLICY
-            else runner_up(explainer, env, states[i])
-            if action == RUNNER_UP
-            else action
-            for i, action in enumerate(self.actions)
-        ]
-        return explainer.explain(states, np.array(actions, dtype=np.int64))
+        return self._explain(explainer, env, self.moments(env, explainer.policy))
 
-    def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> Figure:
-        """The whole page: states, events and rewards, one column for each pair."""
-        explanation = self.explain(explainer, env)
-        columns = len(explanation)
-        states = [int(state) for state in explanation.observations]
-        actions = [env.name_of_action(int(action)) for action in explanation.actions]
-        rewarded = explanation.legend.reward_bound is not None
-        notes = self._notes(explanation, explainer, env)
-        figure, grid, below = plots.page(3 if rewarded else 2, columns, len(notes))
-        for axes in grid[-1][1:]:
-            axes.sharey(grid[-1][0])
-        draw_outcomes = plots.events if explanation.legend.partition else plots.outcomes
-        for i in range(columns):
+    def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[Moment]") -> Explanation:
+        observations = np.concatenate([moment.observation for moment in found])
+        actions = [
+            chosen(explainer, env, moment.observation, action)
+            for moment, action in zip(found, self.actions, strict=True)
+        ]
+        return explainer.explain(observations, np.stack(actions))
+
+    def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
+        """The whole page, one column for each pair: moments, events, rewards; and what it shows."""
+        found = self.moments(env, explainer.policy)
+        explanation = self._explain(explainer, env, found)
+        actions = [env.name_of_action(action) for action in explanation.actions]
+        legend = explanation.legend
+        rewarded = legend.reward_bound is not None
+        panels = [plots.events if legend.partition else plots.outcomes]
+        if plots.other_names(explanation):
+            panels.append(plots.other_outcomes)
+        if rewarded:
+            panels.append(plots.reward_components)
+        notes = self._notes(explanation, explainer, env, found)
+        figure, grid, below = plots.page(1 + len(panels), len(found), len(notes))
+        for i, moment in enumerate(found):
             if i == 1 and self.contrast and rewarded:
                 plots.return_difference(grid[0][i], explanation[:1] - explanation[1:], 0)
                 grid[0][i].set_title(f"return of {actions[0]} minus {actions[1]}", fontsize=10)
             else:
-                plots.picture(grid[0][i], env.picture(states[i]))
-            draw_outcomes(grid[1][i], explanation, i)
-            grid[1][i].set_title(f"{env.name_of_state(states[i])}: {actions[i]}", fontsize=10)
-            if rewarded:
-                plots.reward_components(grid[2][i], explanation, i)
+                plots.picture(grid[0][i], moment.picture)
+            for row, panel in enumerate(panels, start=1):
+                panel(grid[row][i], explanation, i)
+                if i and panel is not panels[0]:
+                    grid[row][i].sharey(grid[row][0])
+            grid[1][i].set_title(f"{moment.name}: {actions[i]}", fontsize=10)
         plots.key(figure, explanation)
         plots.notes(below, notes)
         figure.suptitle(f"{self.title}, {subtitle}", fontsize=13)
-        return figure
+        return figure, explanation
 
-    def _notes(self, explanation: Explanation, explainer: Explainer, env: Environment) -> list[str]:
+    def _notes(
+        self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[Moment]"
+    ) -> list[str]:
         """Sentences, in lines that fit below the plots."""
         sentences = []
-        for i, (state, action) in enumerate(zip(explanation.observations, explanation.actions, strict=True)):
-            pair = f"{env.name_of_state(int(state))}, {env.name_of_action(int(action))}"
+        for i, (moment, action) in enumerate(zip(found, explanation.actions, strict=True)):
+            pair = f"{moment.name}, {env.name_of_action(action)}"
             sentences.append(f"{pair}: {'; '.join(remarks(explanation, i))}")
-        contradictions = [disagreement(explainer, env, state) for state in dict.fromkeys(self.states)]
-        sentences += [sentence for sentence in contradictions if sentence]
+        for moment in {moment.name: moment for moment in found}.values():
+            contradiction = disagreement(explainer, env, moment)
+            sentences += [contradiction] if contradiction else []
         width = CHARACTERS_PER_COLUMN * len(explanation)
         return [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
 
 
-def runner_up(explainer: Explainer, env: Environment, state: int) -> int:
+def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:
+    """[...]: the action that a pair names, in the observation [1, ...]."""
+    own = explainer.policy.action(observation)[0]
+    if isinstance(action, str) and action == POLICY:
+        return np.asarray(own)
+    if isinstance(action, str) and action == RUNNER_UP:
+        return np.asarray(runner_up(explainer, env, observation, int(own)))
+    if isinstance(action, str) and action == OPPOSITE:
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        return np.asarray(space.low + space.high - own)
+    return np.asarray(action)
+
+
+def runner_up(explainer: Explainer, env: Environment, observation: Array, own: int) -> int:
     """The best valid action that the policy does not take; its own where it has no choice.
 
     Best by the explained returns; where the outcomes say nothing of rewards, by the agent itself.
     """
-    states = np.array([state])
-    own = int(explainer.policy.action(states)[0])
-    scores = explainer.policy.action_values(states)
+    policy = explainer.policy
+    assert isinstance(policy, DiscretePolicy)
+    scores = policy.action_values(observation)
     if explainer.legend.reward_bound is not None:
-        scores = np.nan_to_num(explainer.action_returns(states), nan=np.finfo(np.float64).min)
+        scores = np.nan_to_num(explainer.action_returns(observation), nan=np.finfo(np.float64).min)
     if scores is None:
-        scores = explainer.policy.probabilities(states)
-    others = env.mask(states)[0]
+        scores = policy.probabilities(observation)
+    others = env.mask(observation)[0].copy()
     others[own] = False
     return int(np.argmax(np.where(others, scores[0], -np.inf))) if others.any() else own

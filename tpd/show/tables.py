@@ -24,13 +24,14 @@ def error_table(
     title: str, mean: pd.DataFrame, std: pd.DataFrame | None = None, reference: Reference | None = None
 ) -> Table:
     """Rows of outcomes, columns of metrics; the reference figures stand below each value."""
+    reference = {outcome: figures for outcome, figures in (reference or {}).items() if outcome in mean.index}
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("outcome")
     for metric in METRICS:
         table.add_column(HEADINGS[metric], justify="right")
     for outcome in mean.index:
         cells = []
-        known = (reference or {}).get(outcome, {})
+        known = reference.get(outcome, {})
         for metric in METRICS:
             deviation = None if std is None else float(std.loc[outcome, metric])
             cell = Text(_figure(float(mean.loc[outcome, metric]), deviation))
@@ -43,13 +44,30 @@ def error_table(
     return table
 
 
+def verification_table(title: str, frame: pd.DataFrame) -> Table:
+    """Rows of outcomes: how often each comes up, and the skill of its forecasts by steps ahead."""
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    bands = list(dict.fromkeys(frame["band"]))
+    table.add_column("outcome")
+    table.add_column("mean", justify="right")
+    for band in bands:
+        table.add_column("skill, all" if band == "all" else f"{band} ahead", justify="right")
+    rows = frame.set_index(["outcome", "band"])
+    for outcome in dict.fromkeys(frame["outcome"]):
+        cells = [f"{rows.loc[(outcome, band), 'skill']:.3f}" for band in bands]
+        table.add_row(outcome, f"{rows.loc[(outcome, bands[-1]), 'base_rate']:.3g}", *cells)
+    table.caption = "skill: 1 is perfect, 0 no better than the mean at that step; nan where nothing varies"
+    return table
+
+
 def overall(metrics: Mapping[str, float]) -> str:
     """What the errors do not say: how much is known, and how often the explanations contradict the agent."""
     pi, foil, contradicted = (metrics[name] for name in ("known/pi", "known/foil", "disagreement"))
-    said = f"known pairs: {pi:.2%} of the policy's actions, {foil:.2%} of the others"
+    said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
     if not math.isnan(contradicted):
         said += (
-            f"\nin {contradicted:.1%} of the visits the explanations favour another action than the agent's"
+            f"\nin {contradicted:.1%} of the visits the explanations favour another action than the agent's, "
+            "as far as its return is known"
         )
     return said
 
@@ -60,6 +78,11 @@ def show(table: Table) -> None:
     if not console.is_terminal:
         console = Console(width=120)
     console.print(table)
+
+
+def _share(part: float) -> str:
+    """In percent, rounded down: only all is 100 %."""
+    return f"{math.floor(part * 10_000 + 1e-6) / 10_000:.2%}"
 
 
 def _figure(mean: float, std: float | None) -> str:

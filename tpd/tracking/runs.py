@@ -19,8 +19,10 @@ from mlflow.entities import Metric, Param
 from mlflow.models import Model
 from mlflow.models.signature import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import Array
 
 import tpd
+from tpd import storage
 from tpd.tracking.store import prepare
 
 VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
@@ -147,7 +149,7 @@ class MlflowRun:
             del self._pending[:METRICS_PER_CALL]
 
     def table(self, frame: pd.DataFrame, name: str) -> None:
-        self._client.log_table(self._run_id, frame.reset_index(), name)
+        self._client.log_table(self._run_id, frame.reset_index() if frame.index.name else frame, name)
 
     def files(self, path: Path, folder: str | None = None) -> None:
         if path.is_dir():
@@ -156,10 +158,6 @@ class MlflowRun:
             self._client.log_artifact(self._run_id, str(path), folder)
 
     def model(self, folder: Path, name: str) -> None:
-        columns: list[ColSpec | TensorSpec] = [
-            ColSpec(DataType.long, "state"),
-            ColSpec(DataType.long, "action"),
-        ]
         # models have no client of their own: they go to the store and experiment set for the process
         mlflow.set_tracking_uri(self._uri)
         mlflow.set_experiment(experiment_id=self._experiment_id)
@@ -173,8 +171,15 @@ class MlflowRun:
                 loader_module="tpd.tracking.served",
                 data_path=str(folder),
                 pip_requirements=[f"tpd=={tpd.__version__}"],
-                signature=ModelSignature(inputs=Schema(columns)),
+                signature=ModelSignature(inputs=Schema(columns(folder))),
             )
+
+
+def columns(folder: Path) -> list[ColSpec | TensorSpec]:
+    """What the saved explainer in a folder has to be asked with: numbers, or vectors of them."""
+    numbered = storage.numbered(folder)
+    kinds = [DataType.long if one else Array(DataType.double) for one in numbered]
+    return [ColSpec(kind, name) for kind, name in zip(kinds, ("state", "action"), strict=True)]
 
 
 class NoTracking:

@@ -11,7 +11,12 @@ from tpd.explainer import Explainer
 
 
 class ServedExplainer:
-    """Predicts expected future outcomes for rows of `state` and `action`."""
+    """Predicts expected future outcomes for rows of `state` and `action`.
+
+    `support` is the number of times the pair was tried. Where that is 0 nothing is known of it, and its
+    outcomes are NaN. `unknown` is the probability that by then the future has come to such a pair: the
+    outcomes are those of the rest.
+    """
 
     def __init__(self, explainer: Explainer) -> None:
         self.explainer = explainer
@@ -28,8 +33,11 @@ class ServedExplainer:
             "action": explanation.actions[pairs],
             "step": steps,
         }
+        expected = np.where(explanation.known[:, None, None], explanation.expected, np.nan)
         for k, name in enumerate(explanation.legend.names):
-            columns[name] = explanation.expected[:, :, k].ravel()
+            columns[name] = expected[:, :, k].ravel()
+        columns["support"] = explanation.support[pairs]
+        columns["unknown"] = explanation.unknown.ravel()
         return pd.DataFrame(columns)
 
 
