@@ -18,8 +18,11 @@ from tpd.learners.replayed import ReplayedFHTD
 from tpd.learners.tabular import TabularFHTD
 from tpd.policies.tabular import GreedyPolicy, TabularPolicy
 from tpd.seeding import generator
+from tpd.show import plots
 from tpd.truth.exact import ExactSolution
 from tpd.types import Array, DiscretePolicy, FloatArray, concatenate
+
+STEPS = np.geomspace(5e3, 5e6, 13)
 
 
 def learned(parts: Parts) -> Parts:
@@ -156,6 +159,39 @@ def test_explanations_follow_a_policy_that_goes_on_training() -> None:
     fresh.update(seen)
     np.testing.assert_array_equal(predictor.table().expected, fresh.table().expected)
     assert np.abs(predictor.table().expected - before).max() > 0.05
+
+
+# The error against the number of steps
+
+
+def curve(errors: FloatArray) -> pd.DataFrame:
+    return pd.DataFrame({"step": STEPS, "pi_mse": errors, "foil_mse": 2 * errors})
+
+
+def test_the_guide_falls_in_proportion_to_the_steps_below_the_best_curve() -> None:
+    for axes in plots.error_curves({"slow": curve(STEPS**-0.5), "fast": curve(3 / STEPS)}).axes:
+        _, fast, guide = axes.lines
+        assert "1/n" in [text.get_text() for text in axes.texts]
+        best, limit = (np.asarray(line.get_ydata(), dtype=float) for line in (fast, guide))
+        np.testing.assert_allclose(limit, best[[0, -1]] / 2)
+
+
+def test_an_error_of_zero_is_said_to_be_exact() -> None:
+    vanishing = np.where(STEPS < 1e5, 1 / STEPS, 0.0)
+    figure = plots.error_curves({"soon": curve(vanishing), "always": curve(0 * STEPS)})
+    for axes in figure.axes:
+        assert axes.get_legend_handles_labels()[1] == ["soon (exact)", "always (exact)"]
+        drawn = np.asarray(axes.lines[0].get_ydata(), dtype=float)
+        np.testing.assert_array_equal(np.isfinite(drawn), STEPS < 1e5)
+
+
+def test_without_steps_there_is_nothing_to_draw() -> None:
+    assert not plots.error_curves({"none": curve(1 / STEPS).assign(step=0)}).axes
+
+
+def test_a_sweep_says_at_once_that_it_has_begun(tmp_path: Path) -> None:
+    done = tpd_run(tmp_path, "-m", "explainer.horizon=0", "seed=0,1", check=False)
+    assert "tpd sweep: loading libraries" in done.stdout.splitlines()[0]
 
 
 # Ten seeds

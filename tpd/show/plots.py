@@ -3,6 +3,7 @@
 Every function draws into the axes it is given. One colour per outcome, in every plot.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
@@ -23,7 +24,7 @@ from tpd.types import Array, FloatArray
 # Okabe and Ito's palette, which colour-blind readers can tell apart; hatches when it runs out.
 PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#000000", "#F0E442")
 HATCHES = ("", "///", "...", "xxx")
-LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", "-.", (0, (1, 1)))
 CURVE_PANELS = {"pi_mse": "the policy's action", "foil_mse": "the other actions"}
 # black and grey: the colours belong to the outcomes
 CURVE_LOOKS = (
@@ -37,6 +38,7 @@ UNKNOWN: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch":
 GUIDE: dict[str, Any] = {"color": "#555555", "linestyle": ":", "linewidth": 0.8}
 TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
 SMALLEST_SHOWN = 0.005
+KEY_COLUMNS = 5
 
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
@@ -47,9 +49,10 @@ def style(names: Sequence[str], name: str) -> dict[str, Any]:
 
 
 def line_style(names: Sequence[str], name: str) -> dict[str, Any]:
-    """The same outcome as a line: another dash for every hatch."""
+    """The same outcome as a line: another dash for every hatch, and dots for first occurrences."""
     look = style(names, name)
-    return {"color": look["facecolor"], "linestyle": LINES[HATCHES.index(look["hatch"])], "linewidth": 1.5}
+    dash = ":" if name.startswith(FIRST) else LINES[HATCHES.index(look["hatch"])]
+    return {"color": look["facecolor"], "linestyle": dash, "linewidth": 1.5}
 
 
 def events(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -115,12 +118,12 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         axes.plot(_as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
 
 
-def page(rows: int, columns: int, lines: int) -> tuple[Figure, list[list[Axes]], Axes]:
-    """A page of plots with room for a title, for lines of text below them, and for the key.
+def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, list[list[Axes]], Axes]:
+    """A page of plots with room for a title, for lines of text below them, and for the entries of the key.
 
     The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
     """
-    top, text, bottom = 0.7, 0.22 * lines + 0.55, 0.55
+    top, text, bottom = 0.7, 0.22 * lines + 0.55, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
     figure = Figure(figsize=(width, height), dpi=110)
     inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
@@ -218,7 +221,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label="unknown", **UNKNOWN))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
-    figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False)
+    figure.legend(handles=handles, loc="lower center", ncols=KEY_COLUMNS, frameon=False)
 
 
 def over_seeds(

@@ -113,7 +113,7 @@ class Scene:
         if rewarded:
             panels.append(plots.reward_components)
         notes = self._notes(explanation, explainer, env, found)
-        figure, grid, below = plots.page(1 + len(panels), len(found), len(notes))
+        figure, grid, below = plots.page(1 + len(panels), len(found), len(notes), len(legend.names) + 3)
         for i, moment in enumerate(found):
             if i == 1 and self.contrast and rewarded:
                 plots.return_difference(grid[0][i], explanation[:1] - explanation[1:], 0)

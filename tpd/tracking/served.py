@@ -11,7 +11,7 @@ from tpd.explainer import Explainer
 
 
 class ServedExplainer:
-    """Predicts expected future outcomes for rows of `state` and `action`.
+    """Predicts expected future outcomes for rows of `state` and `action`: numbers, or lists of them.
 
     `support` is the number of times the pair was tried. Where that is 0 nothing is known of it, and its
     outcomes are NaN. `unknown` is the probability that by then the future has come to such a pair: the
@@ -23,14 +23,13 @@ class ServedExplainer:
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """One row for each pair and step ahead, one column for each outcome."""
-        explanation = self.explainer.explain(
-            model_input["state"].to_numpy(), model_input["action"].to_numpy()
-        )
+        states, actions = (np.array(model_input[name].tolist()) for name in ("state", "action"))
+        explanation = self.explainer.explain(states, actions)
         pairs, steps = np.indices(explanation.expected.shape[:2]).reshape(2, -1)
         columns = {
             "pair": pairs,
-            "state": explanation.observations[pairs],
-            "action": explanation.actions[pairs],
+            "state": list(states[pairs]),
+            "action": list(actions[pairs]),
             "step": steps,
         }
         expected = np.where(explanation.known[:, None, None], explanation.expected, np.nan)
