@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 from gymnasium import spaces
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -34,12 +36,14 @@ class LoadedAgent:
         env: Environment,
         rng: np.random.Generator,
         *,
-        path: str,
+        path: str | None,
         algorithm: str | None,
         vec_normalize: str | None,
         deterministic: bool,
         trust: bool,
     ) -> None:
+        if path is None:
+            raise ValueError("name the zip of the agent: policy.path=agent.zip")
         model = load_agent(Path(path).expanduser(), env.make(), algorithm=algorithm, trust=trust)
         normalization = None
         if vec_normalize is not None:
@@ -81,6 +85,8 @@ class TrainedAgent:
         copies = whole_number("num_envs", num_envs, at_least=1)
         envs = DummyVecEnv([lambda: Monitor(env.make())] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
+        if isinstance(self.model, MaskablePPO) and not is_masking_supported(envs):
+            raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO is trained with")
         self.policy = as_policy(
             self.model,
             deterministic=boolean("deterministic", deterministic),

@@ -1,5 +1,6 @@
 """What many tests start from."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,8 @@ from omegaconf import DictConfig
 from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
 from tpd.experiment import Parts, build
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
 Compose = Callable[..., DictConfig]
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.spaces import Discrete
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 
 from tests import small_mdp
@@ -167,7 +168,8 @@ def turn(observations: Array) -> Array:
 @pytest.mark.parametrize("form", ["efo", "fhgvf"])
 def test_continuous_actions_are_told_apart(form: str) -> None:
     """An event and a real outcome whose future depends on the action, each step the other way round."""
-    env, policy = Environment("Dial-v0"), FunctionPolicy(turn, 0.9)
+    env = Environment("Dial-v0")
+    policy = FunctionPolicy(turn, 0.9, env.action_space)
     learner = network(env, policy, dial_outcomes(), form=form, horizon=4)
     taught(learner, collected(env, policy, 10_000), updates=500)
     actions = np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
@@ -256,7 +258,7 @@ def test_a_time_limit_is_no_ending(
     breaks: float, confused: bool, goes_on: float, partition: bool, form: str
 ) -> None:
     env = Environment("Clock-v0", kwargs={"breaks": breaks})
-    policy = DiscreteFunctionPolicy(wait, 0.99, num_actions=2)
+    policy = DiscreteFunctionPolicy(wait, 0.99, Discrete(2))
     transitions = collected(env, policy, 5_000)
     assert transitions.truncated.mean() > 0.1
     if confused:
@@ -310,7 +312,10 @@ def down(t: Transitions) -> BoolArray:
 
 @pytest.mark.parametrize("updates", [0, 50])
 def test_probabilities_are_probabilities_however_far_out(updates: int) -> None:
-    env, policy = Environment("Clock-v0", kwargs={"breaks": 0.2}), DiscreteFunctionPolicy(wait, 0.99, 2)
+    env, policy = (
+        Environment("Clock-v0", kwargs={"breaks": 0.2}),
+        DiscreteFunctionPolicy(wait, 0.99, Discrete(2)),
+    )
     halves = [event("up", up, 0.0), event("down", down, 0.0), event("down", down, first=True)]
     learner = network(env, policy, OutcomeSet(halves, partition=True))
     taught(learner, collected(env, policy, 500), updates)
@@ -392,7 +397,7 @@ def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:
 
 def test_what_is_held_out_is_not_trained_on() -> None:
     """One in so many transitions shows something that no other shows."""
-    env, policy = Environment("Clock-v0"), DiscreteFunctionPolicy(wait, 0.99, num_actions=2)
+    env, policy = Environment("Clock-v0"), DiscreteFunctionPolicy(wait, 0.99, Discrete(2))
     batch = collected(env, policy, 2_000)
     odd_one = np.arange(2_000) % HOLD_OUT == HOLD_OUT - 1
     outcomes = OutcomeSet([event("shown", lambda t: t.reward)])
@@ -508,7 +513,11 @@ def test_observations_are_brought_to_zero_mean_and_unit_variance() -> None:
 @pytest.mark.parametrize("world", ["numbers", "vectors"])
 def test_what_is_saved_answers_alike_and_is_no_pickle(form: str, world: str, tmp_path: Path) -> None:
     env = small_mdp.environment() if world == "numbers" else Environment("Dial-v0")
-    policy: Policy = small_mdp.policy() if world == "numbers" else FunctionPolicy(turn, 0.9)
+    policy: Policy = (
+        small_mdp.policy()
+        if world == "numbers"
+        else FunctionPolicy(turn, 0.9, Environment("Dial-v0").action_space)
+    )
     outcomes = mixed_outcomes() if world == "numbers" else dial_outcomes()
     batch = collected(env, policy, 300)
     learner = taught(network(env, policy, outcomes, form=form, hidden=[8, 8]), batch, updates=10)
@@ -580,7 +589,10 @@ gym.register(id="Camera-v0", entry_point="tests.test_network:Camera", max_episod
 
 
 def camera(form: str, extractor: Any, updates: int) -> tuple[NetworkFHTD, Transitions]:
-    env, policy = Environment("Camera-v0", kwargs={"form": form}), DiscreteFunctionPolicy(wait, 0.99, 2)
+    env, policy = (
+        Environment("Camera-v0", kwargs={"form": form}),
+        DiscreteFunctionPolicy(wait, 0.99, Discrete(2)),
+    )
     outcomes = OutcomeSet([event("ends", lambda t: t.terminated)])
     extracted = {"horizon": 2, "batch_size": 8, "features_extractor": extractor}
     learner = network(env, policy, outcomes, **extracted)

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -329,11 +330,11 @@ def test_any_function_is_a_policy_over_continuous_actions() -> None:
 
 
 def test_a_function_that_is_not_batched_is_refused() -> None:
-    policy = FunctionPolicy(lambda observations: np.zeros(1), 0.99)
-    with pytest.raises(ValueError, match="1 actions for 3 observations"):
+    policy = FunctionPolicy(lambda observations: np.zeros(1), 0.99, Box(-1, 1, (1,)))
+    with pytest.raises(ValueError, match=r"shape \(1,\), which should be \(3, 1\)"):
         policy.action(np.zeros((3, 4)))
     with pytest.raises(ValueError, match="discount must lie in"):
-        FunctionPolicy(lean, 2.0)
+        FunctionPolicy(lean, 2.0, Box(-1, 1, (1,)))
 
 
 def test_every_kind_of_model_is_a_policy_of_its_kind() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from gymnasium.spaces import Discrete
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
@@ -129,7 +130,7 @@ def lean(observations: Array) -> Array:
 
 def test_a_moment_is_where_the_policy_comes_to() -> None:
     env = Environment("CartPole-v1")
-    policy = DiscreteFunctionPolicy(lean, 0.99, num_actions=2)
+    policy = DiscreteFunctionPolicy(lean, 0.99, Discrete(2))
     one = env.make()
     observation, _ = one.reset(seed=2)
     for _ in range(7):
@@ -144,7 +145,7 @@ def test_a_moment_is_where_the_policy_comes_to() -> None:
 
 def test_an_episode_that_is_over_is_left_at_its_last_step() -> None:
     env = Environment("CartPole-v1")
-    policy = DiscreteFunctionPolicy(lambda seen: np.zeros(len(seen)), 0.99, num_actions=2)
+    policy = DiscreteFunctionPolicy(lambda seen: np.zeros(len(seen)), 0.99, Discrete(2))
     last = moments.find(env, policy, {"episode": 0, "step": 10**6})
     step = int(last.name.removeprefix("episode 0, step "))
     one = env.make()
@@ -174,7 +175,9 @@ def test_a_page_shows_what_it_explains() -> None:
 
 def test_continuous_actions_are_set_against_their_opposite() -> None:
     env = Environment("Pendulum-v1", action_names=["torque"])
-    policy = FunctionPolicy(lambda seen: np.clip(seen[:, 2:], -1.5, 1.5), 0.99)
+    policy = FunctionPolicy(
+        lambda seen: np.clip(seen[:, 2:], -1.5, 1.5), 0.99, Environment("Pendulum-v1").action_space
+    )
     outcomes = default_outcomes(env)
     explainer = Explainer(Flat(outcomes), policy, outcomes.legend)
     start, later = scenes_from_config(OmegaConf.create({}), env)

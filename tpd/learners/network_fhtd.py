@@ -109,7 +109,7 @@ class NetworkFHTD:
         tried = self._predictor.tried
         tried += np.bincount(actions, minlength=len(tried))
         self._owed += self.updates_per_step * len(experience)
-        while self._owed >= 1:
+        while self._owed >= 1 and len(self._replay):
             self._owed -= 1
             self.learn()
 
@@ -122,7 +122,7 @@ class NetworkFHTD:
         if not len(self._replay):
             return
         check_every = max(1, self.settling // 40)
-        warm_up = self.updates + 3 * self.horizon / self.follow_rate
+        warm_up = self.horizon / self.follow_rate
         best, since = np.inf, 0
         for update in range(1, self.settling + 1):
             self.learn()

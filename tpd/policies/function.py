@@ -1,12 +1,14 @@
 """Any function of observations as a policy."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from tpd.checks import number
 from tpd.envs import Environment
-from tpd.types import Array, FloatArray, IntArray, Report, TransitionsCallback, no_report
+from tpd.types import Array, FloatArray, Report, TransitionsCallback, no_report
 
 Function = Callable[[Array], Array]
 """observations [batch, ...] -> actions [batch, ...]"""
@@ -15,15 +17,17 @@ Function = Callable[[Array], Array]
 class FunctionPolicy:
     """Does what the function says."""
 
-    def __init__(self, function: Function, discount: float) -> None:
+    def __init__(self, function: Function, discount: float, space: gym.Space[Any]) -> None:
         self.function = function
         self.discount = number("discount", discount, 0, 1)
+        self.space = space
 
     def action(self, observations: Array) -> Array:
         actions = np.asarray(self.function(observations))
-        if len(actions) != len(observations):
-            raise ValueError(f"the policy gave {len(actions)} actions for {len(observations)} observations")
-        return actions
+        due = (len(observations), *(self.space.shape or ()))
+        if actions.shape != due:
+            raise ValueError(f"the policy gave actions of shape {actions.shape}, which should be {due}")
+        return actions.astype(self.space.dtype)
 
     def sample(self, observations: Array, rng: np.random.Generator) -> Array:
         return self.action(observations)
@@ -35,15 +39,9 @@ class FunctionPolicy:
 class DiscreteFunctionPolicy(FunctionPolicy):
     """Does what the function says, by the number of an action."""
 
-    def __init__(self, function: Function, discount: float, num_actions: int) -> None:
-        super().__init__(function, discount)
-        self._num_actions = num_actions
-
-    def action(self, observations: Array) -> IntArray:
-        return super().action(observations).astype(np.int64)
-
     def probabilities(self, observations: Array) -> FloatArray:
-        return np.eye(self._num_actions)[self.action(observations)]
+        assert isinstance(self.space, gym.spaces.Discrete)
+        return np.eye(int(self.space.n))[self.action(observations)]
 
 
 class GivenFunction:
@@ -54,11 +52,8 @@ class GivenFunction:
     def __init__(
         self, env: Environment, rng: np.random.Generator, *, function: Function, discount: float
     ) -> None:
-        self.policy = (
-            DiscreteFunctionPolicy(function, discount, env.num_actions)
-            if env.discrete
-            else FunctionPolicy(function, discount)
-        )
+        kind = DiscreteFunctionPolicy if env.discrete else FunctionPolicy
+        self.policy = kind(function, discount, env.action_space)
 
     def train(
         self,
