@@ -1,5 +1,6 @@
 """Policy sources: an agent that somebody trained, and one that is trained here."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_ext.callback import TransitionCallback
-from sb3_ext.loading import load_agent
+from sb3_ext.loading import load_agent, seems_normalised
 from sb3_ext.logger import logger
 from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
@@ -21,12 +22,14 @@ from tpd.envs import Environment
 from tpd.seeding import reset_seed
 from tpd.types import RecurrentPolicy, Report, TransitionsCallback, no_report
 
+log = logging.getLogger(__name__)
+
 
 class LoadedAgent:
     """An agent from a zip, which is not trained any further.
 
     vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
-    trust: run the pickles of the zip, as SB3 itself does.
+    trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
     """
 
     steps = 0
@@ -44,11 +47,23 @@ class LoadedAgent:
     ) -> None:
         if path is None:
             raise ValueError("name the zip of the agent: policy.path=agent.zip")
-        model = load_agent(Path(path).expanduser(), env.make(), algorithm=algorithm, trust=trust)
+        zipped = Path(path).expanduser()
+        model = load_agent(zipped, env.make(), algorithm=algorithm, trust=trust)
         normalization = None
+        if vec_normalize is None and seems_normalised(zipped):
+            log.warning(
+                "%s seems to be trained under VecNormalize: name its statistics by policy.vec_normalize, "
+                "or what is explained is an agent that sees other observations than it learned from",
+                zipped,
+            )
         if vec_normalize is not None:
             file = Path(vec_normalize).expanduser()
-            normalization = load_normalization(file, env.observation_space)
+            try:
+                normalization = load_normalization(file, env.observation_space)
+            except ValueError:
+                if not trust:
+                    raise
+                normalization = load_normalization(file, env.observation_space, trust=True)
         self.policy = as_policy(
             model,
             deterministic=boolean("deterministic", deterministic),

@@ -11,12 +11,13 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from sb3_ext.originals import Memories, OriginalValues
-from tpd.checks import one_of, whole_number
+from tpd.checks import boolean, one_of, whole_number
 from tpd.explainer import Explainer
 from tpd.observations import check_space
 from tpd.types import (
     Learner,
     RecurrentPolicy,
+    SettlingLearner,
     Transitions,
     TransitionsCallback,
     concatenate,
@@ -143,10 +144,11 @@ class Reporting(Protocol):
 class ExplainerCallback(TransitionCallback):
     """Trains an explainer on the transitions of `model.learn`: alongside, or after it from a recording.
 
-    Figures of the learning, and the share of the training time that it takes, go to the run, or to
-    SB3's own logger where there is none. A recurrent agent's memories are those of its weights at the
-    time, and `RecurrentPolicy.version` tells the learner which; after training they are worked out
-    again with the final weights.
+    Alongside, a network makes few updates, for training is not to wait; with `settle` it makes the most
+    of what it kept once the training is over. Figures of the learning, and the share of the training
+    time that it takes, go to the run, or to SB3's own logger where there is none. A recurrent agent's
+    memories are those of its weights at the time, and `RecurrentPolicy.version` tells the learner which;
+    after training they are worked out again with the final weights.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class ExplainerCallback(TransitionCallback):
         explainer: Explainer,
         *,
         when: str = "alongside",
+        settle: bool = False,
         run: "Run | None" = None,
         info_keys: Sequence[str] | None = None,
         batch_size: int = 1000,
@@ -164,6 +167,7 @@ class ExplainerCallback(TransitionCallback):
         if info_keys is None:
             info_keys = getattr(getattr(explainer.predictor, "outcomes", None), "info_keys", ())
         self.when = one_of("when", when, ("alongside", "after"))
+        self.settle = boolean("settle", settle)
         self.explainer = explainer
         self.learner: Learner = explainer.predictor
         self.recurrent = explainer.policy if isinstance(explainer.policy, RecurrentPolicy) else None
@@ -206,6 +210,9 @@ class ExplainerCallback(TransitionCallback):
         super()._on_training_end()
         for batch in self._recollected():
             self._learn(batch)
+        if self.settle and isinstance(self.learner, SettlingLearner):
+            self.learner.settle(lambda updates: None)
+            self._news = True
         self._spent_since(began)
 
     def _recollected(self) -> Iterator[Transitions]:

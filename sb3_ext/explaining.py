@@ -1,5 +1,6 @@
 """An explainer for a model at hand, set up by the same configs as the command line."""
 
+from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -20,6 +21,7 @@ def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = T
         cfg = compose("config", ["explainer=network", *overrides])
     env: Environment = instantiate(cfg.env, _convert_="all")
     env.check()
+    _check_same_world(env, model)
     outcomes = instantiate(cfg.outcomes, _convert_="all")
     if callable(outcomes):  # some outcomes depend on the environment
         outcomes = outcomes(env)
@@ -32,3 +34,19 @@ def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = T
     )
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     return Explainer(learner, policy, outcomes.legend)
+
+
+def _check_same_world(env: Environment, model: BaseAlgorithm) -> None:
+    """Refuse an environment that is not the model's."""
+    actions, others = env.action_space, model.action_space
+    same = type(actions) is type(others) and actions.shape == others.shape
+    if isinstance(actions, spaces.Discrete) and isinstance(others, spaces.Discrete):
+        same = actions.n == others.n
+    seen, given = env.observation_space, model.observation_space
+    if isinstance(seen, spaces.Box) and len(seen.shape) < 3:  # SB3 turns images round
+        same = same and seen.shape == given.shape
+    if not same:
+        raise ValueError(
+            f"{env.id} has observations {seen} and actions {actions}, the model {given} and {others}: "
+            'name its environment, as in explainer_for(model, "env.id=MyEnv-v0", "outcomes=default")'
+        )

@@ -64,9 +64,7 @@ def load_agent(
     pickles are run only if it is trusted, and then by Stable-Baselines3's own `load`.
     The algorithm is found in the zip; where it is not, it has to be named.
     """
-    file = Path(path)
-    if not file.exists() and file.with_name(f"{file.name}.zip").exists():
-        file = file.with_name(f"{file.name}.zip")
+    file = _file(path)
     try:
         agent = read_agent(file)
         chosen = _algorithm(agent, algorithm)
@@ -75,6 +73,19 @@ def load_agent(
         return _rebuilt(agent, chosen, env)
     except ValueError as error:
         raise ValueError(one_line(file, error)) from error
+
+
+def seems_normalised(path: str | Path) -> bool:
+    """Whether an agent was trained under VecNormalize, as far as an on-policy algorithm shows it."""
+    settings = read_agent(_file(path)).settings
+    return "gae_lambda" in settings and settings.get("_last_original_obs") is not None
+
+
+def _file(path: str | Path) -> Path:
+    """The file itself, also where its suffix was left out as SB3 allows."""
+    file = Path(path)
+    suffixed = file.with_name(f"{file.name}.zip")
+    return suffixed if not file.exists() and suffixed.exists() else file
 
 
 def _algorithm(agent: SavedAgent, name: str | None) -> Algorithm:

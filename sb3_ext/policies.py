@@ -42,6 +42,11 @@ def as_policy(
     }
     if not discrete and not isinstance(model.action_space, spaces.Box):
         raise TypeError(f"actions of {model.action_space} are not explained, only Discrete and Box")
+    if not deterministic and getattr(model, "use_sde", False):
+        raise ValueError(
+            "an agent that explores by gSDE draws its noise for many steps at once, which is no policy of "
+            "observations: explain it with deterministic=true"
+        )
     if isinstance(model, MaskablePPO) and mask is None:
         raise ValueError("a model trained with masks needs them to play: give the mask of the environment")
     return kinds[discrete, recurrent](model, deterministic, normalization, mask)
@@ -184,6 +189,12 @@ class RecurrentSB3Policy(SB3Policy):
     def _run(self, observations: Array) -> tuple[Any, tuple[torch.Tensor, ...]]:
         """The distribution of actions, and the hidden states afterwards."""
         layers, size = self._shape
+        due = int(np.prod(self.model.observation_space.shape or ())) + 2 * layers * size
+        if observations.ndim != 2 or observations.shape[1] != due:
+            raise ValueError(
+                f"observations of a recurrent agent carry its memory, {due} columns in all, not "
+                f"{observations.shape[1:]}: begin with tpd.sources.memory.begin, go on with follow"
+            )
         seen, memory = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(memory, dtype=torch.float32).reshape(len(memory), 2, layers, size)
         states = tuple(hidden[:, i].swapaxes(0, 1).contiguous() for i in range(2))

@@ -22,6 +22,7 @@ from tpd.evaluate import METRICS, read_errors, read_table
 from tpd.experiment import build
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.story import Job, alike
 from tpd.tracking.runs import MlflowTracking
 from tpd.types import Array
 
@@ -371,3 +372,15 @@ def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> No
     table = read_errors(errors)
     assert not table[list(METRICS)].to_numpy().any()
     assert (table[["pi_known", "foil_known"]] == 1).all(axis=None)
+
+
+def test_seeds_that_are_handed_on_do_not_set_jobs_apart(tmp_path: Path, compose_config: Compose) -> None:
+    jobs = []
+    for number, (seed, steps) in enumerate([(0, 10), (1, 10), (0, 20), (1, 20)]):
+        folder = tmp_path / str(number)
+        (folder / ".hydra").mkdir(parents=True)
+        overrides = ["explainer=network", f"training.steps={steps}", f"seed={seed}"]
+        (folder / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
+        jobs.append(Job(folder, compose_config(*overrides), None, None, None))
+    groups = {label: [job.seed for job in group] for label, group in alike(jobs).items()}
+    assert groups == {"training.steps=10": ["0", "1"], "training.steps=20": ["0", "1"]}

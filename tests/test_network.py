@@ -19,7 +19,7 @@ from tests import small_mdp
 from tpd import storage
 from tpd.envs import Environment
 from tpd.explainer import Explainer
-from tpd.learners.network import Columns, Heads, VectorEncoder
+from tpd.learners.network import Columns, Heads, OutcomeNetwork, VectorEncoder
 from tpd.learners.network_fhtd import HOLD_OUT, NetworkFHTD
 from tpd.learners.network_replay import Experience, Replay
 from tpd.learners.network_stored import ROWS_AT_ONCE, read
@@ -648,7 +648,7 @@ def test_an_extractor_is_not_kept_but_can_be_given_again() -> None:
 
 @pytest.mark.parametrize("form", ["last", "dict"])
 def test_pictures_without_an_extractor_are_refused_by_name(form: str) -> None:
-    with pytest.raises(TypeError, match=r"features_extractor\._target_"):
+    with pytest.raises(TypeError, match=r"features_extractor=\{_target_: .*_partial_: true"):
         camera(form, None, updates=0)
 
 
@@ -667,3 +667,32 @@ def test_pictures_without_an_extractor_are_refused_by_name(form: str) -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         small_network(small_mdp.policy(), **settings)
+
+
+def test_terminations_add_up_to_no_more_than_one_and_to_what_a_partition_leaves() -> None:
+    env, policy = small_mdp.environment(), small_mdp.policy()
+    learner = network(env, policy, small_mdp.outcomes())
+    learner.update(collected(env, policy, 500))
+    for _ in range(3):
+        explanation = Explainer(learner, policy, learner.outcomes.legend).explain(np.arange(6))
+        assert (np.diff(explanation.running, axis=1) <= 1e-6).all()
+        assert explanation.running.min() >= -1e-6
+        for _ in range(60):
+            learner.learn()
+    explanation = Explainer(learner, policy, learner.outcomes.legend).explain(np.arange(6))
+    np.testing.assert_allclose(explanation.ended[:, 1:], 1 - explanation.running[:, :-1], atol=0.01)
+
+
+def test_what_was_not_learned_yet_does_not_look_like_an_ending() -> None:
+    env = Environment("Dial-v0")
+    policy = FunctionPolicy(turn, 0.9, env.action_space)
+    learner = network(env, policy, dial_outcomes())
+    running = Explainer(learner, policy, learner.outcomes.legend).explain(np.zeros((1, 2))).running
+    assert running[0, -1] > 0.8
+
+
+def test_an_action_without_a_choice_is_no_trouble() -> None:
+    narrow = spaces.Box(np.array([-1, 0], dtype=np.float32), np.array([1, 0], dtype=np.float32))
+    made = OutcomeNetwork(spaces.Box(-1, 1, (2,)), narrow, Columns.all_real(1), horizon=2, hidden=[4])
+    features = made.features(np.zeros((3, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32))
+    assert torch.isfinite(features).all()

@@ -7,17 +7,19 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
+from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_ext import explainer_for
 from sb3_ext.policies import DiscreteSB3Policy, RecurrentSB3Policy, SB3Policy, as_policy
 from tests import small_mdp
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import encode
 from tpd.explainer import Explainer
-from tpd.policies.function import FunctionPolicy, GivenFunction
+from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy, GivenFunction
 from tpd.seeding import generator
 from tpd.sources.memory import begin, follow
 from tpd.truth.exact import ExactSolution
@@ -340,3 +342,34 @@ def test_a_function_that_is_not_batched_is_refused() -> None:
 def test_every_kind_of_model_is_a_policy_of_its_kind() -> None:
     assert type(as_policy(PPO("MlpPolicy", "Pendulum-v1", device="cpu"))) is SB3Policy
     assert type(as_policy(PPO("MlpPolicy", "CartPole-v1", device="cpu"))) is DiscreteSB3Policy
+
+
+@pytest.mark.parametrize("wrong", [-1, 2, 0.5])
+def test_a_function_that_gives_no_action_is_refused(wrong: float) -> None:
+    policy = DiscreteFunctionPolicy(lambda seen: np.full(len(seen), wrong), 0.99, Discrete(2))
+    with pytest.raises(ValueError, match="the policy gave the action"):
+        policy.probabilities(np.zeros((3, 4)))
+
+
+def test_exploration_by_gsde_is_refused_by_name() -> None:
+    model = PPO("MlpPolicy", "Pendulum-v1", use_sde=True, device="cpu")
+    with pytest.raises(ValueError, match="gSDE"):
+        as_policy(model, deterministic=False)
+    assert as_policy(model).action(pendulum_observations(2)).shape == (2, 1)
+
+
+def test_masks_of_a_wrapper_need_a_function_of_observations() -> None:
+    def everything(env: Any) -> Any:
+        return np.ones(2, dtype=bool)
+
+    env = Environment("CartPole-v1", wrappers=[lambda inner: ActionMasker(inner, everything)])
+    with pytest.raises(ValueError, match="mask_function"):
+        env.check()
+
+
+def test_an_explainer_is_refused_for_another_world_than_the_models() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", device="cpu")
+    with pytest.raises(ValueError, match="Acrobot-v1 has observations"):
+        explainer_for(model, "env=acrobot")
+    with pytest.raises(ValueError, match="FuelTaxi-v0 has observations"):
+        explainer_for(model)

@@ -75,6 +75,8 @@ def build(cfg: DictConfig) -> Parts:
     training: Training = _make(cfg, "training")
     with blame("training"):
         training.check(env, outcomes.info_keys)
+        if isinstance(explainer.predictor, SettlingLearner) and not training.transitions(trainer):
+            raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
     evaluation: Evaluation = _make(cfg, "evaluation")
     examiner = None
     if evaluation.truth is not None:

@@ -1,7 +1,7 @@
 """Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -81,8 +81,11 @@ def _table_arrays(table: PairTable, policy: Policy, env: Environment) -> dict[st
     return arrays if values is None else arrays | {"action_values": values}
 
 
-def load(folder: Path) -> Explainer:
-    """Read an explainer that `save` wrote. With a network the agent itself is not stored."""
+def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> Explainer:
+    """Read an explainer that `save` wrote.
+
+    The agent is not stored with a network, and neither is a features extractor, which is code.
+    """
     description = json.loads((folder / DESCRIPTION).read_text())
     if description.get("format") != FORMAT:
         raise ValueError(f"{folder} has format {description.get('format')!r}, this is for {FORMAT}")
@@ -93,7 +96,7 @@ def load(folder: Path) -> Explainer:
     if "network" in description:
         from tpd.learners.network_stored import read  # torch takes its time, and tables do without
 
-        predictor = read(description["network"], arrays)
+        predictor = read(description["network"], arrays, features_extractor)
         policy = AbsentPolicy(description["discount"])
     else:
         policy = TabularPolicy(arrays["policy"], description["discount"], arrays.get("action_values"))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from hydra.utils import instantiate
@@ -77,11 +78,21 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        plain = {key: value for key, value in settings(job.config).items() if key != "seed"}
-        groups.setdefault(json.dumps(plain, sort_keys=True), []).append(job)
+        groups.setdefault(json.dumps(_without_seed(settings(job.config), job.config.seed)), []).append(job)
     overrides = [job.overrides for job, *_ in groups.values()]
     apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
-    return {", ".join(own): group for own, group in zip(apart, groups.values(), strict=True)}
+    labels = [", ".join(own) for own in apart]
+    if len(set(labels)) < len(labels):  # what sets them apart was not asked for on the command line
+        labels = [f"{label} {number}".strip() for number, label in enumerate(labels, start=1)]
+    return dict(zip(labels, groups.values(), strict=True))
+
+
+def _without_seed(plain: Any, seed: int) -> Any:
+    """Settings, sorted, without the seed wherever it is handed on to."""
+    if not isinstance(plain, dict):
+        return plain
+    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
+    return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
 
 
 def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:

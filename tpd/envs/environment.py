@@ -105,12 +105,14 @@ class Environment:
         check_space(self.observation_space, self.id)
         if self.tabular:
             self.table_shape()
-        elif isinstance(self.action_space, gym.spaces.Discrete):
+        if isinstance(self.action_space, gym.spaces.Discrete):
             if self.action_space.start != 0:
                 raise ValueError(f"{self.id} does not number its actions from 0")
-            if self.mask_function is None and hasattr(self._probe, "action_masks"):
+            masks = self._sample.has_wrapper_attr("action_masks")
+            if masks and self.mask_function is None and self.model is None:
                 raise ValueError(
-                    f"{self.id} masks its actions: name a function of observations by env.mask_function"
+                    f"{self.id} masks its actions: name a function of observations, "
+                    "+env.mask_function={_target_: my_module.mask, _partial_: true}"
                 )
         elif not isinstance(self.action_space, gym.spaces.Box):
             raise TypeError(f"{self.id} has actions of {self.action_space}, which are not explained")

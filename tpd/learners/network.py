@@ -15,6 +15,7 @@ from tpd.observations import unpack
 from tpd.outcomes import OutcomeSet
 from tpd.types import Array
 
+RARE = 4.0  # how far below even the odds of an event start
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
 
 FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
@@ -159,9 +160,10 @@ def make_encoder(space: spaces.Space[Any], memory: int, extractor: FeaturesExtra
     numbers = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
     if numbers and not is_image(space):
         return VectorEncoder(math.prod(space.shape or ()) + memory)
+    kind = "NatureCNN" if is_image(space) else "CombinedExtractor"
     raise TypeError(
-        f"observations of {space} need a features extractor: set explainer.features_extractor._target_, "
-        "for pictures to stable_baselines3.common.torch_layers.NatureCNN"
+        f"observations of {space} need a features extractor: explainer.features_extractor="
+        f"{{_target_: stable_baselines3.common.torch_layers.{kind}, _partial_: true}}"
     )
 
 
@@ -231,6 +233,9 @@ class OutcomeNetwork(nn.Module):
         self.trunk = nn.Sequential(*layers)
         num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
         self.heads = Heads(size, num_actions, horizon * columns.channels)
+        with torch.no_grad():  # what was not learned yet must not look as if it happened
+            bias = self.heads.bias.view(num_actions, horizon, columns.channels)
+            self.split(bias)[1].sub_(RARE)
         self.register_buffer("scale", torch.ones(len(columns.real)))
 
     def description(self) -> dict[str, Any]:
@@ -243,7 +248,8 @@ class OutcomeNetwork(nn.Module):
         if not self.discrete:
             assert actions is not None
             flat = torch.as_tensor(actions, dtype=torch.float32).reshape(len(actions), -1)
-            scaled = 2 * (flat - self.low) / (self.high - self.low) - 1
+            span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
+            scaled = 2 * (flat - self.low) / span - 1
             encoded = torch.cat([encoded, scaled], dim=1)
         return self.trunk(encoded)  # type: ignore[no-any-return]
 

@@ -119,6 +119,7 @@ class NetworkFHTD:
         What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
         news had the time to travel through all steps ahead.
         """
+        self._forget_other_memories()
         if not len(self._replay):
             return
         check_every = max(1, self.settling // 40)

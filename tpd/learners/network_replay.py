@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tpd.memory import require
 from tpd.types import Array, FloatArray, IntArray
 
 
@@ -51,14 +52,27 @@ class Replay:
     def add(self, experience: Experience) -> None:
         """Keep a batch."""
         experience = experience[-self.capacity :]
-        if not self._columns:
-            self._columns = tuple(
-                np.empty((self.capacity, *column.shape[1:]), column.dtype) for column in experience.columns()
-            )
+        self._make_room(experience)
         rows = (self._written + np.arange(len(experience))) % self.capacity
         for kept, column in zip(self._columns, experience.columns(), strict=True):
             kept[rows] = column
         self._written += len(experience)
+
+    def _make_room(self, experience: Experience) -> None:
+        """Grow with what comes, for the capacity may never be needed."""
+        room = len(self._columns[0]) if self._columns else 0
+        due = min(self.capacity, self._written + len(experience))
+        if due <= room:
+            return
+        size = min(self.capacity, max(due, 2 * room))
+        grown = []
+        for k, column in enumerate(experience.columns()):
+            shape = (size, *column.shape[1:])
+            require("what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size")
+            grown.append(np.empty(shape, column.dtype))
+            if room:
+                grown[k][:room] = self._columns[k]
+        self._columns = tuple(grown)
 
     def __getitem__(self, rows: IntArray | slice) -> Experience:
         return Experience(*(column[: len(self)][rows] for column in self._columns))

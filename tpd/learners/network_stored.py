@@ -40,9 +40,22 @@ class NetworkPredictor:
             with torch.no_grad():
                 features = network.features(observations[rows], actions[rows])
                 channels = network.channels(network.outputs(features, actions[rows]))
-                parts.append(network.expected(channels).numpy())
+                parts.append(self._consistent(network.expected(channels).numpy(), channels.numpy()))
         values = np.concatenate(parts)
         return values if self.discount is None else decompose(values, self.discount, axis=1)
+
+    def _consistent(self, expected: FloatArray, channels: FloatArray) -> FloatArray:
+        """Terminations that add up to no more than one and, for a partition, to what is left of it."""
+        if self.discount is not None:
+            return expected
+        ended = np.cumsum(expected[:, :, -1], axis=1)
+        if self.network.columns.partition:
+            before = channels[:, :, len(self.network.columns.partition)]
+            ended[:, :-1] = before[:, 1:]
+            ended[:, -1] = before[:, -1] + (1 - before[:, -1]) * expected[:, -1, -1]
+        ended = np.minimum(np.maximum.accumulate(ended, axis=1), 1)
+        expected[:, :, -1] = np.diff(ended, axis=1, prepend=0)
+        return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often an action was tried at all; a network knows no single pairs."""
@@ -72,7 +85,7 @@ def read(
     arrays: Mapping[str, Array],
     features_extractor: FeaturesExtractor | None = None,
 ) -> NetworkPredictor:
-    """What `description` and `arrays` of a predictor say."""
+    """What `description` and `arrays` of a predictor say; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
     network = OutcomeNetwork(

@@ -27,7 +27,12 @@ class FunctionPolicy:
         due = (len(observations), *(self.space.shape or ()))
         if actions.shape != due:
             raise ValueError(f"the policy gave actions of shape {actions.shape}, which should be {due}")
-        return actions.astype(self.space.dtype)
+        chosen = actions.astype(self.space.dtype)
+        if isinstance(self.space, gym.spaces.Discrete):
+            fit = (chosen == actions) & (chosen >= 0) & (chosen < self.space.n)
+            if not fit.all():
+                raise ValueError(f"the policy gave the action {actions[~fit][0]}, not one of {self.space}")
+        return chosen
 
     def sample(self, observations: Array, rng: np.random.Generator) -> Array:
         return self.action(observations)
