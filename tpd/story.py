@@ -99,7 +99,9 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
     """The tables of mean and standard deviation, and the plots with one line per seed."""
     tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
     for label, group in alike(jobs).items():
-        title = ", ".join(filter(None, [group[0].config.name, label, f"{len(group)} seeds"]))
+        seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
+        title = ", ".join(filter(None, [group[0].config.name, label, seeds]))
+        prefix = f"{label}/" if label else ""
         if errors := [job.errors for job in group if job.errors is not None]:
             mean, std = _mean_and_std(errors)
             show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
@@ -108,13 +110,14 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
             metrics = pd.DataFrame([job.metrics for job in group])
             means = {str(name): float(value) for name, value in metrics.mean().items()}
             print(overall(means))
-            prefix = f"{label}/" if label else ""
             tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
             tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
         if verifications := [job.verification for job in group if job.verification is not None]:
             table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
             show(verification_table(f"Forecasts of {title}, against what happened", table))
             verified.append(table.assign(jobs=label) if label else table)
+            skills = table[table["band"] == "all"].set_index("outcome")["skill"]
+            tracked.metrics({f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()})
         if curve := [job.curve for job in group if job.curve is not None]:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)

@@ -15,6 +15,7 @@ from tpd.observations import unpack
 from tpd.outcomes import OutcomeSet
 from tpd.types import Array
 
+LEAST_ODDS = 1e-3  # of what was not seen to happen at first
 RARE = 4.0  # how far below even the odds of an event start
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
 
@@ -237,6 +238,13 @@ class OutcomeNetwork(nn.Module):
             bias = self.heads.bias.view(num_actions, horizon, columns.channels)
             self.split(bias)[1].sub_(RARE)
         self.register_buffer("scale", torch.ones(len(columns.real)))
+
+    @torch.no_grad()
+    def start_from(self, mean: Tensor) -> None:
+        """Expect the mean [channel] of what happens at first, at every step ahead and of every action."""
+        partition, events, real = self.split(mean.clamp(min=LEAST_ODDS))[0], *self.split(mean)[1:]
+        level = torch.cat([partition.log(), torch.logit(events, eps=LEAST_ODDS), real])
+        self.heads.bias.copy_(level.repeat(len(self.heads.bias), self.horizon))
 
     def description(self) -> dict[str, Any]:
         """How it is built, as plain values."""

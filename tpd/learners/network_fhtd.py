@@ -178,13 +178,17 @@ class NetworkFHTD:
             self._held_out.clear()
 
     def _get_used_to(self, experience: Experience) -> None:
-        """Learn the scales of observations, and at first of real outcomes."""
-        if self._seen == 0 and self.network.columns.real:
+        """Learn the scales of observations and, from the first batch, of outcomes and their means."""
+        networks = (self.network, self.lagged)
+        if self._seen == 0:
             size = np.sqrt(np.mean(experience.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
             size[size == 0] = 1
-            for network in (self.network, self.lagged):
+            for network in networks:
                 network.scale.copy_(torch.as_tensor(size))
-        for network in (self.network, self.lagged):
+            if self.form == "efo":
+                for network in networks:
+                    network.start_from(self._channels(experience)[0].mean(dim=0))
+        for network in networks:
             if isinstance(network.encoder, VectorEncoder):
                 network.encoder.see(tensors(experience.observation).float())
 

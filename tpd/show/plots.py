@@ -288,7 +288,7 @@ def error_curves(curves: Mapping[str, pd.DataFrame]) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=9)
         if axes.get_subplotspec().is_first_col():
-            axes.set_ylabel("mean square error of the probabilities")
+            axes.set_ylabel("mean square error, averaged over the outcomes")
     return figure
 
 
