@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -19,20 +18,19 @@ from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
 from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
+from tpd.policies.untrained import Untrained
 from tpd.seeding import reset_seed
 from tpd.types import RecurrentPolicy, Report, TransitionsCallback, no_report
 
 log = logging.getLogger(__name__)
 
 
-class LoadedAgent:
+class LoadedAgent(Untrained):
     """An agent from a zip, which is not trained any further.
 
     vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
     trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
     """
-
-    steps = 0
 
     def __init__(
         self,
@@ -71,14 +69,6 @@ class LoadedAgent:
             mask=env.mask if env.discrete else None,
         )
 
-    def train(
-        self,
-        callbacks: Iterable[TransitionsCallback] = (),
-        info_keys: Sequence[str] = (),
-        report: Report = no_report,
-    ) -> None:
-        """There is nothing to do."""
-
 
 class TrainedAgent:
     """An agent trained by one of SB3's algorithms.
@@ -105,7 +95,7 @@ class TrainedAgent:
         self.policy = as_policy(
             self.model,
             deterministic=boolean("deterministic", deterministic),
-            mask=env.mask if isinstance(env.action_space, spaces.Discrete) else None,
+            mask=env.mask if env.discrete else None,
         )
 
     def train(

@@ -1,7 +1,6 @@
 """FHTD with networks: comes close to the exact solution, and keeps the laws of what it predicts."""
 
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,15 +32,6 @@ from tpd.types import Array, BoolArray, FloatArray, Learner, Policy, SettlingLea
 
 HORIZON = 6
 STATES, ACTIONS = (index.ravel() for index in np.indices((small_mdp.NUM_STATES, small_mdp.NUM_ACTIONS)))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Networks this small are faster on one thread, and much faster on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def network(env: Environment, policy: Policy, outcomes: OutcomeSet, **settings: Any) -> NetworkFHTD:

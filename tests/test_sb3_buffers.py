@@ -15,10 +15,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replayed
 from sb3_ext.callback import TransitionCallback
-from tests.test_sb3_callback import NOISE, OFF_POLICY, Walks, build, one_thread
+from tests.test_sb3_callback import NOISE, OFF_POLICY, Walks, build
 from tpd.types import Array, Transitions, concatenate
-
-__all__ = ["one_thread"]  # a fixture of this module too
 
 
 def filled(model: OffPolicyAlgorithm, steps: int = 240) -> ReplayBuffer:

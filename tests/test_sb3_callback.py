@@ -1,7 +1,7 @@
 """The callback shows what truly happened, for every algorithm, whatever SB3 makes of it for its policy."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,15 +66,6 @@ CONTINUOUS: list[tuple[type[BaseAlgorithm], dict[str, Any]]] = [
 ]
 EVERY = [(a, k, False) for a, k in DISCRETE] + [(a, k, True) for a, k in CONTINUOUS]
 NAMES = [f"{a.__name__}-{'box' if box else 'discrete'}-{i}" for i, (a, _, box) in enumerate(EVERY)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Networks this small are faster on one thread, and much faster on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Walk(gym.Env[Any, Any]):

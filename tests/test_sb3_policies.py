@@ -1,6 +1,5 @@
 """SB3 models, and any function, as black-box policies that the rest of tpd explains like its own."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -28,15 +27,6 @@ from tpd.types import Array, BoolArray, DiscretePolicy, RecurrentPolicy
 Algorithm = type[BaseAlgorithm]
 STATES = np.arange(small_mdp.NUM_STATES)
 ROLLOUT = {PPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 4}}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Networks this small are faster on one thread, and much faster on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def tiny(**more: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Observations of Dict spaces as structured arrays: one array, one field for each key."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from tpd.types import Array
 
@@ -19,6 +20,13 @@ def pack(observations: Array | Mapping[str, Array]) -> Array:
     for key, value in columns.items():
         packed[key] = value
     return packed
+
+
+def batch(space: spaces.Space[Any], observations: Sequence[Any]) -> Array:
+    """[batch, ...]: single observations, joined as a vector environment would join them."""
+    empty: Any = create_empty_array(space, len(observations))
+    joined: Any = concatenate(space, observations, empty)
+    return pack(joined)
 
 
 def unpack(observations: Array) -> Any:

@@ -63,12 +63,10 @@ class NetworkPredictor:
         return self.tried[numbers].astype(np.float64)
 
     def _check(self, actions: Array) -> None:
-        if (
-            self.network.discrete
-            and len(actions)
-            and not (0 <= actions.min() <= actions.max() < len(self.tried))
-        ):
-            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions}")
+        wrong = (actions < 0) | (actions >= len(self.tried))
+        if self.network.discrete and wrong.any():
+            last = len(self.tried) - 1
+            raise ValueError(f"actions are numbered from 0 to {last}, got {actions[wrong][0]}")
 
     def description(self) -> dict[str, Any]:
         """How the network is built."""

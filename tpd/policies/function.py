@@ -1,6 +1,6 @@
 """Any function of observations as a policy."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -8,7 +8,8 @@ import numpy as np
 
 from tpd.checks import number
 from tpd.envs import Environment
-from tpd.types import Array, FloatArray, Report, TransitionsCallback, no_report
+from tpd.policies.untrained import Untrained
+from tpd.types import Array, FloatArray
 
 Function = Callable[[Array], Array]
 """observations [batch, ...] -> actions [batch, ...]"""
@@ -49,21 +50,11 @@ class DiscreteFunctionPolicy(FunctionPolicy):
         return np.eye(int(self.space.n))[self.action(observations)]
 
 
-class GivenFunction:
-    """A policy source with nothing to train."""
-
-    steps = 0
+class GivenFunction(Untrained):
+    """A function as a policy source."""
 
     def __init__(
         self, env: Environment, rng: np.random.Generator, *, function: Function, discount: float
     ) -> None:
         kind = DiscreteFunctionPolicy if env.discrete else FunctionPolicy
         self.policy = kind(function, discount, env.action_space)
-
-    def train(
-        self,
-        callbacks: Iterable[TransitionsCallback] = (),
-        info_keys: Sequence[str] = (),
-        report: Report = no_report,
-    ) -> None:
-        """There is nothing to do."""

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tpd.checks import whole_number
 from tpd.envs import Environment
 from tpd.envs.environment import StateDescription, draw
-from tpd.observations import pack
+from tpd.observations import batch
 from tpd.sources.memory import begin, follow
 from tpd.types import Array, Policy
 
@@ -39,8 +37,7 @@ def name(env: Environment, description: MomentDescription) -> str:
     """The moment in words."""
     if not _played(description):
         return env.name_of_state(env.state(description))  # type: ignore[arg-type]
-    episode, step = (0, 0) if description == START else _place(description)
-    return START if description == START else f"episode {episode}, step {step}"
+    return START if description == START else "episode {}, step {}".format(*_place(description))
 
 
 def find(env: Environment, policy: Policy, description: MomentDescription) -> Moment:
@@ -70,22 +67,15 @@ def _place(description: Any) -> tuple[int, int]:
 def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
     """Play the episode that starts from its own seed, by the most likely actions."""
     one = env.make(render_mode="rgb_array" if env.drawable else None)
-    observation = begin(policy, _batch(one.reset(seed=episode)[0]))
+    observation = begin(policy, batch(one.observation_space, [one.reset(seed=episode)[0]]))
     reached, ended = 0, False
     while reached < step and not ended:
         action = policy.action(observation)[0]
         arrived, _, terminated, truncated, _ = one.step(action)
         ended = terminated or truncated
         if not ended:
-            observation = follow(policy, observation, _batch(arrived))
+            observation = follow(policy, observation, batch(one.observation_space, [arrived]))
             reached += 1
     picture = draw(one) if env.drawable else None
     one.close()
     return observation, reached, picture
-
-
-def _batch(observation: Any) -> Array:
-    """[1, ...]"""
-    if isinstance(observation, Mapping):
-        return pack({key: np.asarray(value)[None] for key, value in observation.items()})
-    return np.asarray(observation)[None]

@@ -13,13 +13,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from tpd.envs import Environment
-from tpd.observations import pack
+from tpd.observations import batch
 from tpd.seeding import generator
 from tpd.sources.exploration import random_actions
-from tpd.types import Array, IntArray
+from tpd.types import IntArray
 
 Env = gym.Env[Any, Any]
 RandomSource = np.random.Generator | np.random.RandomState | random.Random
@@ -112,7 +111,7 @@ class Forks:
         return Moment(seed, actions, observation)
 
     def _random_action(self, observation: Any, rng: np.random.Generator) -> Any:
-        return random_actions(self._env, batch(self._env, [observation]), rng)[0]
+        return random_actions(self._env, batch(self._env.observation_space, [observation]), rng)[0]
 
     def _prove_replay(self, moment: Moment, rng: np.random.Generator) -> None:
         envs = [self._lead_to(moment), self._lead_to(moment)]
@@ -180,14 +179,6 @@ class Forks:
         for env in envs:
             env.close()
         return True
-
-
-def batch(env: Environment, observations: Sequence[Any]) -> Array:
-    """[batch, ...]: single observations as a vector environment would give them."""
-    space = env.observation_space
-    empty: Any = create_empty_array(space, len(observations))
-    joined: Any = concatenate(space, observations, empty)
-    return pack(joined)
 
 
 def random_sources(env: Env) -> Iterator[RandomSource]:

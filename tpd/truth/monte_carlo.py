@@ -9,12 +9,13 @@ import numpy as np
 
 from tpd.checks import whole_number
 from tpd.envs import Environment
+from tpd.observations import batch
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import reset_seed
 from tpd.sources.exploration import draw, random_actions, uniform
 from tpd.sources.memory import begin, follow
 from tpd.truth.cases import Cases
-from tpd.truth.forks import Env, Forks, Moment, batch, random_state
+from tpd.truth.forks import Env, Forks, Moment, random_state
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 
 TOGETHER = 256  # environments that are held and stepped at once
@@ -96,7 +97,9 @@ class MonteCarlo:
             seeds = [reset_seed(rng) for _ in range(first, min(first + TOGETHER, episodes))]
             envs = [self.env.make() for _ in seeds]
             shown = [env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)]
-            group = _Group(self.env, self.policy, envs, begin(self.policy, batch(self.env, shown)))
+            group = _Group(
+                self.env, self.policy, envs, begin(self.policy, batch(self.env.observation_space, shown))
+            )
             group.shown = shown
             taken: list[list[Any]] = [[] for _ in envs]
             while len(group.running):
@@ -220,7 +223,7 @@ class _Group:
         steps = [self._envs[i].step(action) for i, action in zip(self.running, actions, strict=True)]
         self.shown, reward, terminated, truncated, info = zip(*steps, strict=True)
         before = self.observations
-        self.observations = follow(self._policy, before, batch(self._env, self.shown))
+        self.observations = follow(self._policy, before, batch(self._env.observation_space, self.shown))
         return Transitions(
             observation=before,
             action=actions,

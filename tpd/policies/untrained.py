@@ -1,0 +1,19 @@
+"""Policy sources that come with their policy."""
+
+from collections.abc import Iterable, Sequence
+
+from tpd.types import Report, TransitionsCallback, no_report
+
+
+class Untrained:
+    """A source with nothing to train, and so no transitions to show."""
+
+    steps = 0
+
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
+        """There is nothing to do."""
