@@ -21,6 +21,7 @@ from tpd.envs.fuel_taxi.rules import (
     dynamics,
     encode,
 )
+from tpd.envs.tabular import TabularVectorEnv
 from tpd.policies.tabular import TabularPolicy
 from tpd.seeding import generator
 from tpd.sources.interaction import interact
@@ -144,7 +145,7 @@ def test_info_names_the_event_and_the_mask(fuel_taxi: Environment) -> None:
 
 
 def test_vector_env_follows_the_same_table(fuel_taxi: Environment) -> None:
-    envs = fuel_taxi.make_vector(64)
+    envs = fuel_taxi.make_vector(64, info_keys=["event"])
     rng = generator(0, "test")
     model = dynamics().model
 
@@ -171,6 +172,32 @@ def test_vector_env_has_the_frequencies_of_the_table(fuel_taxi: Environment) -> 
     after, *_ = envs.step(np.full(20_000, Action.WEST))
     stuck = np.mean(after == encode(2, 2, 8, False))
     assert stuck == pytest.approx(0.1, abs=0.01)
+
+
+def test_rolling_many_steps_is_stepping(fuel_taxi: Environment) -> None:
+    """Every copy goes on where it was, by the behaviour and the table, until its episode is over."""
+    envs = TabularVectorEnv(dynamics().model, num_envs=3, max_episode_steps=7)
+    envs.reset(seed=0)
+    behaviour = np.zeros((NUM_STATES, len(Action)))
+    behaviour[:, Action.SOUTH], behaviour[:, Action.EAST] = 0.25, 0.75
+    rng, before, elapsed = generator(0, "test"), envs._state.copy(), np.zeros(3, dtype=int)
+    counts, stuck, moved = np.zeros(len(Action)), 0, 0
+    over = np.zeros(3, dtype=bool)
+    for _ in range(4000):
+        t = envs.roll(behaviour, 1, rng)
+        assert (t.observation == before[~over]).all()
+        elapsed = np.where(over, 0, elapsed + 1)
+        assert (t.truncated == (elapsed[~over] == 7)).all()
+        assert t.terminated.sum() == (events.dropoff(t) | events.failure(t)).sum()
+        counts += np.bincount(t.action, minlength=len(Action))
+        stuck, moved = stuck + int(events.traffic(t).sum()), moved + int(events.move(t).sum())
+        before[~over] = t.next_observation
+        before[over] = envs._state[over]
+        ended = np.zeros(3, dtype=bool)
+        ended[~over] = t.terminated | t.truncated
+        over = ended
+    assert counts[Action.EAST] / counts.sum() == pytest.approx(0.75, abs=0.02)
+    assert stuck / (stuck + moved) == pytest.approx(0.1, abs=0.02)
 
 
 def test_same_seed_same_episode(fuel_taxi: Environment) -> None:

@@ -135,6 +135,62 @@ def step_table(
 
 
 @njit(cache=True, error_model="numpy")
+def roll_table(
+    probability: FloatArray,
+    next_state: IntArray,
+    reward: FloatArray,
+    terminated: BoolArray,
+    behaviour: FloatArray,
+    states: IntArray,
+    elapsed: IntArray,
+    ended: BoolArray,
+    limit: int,
+    starts: IntArray,
+    choices: FloatArray,
+    chances: FloatArray,
+) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, BoolArray]:
+    """Many steps in many copies, by the behaviour [S, A]: what each saw, did and met, a step at a time.
+
+    Of each copy its state, the steps of its episode and whether that has ended [copy] go on where they
+    are and are updated in place. A copy whose episode has ended spends a step on the next of the
+    starts, which is no transition. Choices and chances [step, copy] lie in [0, 1); limit 0 is none.
+    """
+    steps, copies = choices.shape
+    seen, done = np.empty(steps * copies, np.int64), np.empty(steps * copies, np.int64)
+    met, gained = np.empty(steps * copies, np.int64), np.empty(steps * copies, np.float64)
+    dead, cut = np.empty(steps * copies, np.bool_), np.empty(steps * copies, np.bool_)
+    count, started = 0, 0
+    for t in range(steps):
+        for i in range(copies):
+            if ended[i]:
+                states[i], elapsed[i], ended[i] = starts[started], 0, False
+                started += 1
+                continue
+            s, a, branch = states[i], 0, 0
+            passed = 0.0
+            for other in range(behaviour.shape[1]):
+                if behaviour[s, other] > 0:
+                    a = other
+                    passed += behaviour[s, other]
+                    if choices[t, i] < passed:
+                        break
+            passed = 0.0
+            for b in range(probability.shape[2]):
+                if probability[s, a, b] > 0:
+                    branch = b
+                    passed += probability[s, a, b]
+                    if chances[t, i] < passed:
+                        break
+            elapsed[i] += 1
+            seen[count], done[count], met[count] = s, a, next_state[s, a, branch]
+            gained[count], dead[count] = reward[s, a, branch], terminated[s, a, branch]
+            cut[count] = limit > 0 and elapsed[i] >= limit
+            states[i], ended[i] = met[count], dead[count] or cut[count]
+            count += 1
+    return seen[:count], done[:count], met[:count], gained[:count], dead[:count], cut[:count]
+
+
+@njit(cache=True, error_model="numpy")
 def count_edges(
     slots: IntArray,
     edges: IntArray,
@@ -217,3 +273,26 @@ def solve_backwards(
             pair, u = pair_of_edge[e], next_of_edge[e]
             for k in range(num_outcomes):
                 solution[pair, h, k] += weight[e] * continuation[e, k] * v[u, k]
+
+
+@njit(cache=True, error_model="numpy")
+def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray) -> None:
+    """Put each of the values [cell] among the smallest and largest [cell, rank] so far, if it belongs there.
+
+    Both are in order from the most extreme to the least, and updated in place.
+    """
+    last = smallest.shape[1] - 1
+    for c in range(len(values)):
+        x = values[c]
+        if x < smallest[c, last]:
+            r = last
+            while r > 0 and x < smallest[c, r - 1]:
+                smallest[c, r] = smallest[c, r - 1]
+                r -= 1
+            smallest[c, r] = x
+        if x > largest[c, last]:
+            r = last
+            while r > 0 and x > largest[c, r - 1]:
+                largest[c, r] = largest[c, r - 1]
+                r -= 1
+            largest[c, r] = x

@@ -52,7 +52,7 @@ class Environment:
             return SyncVectorEnv([self.make] * num_envs)
         spec = self._sample.spec
         assert spec is not None
-        if spec.vector_entry_point is None and not info_keys:
+        if not info_keys:
             return TabularVectorEnv(self.model, num_envs, spec.max_episode_steps)
         settings: dict[str, Any] = dict(self.kwargs)
         if self.max_episode_steps is not None:
@@ -214,6 +214,12 @@ class Environment:
             except TypeError as error:
                 raise ValueError(f"{self.id} does not know the state {dict(description)}: {error}") from error
         raise ValueError(f"{self.id} does not know the state {description!r}; it has {num_states} states")
+
+    @property
+    def state_fields(self) -> Mapping[str, Sequence[int | bool]]:
+        """What a state consists of and the values each field has, where the environment says so."""
+        fields = getattr(self._probe, "state_fields", {}) if self.tabular else {}
+        return {str(name): tuple(values) for name, values in fields.items()}
 
     def picture(self, state: Array) -> Array | None:
         """[height, width, 3]: the state drawn, for environments that can be put into it."""

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tpd.kernels import step_table
+from tpd.kernels import roll_table, step_table
 from tpd.types import BoolArray, FloatArray, IntArray, Transitions
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
@@ -128,6 +128,25 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self._done = terminated | truncated
         info["action_mask"] = self._mask()
         return self._state.copy(), reward, terminated, truncated, info
+
+    def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
+        """So many steps in every copy at once, by the action probabilities behaviour [state, action]."""
+        model, size = self.model, (steps, self.num_envs)
+        seen, done, met, reward, terminated, truncated = roll_table(
+            model.probability,
+            model.next_state,
+            model.reward,
+            model.terminated,
+            behaviour,
+            self._state,
+            self._elapsed,
+            self._done,
+            self.max_episode_steps or 0,
+            self._start(self.num_envs * ((steps + 1) // 2)),  # no episode is shorter than a step
+            rng.random(size),
+            self.np_random.random(size),
+        )
+        return Transitions(seen, done, met, reward, terminated, truncated)
 
     def _step_info(
         self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray

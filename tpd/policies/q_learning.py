@@ -6,11 +6,11 @@ import numpy as np
 
 from tpd.checks import number, whole_number
 from tpd.envs import Environment
-from tpd.kernels import q_learning_update
+from tpd.kernels import draw_columns, q_learning_update
 from tpd.memory import require
 from tpd.policies.tabular import GreedyPolicy, best_valid
 from tpd.seeding import reset_seed
-from tpd.sources.exploration import TOO_MANY_STATES, draw, uniform
+from tpd.sources.exploration import TOO_MANY_STATES, uniform
 from tpd.sources.interaction import interact
 from tpd.types import IntArray, Report, Transitions, TransitionsCallback, concatenate, no_report
 
@@ -65,11 +65,11 @@ class QLearning:
             return
         envs = self._env.make_vector(min(self.num_envs, self.steps), info_keys)
         done, shown, unseen = 0, 0, list[Transitions]()
-        epsilon = self.epsilon_start
+        epsilon, any_valid = self.epsilon_start, uniform(self._mask)
 
         def behaviour(states: IntArray) -> IntArray:
             best = best_valid(self._q[states], self._mask[states])
-            wild = draw(uniform(self._mask[states]), self._rng)
+            wild = draw_columns(any_valid, states, self._rng.random(len(states)))
             return np.where(self._rng.random(len(states)) < epsilon, wild, best)
 
         for _, step in interact(envs, self.policy, behaviour, reset_seed(self._rng), info_keys):

@@ -12,6 +12,7 @@ from tpd.sources.interaction import interact
 from tpd.types import Episodes, IntArray, Policy, Transitions, concatenate
 
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
+STEPS_AT_ONCE = 5  # more would be too late to heed what was tried meanwhile
 MANY_COPIES, FEW_COPIES = 1000, 32
 
 
@@ -34,13 +35,17 @@ def collect(
         assert isinstance(envs, TabularVectorEnv), "restarts were not checked"
         assert isinstance(behaviour, TabularExplorer)
         envs.restart = behaviour.restart
-    stream = interact(envs, policy, behaviour, reset_seed(rng), info_keys)
+    stream: Iterator[Transitions]
+    if isinstance(behaviour, TabularExplorer) and type(envs) is TabularVectorEnv:
+        stream = _roll(envs, behaviour, rng)
+    else:
+        stream = (step for _, step in interact(envs, policy, behaviour, reset_seed(rng), info_keys))
     parts, gathered, done = list[Transitions](), 0, 0
     while done < steps:
         # small batches at first, so that learning can be watched from its beginning
         size = min(steps - done, max(SMALLEST_BATCH, min(LARGEST_BATCH, done // 4)))
         while gathered < size:
-            parts.append(next(stream)[1])
+            parts.append(next(stream))
             gathered += len(parts[-1])
         joined = concatenate(parts)
         batch, parts = joined[:size], [joined[size:]]
@@ -49,6 +54,15 @@ def collect(
         behaviour.remember(batch)
         yield batch
     envs.close()
+
+
+def _roll(
+    envs: TabularVectorEnv, behaviour: TabularExplorer, rng: np.random.Generator
+) -> Iterator[Transitions]:
+    """Step for ever, a few steps of every copy at a time."""
+    envs.reset(seed=reset_seed(rng))
+    while True:
+        yield envs.roll(behaviour.table, STEPS_AT_ONCE, rng)
 
 
 def play(

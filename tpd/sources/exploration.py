@@ -107,10 +107,11 @@ class TabularExplorer:
         self._valid = env.mask(states)
         self._policy = policy.probabilities(states)
         self._visits: IntArray = np.zeros(self._valid.shape, dtype=np.int64)
-        self._table = mix(self._policy, uniform(self._valid), exploration.epsilon)
+        self.table = mix(self._policy, uniform(self._valid), exploration.epsilon)
+        """[state, action]: how likely it takes each action, as things stand"""
 
     def __call__(self, observations: IntArray) -> IntArray:
-        return draw_columns(self._table, observations, self._rng.random(len(observations)))
+        return draw_columns(self.table, observations, self._rng.random(len(observations)))
 
     def remember(self, seen: Transitions) -> None:
         """Take note of what was tried."""
@@ -121,7 +122,7 @@ class TabularExplorer:
         self._visits += pairs.reshape(self._visits.shape)
         if self._exploration.least_tried:
             least = np.where(self._valid, self._visits, np.iinfo(np.int64).max).argmin(axis=1)
-            self._table = mix(self._policy, np.eye(num_actions)[least], self._exploration.epsilon)
+            self.table = mix(self._policy, np.eye(num_actions)[least], self._exploration.epsilon)
 
     def restart(self, starts: IntArray) -> IntArray:
         """Exchange some of the states where episodes are about to start."""

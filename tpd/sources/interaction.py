@@ -29,13 +29,14 @@ def interact(
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
+    remembers = isinstance(policy, RecurrentPolicy)
     observation = begin(policy, envs.reset(seed=seed)[0])
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
         arrived, reward, terminated, truncated, info = envs.step(action)
-        next_observation = follow(policy, observation, arrived)
-        if isinstance(policy, RecurrentPolicy) and ended.any():
+        next_observation = follow(policy, observation, arrived) if remembers else pack(arrived)
+        if remembers and ended.any():
             next_observation[ended] = begin(policy, pack(arrived)[ended])
         step = Transitions(
             observation=observation,

@@ -10,7 +10,9 @@ from tpd.envs.fuel_taxi import drawing
 from tpd.envs.fuel_taxi.rules import (
     ACTION_NAMES,
     EVENT_NAMES,
+    FULL_TANK,
     NUM_STATES,
+    SIZE,
     Action,
     Event,
     decode,
@@ -29,6 +31,12 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     action_names: ClassVar[tuple[str, ...]] = ACTION_NAMES
+    state_fields: ClassVar[dict[str, tuple[int | bool, ...]]] = {
+        "row": tuple(range(SIZE)),
+        "col": tuple(range(SIZE)),
+        "fuel": tuple(range(FULL_TANK + 1)),
+        "passenger": (False, True),
+    }
     encode = staticmethod(encode)
     describe_state = staticmethod(describe)
 
