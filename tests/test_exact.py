@@ -56,7 +56,9 @@ def test_probability_is_conserved_in_every_env_with_a_table(
         probabilities = np.eye(num_actions)[rng.integers(num_actions, size=num_states)]
     policy = TabularPolicy(probabilities, 0.99)
     solved = ExactSolution(parts.env, policy, parts.outcomes, horizon=30).table().expected
-    happening, running = solved[..., :-1].sum(axis=2), 1 - solved[..., -1].cumsum(axis=1)
+    legend = parts.outcomes.legend
+    happening = solved[..., [legend.names.index(name) for name in legend.partition]].sum(axis=2)
+    running = 1 - solved[..., -1].cumsum(axis=1)
     assert len(solved) == num_states * num_actions
     np.testing.assert_allclose(happening[:, 0], 1, atol=1e-12)
     np.testing.assert_allclose(happening[:, 1:], running[:, :-1], atol=1e-12)

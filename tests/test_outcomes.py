@@ -122,3 +122,16 @@ def test_sets_that_cannot_be_are_refused(make: object, message: str) -> None:
     assert callable(make)
     with pytest.raises(OutcomeError, match=message):
         make()
+
+
+def test_the_first_occurrence_of_a_named_event_is_asked_for_as_well(transitions: Transitions) -> None:
+    named = OutcomeSet([event("odd", small_mdp.odd, 1.0), event("even", small_mdp.even, 0.0)], first=["odd"])
+    assert named.legend == OutcomeSet([*named.outcomes[:2], event("odd", small_mdp.odd, first=True)]).legend
+    np.testing.assert_array_equal(
+        named.observe(transitions).continuation[:, 2],
+        small_mdp.outcomes().observe(transitions).continuation[:, 2],
+    )
+    with pytest.raises(OutcomeError, match="there is no event 'luck'; there are odd"):
+        OutcomeSet([event("odd", small_mdp.odd)], first=["luck"])
+    with pytest.raises(OutcomeError, match="there is no event 'reward'; there are none"):
+        OutcomeSet([reward(0, 1)], first=["reward"])

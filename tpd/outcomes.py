@@ -128,6 +128,7 @@ class Observed(NamedTuple):
 class OutcomeSet:
     """The outcomes explained together, with claims that every transition is checked against.
 
+    first: the events whose first occurrence is asked for as well, by name.
     partition: exactly one event (first occurrences apart) happens in each transition.
     accounts_for_reward: the reward is the weighted sum of the outcomes.
     A set that claims both is *complete*: rewards are rebuilt from event probabilities.
@@ -138,8 +139,9 @@ class OutcomeSet:
         outcomes: Sequence[Outcome],
         partition: bool = False,
         accounts_for_reward: bool = False,
+        first: Sequence[str] = (),
     ) -> None:
-        self.outcomes = tuple(outcomes)
+        self.outcomes = (*outcomes, *_first_occurrences(outcomes, first))
         if not self.outcomes:
             raise OutcomeError("an outcome set needs at least one outcome")
         names = [outcome.name for outcome in self.outcomes]
@@ -228,6 +230,14 @@ class OutcomeSet:
             )
 
         _refuse(wrong, transitions, complaint)
+
+
+def _first_occurrences(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[Outcome]:
+    by_name = {outcome.name: outcome for outcome in outcomes if outcome.is_event}
+    for name in names:
+        if name not in by_name:
+            raise OutcomeError(f"first: there is no event {name!r}; there are {', '.join(by_name) or 'none'}")
+    return [event(name, by_name[name].function, None, True, by_name[name].info_keys) for name in names]
 
 
 def _refuse(wrong: BoolArray, transitions: Transitions, complaint: Callable[[int], str]) -> None:
