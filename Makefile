@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CHROMIUM := /usr/bin/chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help run ui test test-slow lint clean
+.PHONY: help run ui test test-slow test-browser lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -19,7 +20,10 @@ test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(READY) ## Run the long tests too
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'slow or not slow'
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser'
+
+test-browser: $(READY) $(CHROMIUM) ## Look at the report and the MLflow UI in a real browser
+	$(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check .
@@ -29,6 +33,11 @@ lint: $(READY) ## Check style, types and layers
 
 clean: ## Remove the environment and the caches, but no results
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+
+$(CHROMIUM):
+	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || \
+		{ echo "the browser tests need Debian's $(CHROMIUM): apt-get install chromium" >&2; exit 1; }
+	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

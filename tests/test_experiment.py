@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -164,6 +166,47 @@ def test_the_parent_holds_table_and_plots(sweep: tuple[Path, str]) -> None:
     assert isinstance(table, pd.DataFrame)
 
 
+def note_of(run: MlflowRun) -> str:
+    return str(run.data.tags["mlflow.note.content"])
+
+
+def test_a_run_says_what_it_is_and_how_to_go_on(alone: Path) -> None:
+    (run,) = runs(alone, role=None)
+    tags = {"env": "FuelTaxi-v0", "policy": "q_learning", "explainer": "paper", "seed": "1"}
+    assert tags.items() <= run.data.tags.items()
+    note = note_of(run)
+    assert "What **q\\_learning** expects to happen in **FuelTaxi\\-v0**, by the explainer **paper**" in note
+    assert f"{run.data.metrics['move/pi_mse']:.2e}" in note
+    assert f"tpd-explain run={run.info.run_id}" in note
+    assert f"--model-uri runs:/{run.info.run_id}/explainer" in re.sub(r"\\?\s+", " ", note)
+    _, _, told = note.partition("To repeat it:")
+    repeated, _, _ = told.partition("To ask it more:")
+    assert shlex.split(repeated.replace("\\\n", "")) == ["tpd-run", *SMALL, "seed=1"]
+    client = MlflowClient(f"sqlite:///{alone}/mlflow.db")
+    shown = set(re.findall(r"get-artifact\?path=note%2F([^&]+)&run_uuid=" + run.info.run_id, note))
+    kept = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "note")}
+    assert shown == kept
+    assert {name.partition("_")[2] for name in shown} == {"figure_1.png", "figure_2.png", "reliability.png"}
+
+
+def test_the_parent_tells_the_whole_story(sweep: tuple[Path, str]) -> None:
+    folder, _ = sweep
+    (parent,) = runs(folder, "sweep")
+    note = note_of(parent)
+    assert note.startswith("A sweep of 3 runs, of which 3 finished.")
+    assert "tpd-run -m experiment=paper" in note
+    assert "'seed=range(3)'" in note
+    mean, std = (parent.data.metrics[f"move/pi_mse{end}"] for end in ("", "_std"))
+    assert f"{mean:.2e} ± {std:.1e}" in note
+    for job in runs(folder, "job"):
+        assert job.info.run_name == f"seed {job.data.params['seed']}"
+        page = f"#/experiments/{job.info.experiment_id}/runs/{job.info.run_id}"
+        own = np.mean([job.data.metrics[f"{event}/pi_mse"] for event in EVENTS])
+        assert re.search(rf"\[seed {job.data.params['seed']}\]\({page}\S*\) \| &emsp;{own:.3g} ", note)
+    assert "error\\_against\\_steps" in note
+    assert "figure\\_2\\_pair\\_1\\_over\\_seeds" in note
+
+
 def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: tuple[Path, str]) -> None:
     _, shown = sweep
     assert "1.86e-04 ± 1.9e-05" in shown
@@ -242,7 +285,7 @@ def test_a_network_is_a_model_that_is_asked_with_vectors(
         pd.DataFrame({"state": pairs[0].astype(float).tolist(), "action": pairs[1].tolist()})
     )
     expected = parts.explainer.explain(*pairs).expected
-    assert list(answer["pair"]) == [0] * 5 + [1] * 5
+    assert list(answer["row"]) == [0] * 5 + [1] * 5
     found = answer[list(parts.outcomes.legend.names)].to_numpy().reshape(expected.shape)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -283,6 +326,8 @@ def test_a_failed_job_is_told_and_the_rest_is_kept(tmp_path: Path) -> None:
     assert json.loads(status.read_text())["status"] == "failed"
     (parent,) = runs(tmp_path, "sweep")
     assert parent.info.status == "FAILED"
+    assert "A sweep of 2 runs, of which 1 finished." in note_of(parent)
+    assert re.search(r"- .*outcomes=fragile.*: .*fails while learning", note_of(parent))
 
 
 @pytest.mark.parametrize(
@@ -317,6 +362,10 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
     assert "error_against_steps.png" in left
     (parent,) = runs(tmp_path, "sweep")
     metrics = parent.data.metrics
+    names = {job.info.run_name for job in runs(tmp_path, "job")}
+    swept = [(name, seed) for name in ("paper", "replayed") for seed in (0, 1)]
+    assert names == {f"explainer={name}, seed {seed}" for name, seed in swept}
+    assert "explainer" not in parent.data.tags
     assert metrics["explainer_replayed/move/pi_mse"] < metrics["explainer_paper/move/pi_mse"]
     again = tpd_run(tmp_path, "-m", *SMALL, "seed=0", f"hydra.sweep.dir={plots.parent}", check=False)
     assert "holds a sweep already" in again.stderr

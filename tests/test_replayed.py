@@ -109,11 +109,9 @@ def test_counts_grow_and_lose_nothing() -> None:
     outcome = rng.integers(3, size=(20_000, 2)).astype(np.float32)
     for part in np.array_split(np.arange(20_000), 13):
         counts.add(pair[part], next_state[part], outcome[part], outcome[part])
+    e = counts.edges
     found = {
-        (p, s, *o): n
-        for p, s, o, n in zip(
-            counts.pair, counts.next_state, counts.outcome.tolist(), counts.count, strict=True
-        )
+        (p, s, *o): n for p, s, o, n in zip(e.pair, e.next_state, e.outcome.tolist(), e.count, strict=True)
     }
     rows, expected = np.unique(np.column_stack([pair, next_state, outcome]), axis=0, return_counts=True)
     assert found == {tuple(row): n for row, n in zip(rows.tolist(), expected, strict=True)}

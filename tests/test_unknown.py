@@ -270,7 +270,7 @@ def test_a_stored_explainer_knows_as_little(chain: Explainer, tmp_path: Path) ->
 def test_a_served_explainer_says_what_it_does_not_know(chain: Explainer, tmp_path: Path) -> None:
     storage.save(chain, small_mdp.environment(), tmp_path)
     answer = _load_pyfunc(str(tmp_path)).predict(pd.DataFrame({"state": [0, 0], "action": [0, 1]}))
-    tried, untried = answer[answer["pair"] == 0], answer[answer["pair"] == 1]
+    tried, untried = answer[answer["row"] == 0], answer[answer["row"] == 1]
     assert (tried["support"] == 4).all()
     np.testing.assert_allclose(tried["unknown"], chain.explain(np.array([0])).unknown[0], atol=1e-7)
     assert tried[["odd", "even", "first odd"]].notna().all(axis=None)

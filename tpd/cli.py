@@ -61,3 +61,11 @@ def run() -> None:
         if Sweep.current is not None:
             Sweep.current.abandon()
         sys.exit("interrupted")
+
+
+def explain() -> None:
+    """Answer a question about a finished run."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from tpd.ask.answer import main
+
+    main(sys.argv[1:])

@@ -20,12 +20,16 @@ from tpd.checks import whole_number
 from tpd.envs import Environment
 from tpd.evaluate import Errors, Evaluation, Examiner, LearningCurve, write_table
 from tpd.explainer import Explainer
+from tpd.kept import EPISODES, EXPLAINER, Kept
 from tpd.outcomes import OutcomeSet
+from tpd.portrait import portray
 from tpd.seeding import generator
 from tpd.show import reliability
+from tpd.show.maps import MapSpec
 from tpd.show.progress import ProgressBars
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.sources.collection import play
+from tpd.sources.recording import Recorder, Recording
 from tpd.tracking.runs import Run
 from tpd.training import Training
 from tpd.types import Learner, SettlingLearner, Trainer, TransitionsCallback
@@ -42,6 +46,8 @@ class ConfigError(CompactHydraException):
 class Parts:
     """Everything that a run needs, made and therefore checked before any work is done."""
 
+    config: DictConfig
+    """What they were made of."""
     seed: int
     env: Environment
     outcomes: OutcomeSet
@@ -52,6 +58,7 @@ class Parts:
     examiner: Examiner | None
     """Knows the truth; None where there is none."""
     scenes: tuple[Scene, ...]
+    recorder: Recorder
 
 
 def build(cfg: DictConfig) -> Parts:
@@ -85,7 +92,12 @@ def build(cfg: DictConfig) -> Parts:
             examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
     with blame("figures"):
         scenes = scenes_from_config(cfg.figures, env)
-    return Parts(seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes)
+    with blame("maps"):
+        MapSpec.from_config(cfg.maps, env)
+    recorder: Recorder = _make(cfg, "recording")
+    return Parts(
+        cfg, seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes, recorder
+    )
 
 
 @dataclass(frozen=True)
@@ -98,8 +110,8 @@ class Findings:
     """Against what really happened in fresh episodes."""
 
 
-def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Findings:
-    """Train the policy, learn to explain it, judge the explanations, and keep what was found."""
+def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrait: bool = True) -> Findings:
+    """Train the policy, learn to explain it, judge the explanations, keep what was found, and portray it."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars)
     with _timed("evaluation", tracked):
@@ -107,7 +119,11 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True) -> Find
         if findings.errors is not None:
             curve[parts.training.transitions(parts.trainer)] = findings.errors
     with _timed("keeping", tracked):
-        keep(parts, findings, curve, folder, tracked)
+        recording = keep(parts, findings, curve, folder, tracked)
+    if portrait:
+        with _timed("portrait", tracked):
+            kept = Kept(parts.config, parts.explainer, parts.env, recording, trusted=None)
+            portray(kept, folder, tracked)
     return findings
 
 
@@ -159,8 +175,13 @@ def judge(parts: Parts) -> Findings:
     return Findings(errors, verification)
 
 
-def keep(parts: Parts, findings: Findings, curve: Mapping[int, Errors], folder: Path, tracked: Run) -> None:
-    """Write everything to the folder, and hand it to whoever tracks the run."""
+def keep(
+    parts: Parts, findings: Findings, curve: Mapping[int, Errors], folder: Path, tracked: Run
+) -> Recording | None:
+    """Write everything to the folder, and hand it to whoever tracks the run.
+
+    The episodes that were recorded to look at.
+    """
     plots, step = folder / "plots", parts.training.transitions(parts.trainer)
     plots.mkdir(parents=True, exist_ok=True)
     for scene in parts.scenes:
@@ -175,8 +196,12 @@ def keep(parts: Parts, findings: Findings, curve: Mapping[int, Errors], folder: 
         tracked.metrics(findings.verification.metrics(), step)
         tracked.table(findings.verification.frame(), "verification.json")
     tracked.files(plots, "plots")
-    storage.save(parts.explainer, parts.env, folder / "explainer")
-    tracked.model(folder / "explainer", "explainer")
+    recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
+    if recording is not None:
+        storage.save_recording(recording, folder / EPISODES)
+        tracked.files(folder / EPISODES)
+    storage.save(parts.explainer, parts.env, folder / EXPLAINER)
+    tracked.model(folder / EXPLAINER, EXPLAINER)
     if findings.errors is not None:
         errors = findings.errors
         write_table(errors.frame(), folder / "errors.json")
@@ -186,6 +211,7 @@ def keep(parts: Parts, findings: Findings, curve: Mapping[int, Errors], folder: 
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")
+    return recording
 
 
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:

@@ -1,16 +1,23 @@
 """Explanations and contrasts: pure data about expected future outcomes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from tpd import html
+from tpd.colours import colour
 from tpd.efo import compose
-from tpd.outcomes import Legend
+from tpd.outcomes import FIRST, Legend
 from tpd.types import Array, BoolArray, FloatArray, Index
 
 TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
+MOST_SHOWN = 3
+"""How many pairs a notebook shows."""
+CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
 
 
 class Remainder(NamedTuple):
@@ -142,6 +149,42 @@ class Explanation:
             gap = self.agent_value - self.expected_return[:, -1]
         return Remainder(running, unknown, bound, gap)
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each pair, step and outcome: what is expected, and how well that is known."""
+        known = {"unknown": self.unknown, "support": self.support}
+        return _tidy({**self._pairs(), "expected": self.expected, **known}, self.expected.shape)
+
+    def _pairs(self) -> dict[str, Array]:
+        """What pair, step and outcome each expectation belongs to; the state where it is a number."""
+        states = {"state": self.observations} if self.observations.ndim == 1 else {}
+        return {
+            "pair": np.arange(len(self)),
+            **states,
+            "action": plain(self.actions),
+            "step": np.arange(self.horizon)[None, :, None],
+            "outcome": np.array(self.legend.names, dtype=object)[None, None],
+        }
+
+    def _repr_html_(self) -> str:
+        sections = [self._section(row) for row in range(min(len(self), MOST_SHOWN))]
+        return html.page(sections, ("steps ahead", "in all", "peak"), len(self) - len(sections))
+
+    def _section(self, row: int) -> html.Section:
+        strips = []
+        for column, name in enumerate(self.legend.names):
+            values, is_event = self.expected[row, :, column], name in self.legend.events
+            full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
+            signed = bool((values < 0).any()) and not is_event
+            said = _in_all(self, row, column), _peak(self, row, column)
+            strips.append(
+                html.Strip(name, colour(self.legend.names, name), values, full, is_event, signed, said)
+            )
+        return html.Section(self._name(row), _remark(self, row), strips, self.foreseen[row])
+
+    def _name(self, row: int) -> str:
+        state = f"state {self.observations[row]}, " if self.observations.ndim == 1 else f"pair {row}, "
+        return f"{state}action {plain(self.actions)[row]}"
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -192,3 +235,73 @@ class Contrast:
     def expected_return(self) -> FloatArray:
         """[batch, horizon]: difference accumulated up to step h."""
         return np.asarray(self.fact.expected_return - self.foil.expected_return)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each pair, step and outcome: fact, foil and their difference."""
+        pairs, foils = self.fact._pairs(), self.foil._pairs()
+        foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
+        compared = {"fact": self.fact.expected, "foil": self.foil.expected, "difference": self.expected}
+        known = {"unknown": self.unknown, "support": np.minimum(self.fact.support, self.foil.support)}
+        return _tidy({**pairs, **foils, **compared, **known}, self.expected.shape)
+
+    def _repr_html_(self) -> str:
+        sections = [self._section(row) for row in range(min(len(self.known), MOST_SHOWN))]
+        return html.page(sections, CONTRASTED, len(self.known) - len(sections))
+
+    def _section(self, row: int) -> html.Section:
+        names, events = self.fact.legend.names, self.fact.legend.events
+        strips = []
+        for column, name in enumerate(names):
+            values, is_event = self.expected[row, :, column], name in events
+            full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
+            said = _in_all(self.fact, row, column), _in_all(self.foil, row, column)
+            strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said))
+        title = f"{self.fact._name(row)} against {self.foil._name(row)}"
+        remark = f"{_remark(self.fact, row)} against {_remark(self.foil, row)}"
+        return html.Section(title, remark, strips, self.foreseen[row])
+
+
+def plain(actions: Array) -> Array:
+    """[batch]: actions as a table holds them, which are tuples where an action has several numbers."""
+    if actions.ndim == 1:
+        return actions
+    held = np.empty(len(actions), dtype=object)
+    held[:] = [tuple(np.ravel(action).tolist()) for action in actions]
+    return held
+
+
+def _tidy(columns: Mapping[str, Array], shape: tuple[int, ...]) -> pd.DataFrame:
+    """A row for each pair, step and outcome; columns are [batch], [batch, horizon] or of the whole shape."""
+    whole = {
+        name: values.reshape(values.shape + (1,) * (3 - values.ndim)) for name, values in columns.items()
+    }
+    return pd.DataFrame({name: np.broadcast_to(values, shape).ravel() for name, values in whole.items()})
+
+
+def _in_all(explanation: Explanation, row: int, column: int) -> str:
+    """The sum of an outcome over the steps ahead: of a first occurrence, how likely it is at all."""
+    if not explanation.foreseen[row, -1]:
+        return "unknown"
+    first = explanation.legend.names[column].startswith(FIRST)
+    return html.number(float(explanation.expected[row, :, column].sum()), in_percent=first)
+
+
+def _peak(explanation: Explanation, row: int, column: int) -> str:
+    """When most of an outcome is expected, as far as it is known."""
+    values = np.where(explanation.foreseen[row], explanation.expected[row, :, column], 0)
+    step = int(np.abs(values).argmax())
+    if not values[step]:
+        return "never"
+    is_event = explanation.legend.names[column] in explanation.legend.events
+    return f"{html.number(float(values[step]), is_event)} at step {step}"
+
+
+def _remark(explanation: Explanation, row: int) -> str:
+    """How well the pair is known, and what it is worth."""
+    visits = explanation.support[row]
+    if not visits:
+        return "never tried: unknown"
+    said = "exact" if np.isinf(visits) else f"{visits:.0f} visits"
+    if explanation.legend.reward_bound is None or not explanation.foreseen[row, -1]:
+        return said
+    return f"{said}, return {explanation.expected_return[row, -1]:.3g} within {explanation.horizon} steps"

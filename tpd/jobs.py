@@ -6,18 +6,23 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.experiment import blame, build, run
+from tpd import kept
+from tpd.experiment import Findings, Parts, blame, build, run
+from tpd.portrait import PORTRAIT, REPORT
 from tpd.show.tables import error_table, overall, show, verification_table
-from tpd.tracking.runs import Run, Tracking
+from tpd.tracking import notes
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, Run, Tracking
 
 log = logging.getLogger(__name__)
 
-CONFIG, STATUS, SWEEP = "config.yaml", "status.json", "sweep.json"
+STATUS, SWEEP = "status.json", "sweep.json"
+ROLE = "tpd.role"
 
 
 def run_job(cfg: DictConfig) -> None:
@@ -29,21 +34,23 @@ def run_job(cfg: DictConfig) -> None:
         return
     _quiet_console()
     try:
-        _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
+        run_id = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
     except Exception as error:
         log.error("seed %s failed: %s\n%s", cfg.seed, error, traceback.format_exc(limit=-3))
-        _write_status(folder, cfg, "failed", str(error))
+        _write_status(folder, cfg, "failed", error=str(error))
     else:
-        _write_status(folder, cfg, "finished")
+        _write_status(folder, cfg, "finished", run_id=run_id)
 
 
 def _run_alone(cfg: DictConfig, folder: Path) -> None:
     parts = build(cfg)
-    OmegaConf.save(cfg, folder / CONFIG, resolve=True)
+    OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
-    with open_run(tracking, f"{cfg.name} seed {parts.seed}", settings(cfg), {}) as tracked:
-        tracked.files(folder / CONFIG)
+    tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
+    with open_run(tracking, f"{cfg.name} seed {parts.seed}", settings(cfg), tags) as tracked:
+        tracked.files(folder / kept.CONFIG)
         findings = run(parts, folder, tracked)
+        tracked.describe(_note(cfg, parts, findings, folder, tracked))
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
@@ -52,18 +59,73 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
         title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
         show(verification_table(title, findings.verification.frame()))
     print(f"plots and explainer: {folder}")
-    if tracking.ui_command():
-        print(f"to look at the run: {tracking.ui_command()}")
+    tell_where(tracking, tracked)
 
 
-def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> None:
+def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> str | None:
+    """The id of the run that was made."""
     parts = build(cfg)
-    OmegaConf.save(cfg, folder / CONFIG, resolve=True)
-    parent = json.loads((sweep_folder / SWEEP).read_text())["run_id"]
-    name, tags = f"seed {parts.seed}", {"tpd.role": "job"}
-    with open_run(make_tracking(cfg), name, settings(cfg), tags, parent) as tracked:
-        tracked.files(folder / CONFIG)
-        run(parts, folder, tracked, progress=False)
+    OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
+    sweep = json.loads((sweep_folder / SWEEP).read_text())
+    overrides = list(HydraConfig.get().overrides.task)
+    apart = [override for override in overrides if key_of(override) in sweep["varied"]]
+    name = ", ".join([*apart, f"seed {parts.seed}"])
+    tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
+    with open_run(make_tracking(cfg), name, settings(cfg), tags, sweep["run_id"]) as tracked:
+        tracked.files(folder / kept.CONFIG)
+        portrait = HydraConfig.get().job.num in sweep["portrayed"]
+        findings = run(parts, folder, tracked, progress=False, portrait=portrait)
+        tracked.describe(_note(cfg, parts, findings, folder, tracked))
+    return tracked.id
+
+
+def tell_where(tracking: Tracking, tracked: Run) -> None:
+    """How to look at a run, if it was kept."""
+    if tracked.id is not None:
+        print(f"to look at the run: {tracking.ui_command()}")
+        print(f"it is then at: {tracking.address}/{tracked.page(tracked.id)}")
+
+
+def key_of(override: str) -> str:
+    """What an override of the command line sets."""
+    return override.split("=")[0].lstrip("+~")
+
+
+def chosen(cfg: DictConfig, hydra: HydraConf) -> dict[str, str]:
+    """What a run is about, as tags to search and to show in columns."""
+    choices = hydra.runtime.choices
+    return {ENV: str(cfg.env.id), POLICY: str(choices["policy"]), EXPLAINER: str(choices["explainer"])}
+
+
+def repeated(hydra: HydraConf, *flags: str) -> str:
+    """The command that was given."""
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    more = [word for folder in folders for word in ("--config-dir", folder)]
+    return notes.command("To repeat it:", "tpd-run", *flags, *hydra.overrides.task, *more)
+
+
+def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, tracked: Run) -> list[str | Path]:
+    """What the run is and found, its figures, and what to type next."""
+    hydra = HydraConfig.get()
+    about = {name: f"**{notes.escaped(value)}**" for name, value in chosen(cfg, hydra).items()}
+    lead = "What {policy} expects to happen in {env}, by the explainer {explainer}".format(**about)
+    note: list[str | Path] = [f"{lead}: {notes.escaped(cfg.name)}, seed {parts.seed}."]
+    if (folder / PORTRAIT / REPORT).exists():
+        note += [report_link(tracked, PORTRAIT)]
+    if findings.errors is not None:
+        note += [notes.error_table(findings.errors.frame())]
+        note += [notes.escaped(line) for line in overall(findings.errors.metrics()).splitlines()]
+    if findings.verification is not None:
+        note += [notes.skill_table(findings.verification.frame())]
+    note += [repeated(hydra), notes.command("To ask it more:", "tpd-explain", f"run={tracked.id}")]
+    note += [notes.command("To serve it:", *tracked.serve_command(kept.EXPLAINER))]
+    return note + sorted((folder / "plots").glob("*.png"))
+
+
+def report_link(tracked: Run, portrait: str) -> str:
+    """To the report in a portrait that the run keeps."""
+    address = tracked.page(str(tracked.id), f"{portrait}/{REPORT}")
+    return f"[**Play its episodes and explore its states**]({address})"
 
 
 def make_tracking(cfg: DictConfig) -> Tracking:
@@ -92,8 +154,11 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _write_status(folder: Path, cfg: DictConfig, status: str, error: str | None = None) -> None:
-    record = {"status": status, "number": HydraConfig.get().job.num, "seed": cfg.seed, "error": error}
+def _write_status(
+    folder: Path, cfg: DictConfig, status: str, *, run_id: str | None = None, error: str | None = None
+) -> None:
+    number = HydraConfig.get().job.num
+    record = {"status": status, "number": number, "seed": cfg.seed, "run_id": run_id, "error": error}
     (folder / STATUS).write_text(json.dumps(record))
 
 

@@ -9,6 +9,22 @@ from tpd.types import Array, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
+class Edges:
+    """What was seen of a table of dynamics: where pairs led, with which outcomes, and how often."""
+
+    pair: IntArray
+    """[edge]: state * num_actions + action"""
+    next_state: IntArray
+    """[edge]"""
+    outcome: FloatArray
+    """[edge, outcome]"""
+    continuation: FloatArray
+    """[edge, outcome]"""
+    count: IntArray
+    """[edge]"""
+
+
+@dataclass(frozen=True)
 class PairTable:
     """A predictor that looks its answers up; a pair that is not in the table is unknown."""
 
@@ -21,6 +37,8 @@ class PairTable:
     """[pair]: the support"""
     into_unknown: FloatArray | None = None
     """[pair, horizon]: how likely the future has come to an unknown pair by then; None if not tracked"""
+    edges: Edges | None = None
+    """What the answers were solved from, where they were."""
     tie: ClassVar[float] = 0.0
 
     @property

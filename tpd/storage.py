@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,13 +12,16 @@ from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable
+from tpd.pair_table import Edges, PairTable
 from tpd.policies.absent import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Array, DiscretePolicy, Policy, Predictor
+from tpd.sources.recording import Recording
+from tpd.types import Array, DiscretePolicy, Episodes, Policy, Predictor, Transitions
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
 FORMAT = 2
+EDGE = "edge_"
+RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
 EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
 
 
@@ -77,6 +80,8 @@ def _table_arrays(table: PairTable, policy: Policy, env: Environment) -> dict[st
     }
     if table.into_unknown is not None:
         arrays["into_unknown"] = table.into_unknown.astype(np.float32)
+    if table.edges is not None:
+        arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
     values = policy.action_values(states)
     return arrays if values is None else arrays | {"action_values": values}
 
@@ -106,17 +111,16 @@ def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> 
             arrays["expected"],
             arrays["support"],
             arrays.get("into_unknown"),
+            _edges(arrays),
         )
     return Explainer(predictor, policy, _legend(description["legend"]))
 
 
-def numbered(folder: Path) -> tuple[bool, bool]:
-    """Whether states and actions of a saved explainer are numbers, and not vectors of them."""
-    network = json.loads((folder / DESCRIPTION).read_text()).get("network")
-    if network is None:
-        return True, True
-    spaces = (network["observation_space"], network["action_space"])
-    return spaces[0]["kind"] == "Discrete", spaces[1]["kind"] == "Discrete"
+def _edges(arrays: Mapping[str, Array]) -> Edges | None:
+    names = [field.name for field in fields(Edges)]
+    if f"{EDGE}{names[0]}" not in arrays:
+        return None
+    return Edges(**{name: arrays[f"{EDGE}{name}"] for name in names})
 
 
 def save_explanation(explanation: Explanation, path: Path) -> None:
@@ -137,6 +141,31 @@ def load_explanation(path: Path) -> Explanation:
     return Explanation(
         **arrays, legend=_legend(words["legend"]), discount=words["discount"], agent_value=value
     )
+
+
+def save_recording(recording: Recording, path: Path) -> None:
+    """Write recorded episodes as arrays; their pictures one after the other, as bytes."""
+    transitions = recording.episodes.transitions
+    arrays: dict[str, Array] = {name: getattr(transitions, name) for name in RECORDED}
+    arrays |= {
+        "begins": recording.episodes.begins,
+        "happened": recording.happened,
+        "frames": np.frombuffer(b"".join(recording.frames), dtype=np.uint8),
+        "frame_ends": np.cumsum([len(frame) for frame in recording.frames], dtype=np.int64),
+    }
+    np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+def load_recording(path: Path) -> Recording:
+    """Read what `save_recording` wrote."""
+    with np.load(path, allow_pickle=False) as stored:
+        transitions = Transitions(**{name: stored[name] for name in RECORDED})
+        frames = np.split(stored["frames"], stored["frame_ends"])[:-1]  # the last is what is left: nothing
+        return Recording(
+            Episodes(transitions, stored["begins"]),
+            stored["happened"],
+            tuple(frame.tobytes() for frame in frames),
+        )
 
 
 def _legend(plain: Mapping[str, Any]) -> Legend:

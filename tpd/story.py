@@ -16,12 +16,15 @@ from tpd import storage
 from tpd.envs import Environment
 from tpd.evaluate import read_errors, read_table
 from tpd.explanation import Explanation
-from tpd.jobs import CONFIG, STATUS, settings
+from tpd.jobs import STATUS, report_link, settings
+from tpd.kept import CONFIG
+from tpd.portrait import PORTRAIT, REPORT
 from tpd.show import plots
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import error_table, overall, show, verification_table
 from tpd.sources import moments
+from tpd.tracking import notes
 from tpd.tracking.runs import Run
 
 READERS = {"errors.json": read_errors, "curve.json": read_errors, "verification.json": read_table}
@@ -36,6 +39,8 @@ class Job:
     errors: pd.DataFrame | None
     curve: pd.DataFrame | None
     verification: pd.DataFrame | None
+    run_id: str | None = None
+    """In the tracking store."""
 
     @property
     def seed(self) -> str:
@@ -70,8 +75,20 @@ def finished_jobs(folder: Path) -> list[Job]:
             read(status.with_name(name)) if status.with_name(name).exists() else None
             for name, read in READERS.items()
         )
-        jobs.append(Job(status.parent, config, errors, curve, verification))
+        jobs.append(Job(status.parent, config, errors, curve, verification, records[status]["run_id"]))
     return jobs
+
+
+def missing_jobs(folder: Path, planned: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The overrides of the jobs that did not finish, and what is known of why."""
+    records = [json.loads(path.read_text()) for path in folder.rglob(STATUS)]
+    by_number = {record["number"]: record for record in records}
+    missing = {}
+    for number, overrides in enumerate(planned):
+        record = by_number.get(number, {"status": "failed", "error": "it never ended"})
+        if record["status"] != "finished":
+            missing[" ".join(overrides)] = str(record["error"])
+    return missing
 
 
 def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
@@ -95,16 +112,22 @@ def _without_seed(plain: Any, seed: int) -> Any:
     return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
 
 
-def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
-    """The tables of mean and standard deviation, and the plots with one line per seed."""
+def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
+    """The tables of mean and standard deviation, and the plots with one line per seed.
+
+    What belongs in a note: links to the runs, tables and pictures.
+    """
     tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
+    note, runs = list[str | Path](), dict[str, dict[str, float]]()
     for label, group in alike(jobs).items():
         seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
         title = ", ".join(filter(None, [group[0].config.name, label, seeds]))
         prefix = f"{label}/" if label else ""
+        note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
         if errors := [job.errors for job in group if job.errors is not None]:
             mean, std = _mean_and_std(errors)
             show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
+            note.append(notes.error_table(mean, std if len(errors) > 1 else None))
             table = mean.join(std, rsuffix="_std")
             tables.append(table.assign(jobs=label) if label else table)
             metrics = pd.DataFrame([job.metrics for job in group])
@@ -115,6 +138,7 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
         if verifications := [job.verification for job in group if job.verification is not None]:
             table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
             show(verification_table(f"Forecasts of {title}, against what happened", table))
+            note.append(notes.skill_table(table))
             verified.append(table.assign(jobs=label) if label else table)
             skills = table[table["band"] == "all"].set_index("outcome")["skill"]
             tracked.metrics({f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()})
@@ -122,6 +146,12 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
+        if (group[0].folder / PORTRAIT).exists():
+            portrait = f"{PORTRAIT}/{label.replace('/', '_')}".rstrip("/")
+            tracked.files(group[0].folder / PORTRAIT, portrait)
+            if (group[0].folder / PORTRAIT / REPORT).exists():
+                note.append(report_link(tracked, portrait))
+        runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.verification) for job in group}
     if tables:
         tracked.table(pd.concat(tables), "errors.json")
     if verified:
@@ -130,6 +160,14 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> None:
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
         plots.error_curves(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
     tracked.files(target, "plots")
+    pictures = [*sorted(target.glob("error_against_steps*.png")), *sorted(target.rglob("*_over_seeds.png"))]
+    return [notes.run_table(runs), *note, *pictures]
+
+
+def _link(job: Job, label: str, tracked: Run) -> str:
+    """To the run of a job, in words."""
+    words = notes.escaped(", ".join(filter(None, [label, f"seed {job.seed}"])))
+    return words if job.run_id is None else f"[{words}]({tracked.page(job.run_id)})"
 
 
 def draw_figures(jobs: Sequence[Job], target: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,10 +15,23 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.experiment import ConfigError, blame, build
-from tpd.jobs import CONFIG, STATUS, SWEEP, make_tracking, open_run, settings
+from tpd.jobs import (
+    ROLE,
+    STATUS,
+    SWEEP,
+    chosen,
+    key_of,
+    make_tracking,
+    open_run,
+    repeated,
+    settings,
+    tell_where,
+)
+from tpd.kept import CONFIG
 from tpd.seeding import generator
 from tpd.show.progress import ProgressBars
-from tpd.story import finished_jobs, tell
+from tpd.story import finished_jobs, missing_jobs, tell
+from tpd.tracking import notes
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -28,7 +41,7 @@ def begin(config: DictConfig, config_name: str) -> None:
     with _not_swallowed():
         jobs = planned_jobs(config)
         check(jobs, config_name)
-        Sweep.current = Sweep(config, len(jobs))
+        Sweep.current = Sweep(config, jobs)
 
 
 def end() -> None:
@@ -38,7 +51,7 @@ def end() -> None:
         assert sweep is not None
         missing = sweep.finish()
     if missing:
-        sys.exit(f"{missing} of {sweep.count} jobs are missing; see {sweep.folder}")
+        sys.exit(f"{missing} of {len(sweep.planned)} jobs are missing; see {sweep.folder}")
 
 
 @contextmanager
@@ -83,44 +96,73 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
             built.add(apart_from_seed)
 
 
+def varied_keys(jobs: Sequence[Sequence[str]]) -> set[str]:
+    """What sets the jobs apart, besides the seed."""
+    shared = set(jobs[0]).intersection(*jobs)
+    return {key_of(override) for job in jobs for override in job if override not in shared} - {"seed"}
+
+
+def portrayed_jobs(jobs: Sequence[Sequence[str]]) -> list[int]:
+    """The numbers of the jobs that are portrayed: the first seed of each kind."""
+    first: dict[tuple[str, ...], int] = {}
+    for number, job in enumerate(jobs):
+        first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
+    return list(first.values())
+
+
 class Sweep:
     """A sweep under way: its parent run in the store, and an eye on its jobs."""
 
     current: "Sweep | None" = None
     """The sweep of this process."""
 
-    def __init__(self, config: DictConfig, count: int) -> None:
+    def __init__(self, config: DictConfig, planned: Sequence[Sequence[str]]) -> None:
         cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
         self.folder = Path(config.hydra.sweep.dir)
-        self.count = count
+        self.planned = planned
+        self._config = config
         if (self.folder / SWEEP).exists():
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
         plain["overrides"] = " ".join(config.hydra.overrides.task)
         self._tracking = make_tracking(cfg)
-        self._run = open_run(self._tracking, f"{cfg.name} sweep", plain, {"tpd.role": "sweep"})
+        varied = varied_keys(planned)
+        groups = {key.split(".")[0] for key in varied}
+        tags = {} if "experiment" in groups else chosen(config, config.hydra)
+        tags = {name: value for name, value in tags.items() if name not in groups}
+        self._run = open_run(self._tracking, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / SWEEP).write_text(json.dumps({"run_id": self._run.id}))
+        record = {"run_id": self._run.id, "varied": sorted(varied), "portrayed": portrayed_jobs(planned)}
+        (self.folder / SWEEP).write_text(json.dumps(record))
         OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
         self._run.files(self.folder / CONFIG)
-        self._watch = JobWatch(self.folder, count)
+        self._watch = JobWatch(self.folder, len(planned))
 
     def finish(self) -> int:
         """Tell the story of the jobs; how many of them are missing."""
         self._watch.stop()
         jobs = finished_jobs(self.folder)
-        missing = self.count - len(jobs)
+        missing = missing_jobs(self.folder, self.planned)
         try:
+            told = tell(jobs, self.folder / "plots", self._run) if jobs else []
+            self._run.describe([*self._note(missing), *told])
             if jobs:
-                tell(jobs, self.folder / "plots", self._run)
                 print(f"plots: {self.folder / 'plots'}")
         except BaseException:
             self._run.end("FAILED")
             raise
         self._run.end("FAILED" if missing else "FINISHED")
-        if self._tracking.ui_command():
-            print(f"to look at the runs: {self._tracking.ui_command()}")
-        return missing
+        tell_where(self._tracking, self._run)
+        return len(missing)
+
+    def _note(self, missing: Mapping[str, str]) -> list[str]:
+        """What the sweep is, what it lacks, and how to repeat it."""
+        count, hydra = len(self.planned), self._config.hydra
+        note = [f"A sweep of {count} runs, of which {count - len(missing)} finished."]
+        if missing:
+            lines = [f"- {notes.escaped(job)}: {notes.escaped(error)}" for job, error in missing.items()]
+            note.append("Missing:\n\n" + "\n".join(lines[: notes.MOST_RUNS]))
+        return [*note, repeated(hydra, "-m")]
 
     def abandon(self) -> None:
         """End the runs of a sweep that was interrupted."""

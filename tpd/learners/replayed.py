@@ -9,7 +9,7 @@ from tpd.envs import Environment
 from tpd.kernels import count_edges, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
-from tpd.pair_table import PairTable, locate
+from tpd.pair_table import Edges, PairTable, locate
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Transitions
 
 
@@ -31,29 +31,11 @@ class Counts:
         self._count = np.zeros(room, dtype=np.int64)
 
     @property
-    def pair(self) -> IntArray:
-        """[edge]"""
-        return self._edges[: self._number, 0]
-
-    @property
-    def next_state(self) -> IntArray:
-        """[edge]"""
-        return self._edges[: self._number, 1]
-
-    @property
-    def outcome(self) -> FloatArray:
-        """[edge, outcome]"""
-        return self._outcome[: self._number]
-
-    @property
-    def continuation(self) -> FloatArray:
-        """[edge, outcome]"""
-        return self._continuation[: self._number]
-
-    @property
-    def count(self) -> IntArray:
-        """[edge]"""
-        return self._count[: self._number]
+    def edges(self) -> Edges:
+        """All that was counted."""
+        seen = slice(self._number)
+        pair, next_state = self._edges[seen].T
+        return Edges(pair, next_state, self._outcome[seen], self._continuation[seen], self._count[seen])
 
     def add(
         self, pair: IntArray, next_state: IntArray, outcome: FloatArray, continuation: FloatArray
@@ -78,11 +60,10 @@ class Counts:
                 self._grow()
 
     def _grow(self) -> None:
-        edges = self.pair, self.next_state, self.outcome, self.continuation
-        count = self.count
+        edges = self.edges
         self._allocate(self._outcome.shape[1], 2 * len(self._count))
-        self.add(*edges)
-        self._count[: len(count)] = count
+        self.add(edges.pair, edges.next_state, edges.outcome, edges.continuation)
+        self._count[: len(edges.count)] = edges.count
 
 
 @runtime_checkable
@@ -150,10 +131,10 @@ class ReplayedFHTD:
         """Solve the counts, with one row more for all that was never tried and one column more for how
         likely the future has come to it: where it starts there, that is certain, and stays so.
         """
-        counts = self._counts
-        pairs, pair_of_edge = np.unique(counts.pair, return_inverse=True)
-        visits = np.bincount(pair_of_edge, counts.count, len(pairs)).astype(np.float64)
-        self._next_states, next_of_edge = np.unique(counts.next_state, return_inverse=True)
+        edges = self._counts.edges
+        pairs, pair_of_edge = np.unique(edges.pair, return_inverse=True)
+        visits = np.bincount(pair_of_edge, edges.count, len(pairs)).astype(np.float64)
+        self._next_states, next_of_edge = np.unique(edges.next_state, return_inverse=True)
         self._solved_for = self.policy.probabilities(self._next_states)
         self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
         next_pairs = self._next_states[:, None] * self._num_actions + np.arange(self._num_actions)
@@ -163,14 +144,15 @@ class ReplayedFHTD:
         solve_backwards(
             pair_of_edge,
             next_of_edge,
-            counts.count / visits[pair_of_edge],
-            np.pad(counts.outcome, ((0, 0), (0, 1))),
-            np.pad(counts.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
+            edges.count / visits[pair_of_edge],
+            np.pad(edges.outcome, ((0, 0), (0, 1))),
+            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
             np.where(tried, row, len(pairs)),
             self._solved_for,
             solution,
         )
-        return PairTable(self._num_actions, pairs, solution[:-1, :, :-1], visits, solution[:-1, :, -1])
+        expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
+        return PairTable(self._num_actions, pairs, expected, visits, into_unknown, edges)
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for so many pairs, refused if it is too large."""

@@ -17,13 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
 
+from tpd import colours
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.types import Array, FloatArray
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; hatches when it runs out.
-PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#000000", "#F0E442")
-HATCHES = ("", "///", "...", "xxx")
+HATCHES = ("", "///", "...", "xxx")  # when the colours run out
 LINES = ("-", "--", "-.", (0, (1, 1)))
 CURVE_PANELS = {"pi_mse": "the policy's action", "foil_mse": "the other actions"}
 # black and grey: the colours belong to the outcomes
@@ -43,9 +42,8 @@ KEY_COLUMNS = 5
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
     """The look of one outcome among the outcomes explained; a first occurrence looks like its event."""
-    distinct = list(dict.fromkeys(other.removeprefix(FIRST) for other in names))
-    rounds, position = divmod(distinct.index(name.removeprefix(FIRST)), len(PALETTE))
-    return {"facecolor": PALETTE[position], "hatch": HATCHES[rounds % len(HATCHES)], "edgecolor": "white"}
+    hatch = HATCHES[colours.rounds(names, name) % len(HATCHES)]
+    return {"facecolor": colours.colour(names, name), "hatch": hatch, "edgecolor": "white"}
 
 
 def line_style(names: Sequence[str], name: str) -> dict[str, Any]:
@@ -69,19 +67,38 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
     looks = [style(explanation.legend.names, name) for name in partition]
     looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
     _stack(axes, np.vstack([shares, ended]), looks)
-    apart = explanation.legend.events or explanation.legend.names
-    _lines(axes, explanation, row, [name for name in apart if name not in partition])
+    _lines(axes, explanation, row, [name for name in _each_time(explanation) if name not in partition])
 
 
 def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     """Events that do not add up to one, a line each; where there are none, all outcomes."""
     _finish(axes, explanation, row)
-    shown = explanation.legend.events
-    axes.set_ylabel("probability" if shown else "expected outcome")
-    if shown:
+    shown = _each_time(explanation)
+    axes.set_ylabel("probability" if explanation.legend.events else "expected outcome")
+    if explanation.legend.events:
         axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        _lines(axes, explanation, row, shown or explanation.legend.names)
+        _lines(axes, explanation, row, shown)
+
+
+def _each_time(explanation: Explanation) -> list[str]:
+    """The events at each step, without first occurrences; where there are no events, all outcomes."""
+    legend = explanation.legend
+    return [name for name in legend.events or legend.names if not name.startswith(FIRST)]
+
+
+def first_names(explanation: Explanation) -> list[str]:
+    """The outcomes that are first occurrences, so that their sum is a probability too."""
+    return [name for name in explanation.legend.names if name.startswith(FIRST)]
+
+
+def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
+    """How likely each event has happened by then, from its first occurrence."""
+    _finish(axes, explanation, row)
+    axes.set_ylabel("has happened by then")
+    axes.set_ylim(-0.03, 1.03)
+    if explanation.known[row]:
+        _lines(axes, explanation, row, first_names(explanation), np.cumsum(explanation.expected[row], axis=0))
 
 
 def other_names(explanation: Explanation) -> list[str]:
@@ -157,12 +174,20 @@ def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]]) -> 
             axes.stairs(top, edges, baseline=top - height, fill=True, linewidth=0, **look)
 
 
-def _lines(axes: Axes, explanation: Explanation, row: int, names: Sequence[str]) -> None:
+def _lines(
+    axes: Axes,
+    explanation: Explanation,
+    row: int,
+    names: Sequence[str],
+    values: FloatArray | None = None,
+) -> None:
+    """A line for each outcome named: what is expected of it, or other values [horizon, outcome]."""
+    values = explanation.expected[row] if values is None else values
     outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for name in names:
-        values = explanation.expected[row, :, explanation.legend.names.index(name)]
-        line = line_style(explanation.legend.names, name)
-        axes.plot(_as_far_as_known(explanation, row, values), **line, marker=".", path_effects=outline)
+        column = values[:, explanation.legend.names.index(name)]
+        line = line_style(explanation.legend.names, name.removeprefix(FIRST))
+        axes.plot(_as_far_as_known(explanation, row, column), **line, marker=".", path_effects=outline)
 
 
 def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
@@ -207,11 +232,11 @@ def key(figure: Figure, explanation: Explanation) -> None:
     names = explanation.legend.names
     handles: list[Artist] = []
     for name, weight in zip(names, explanation.legend.weights, strict=True):
-        stacked = name in explanation.legend.partition or weight is not None
-        if not stacked:
-            handles.append(Line2D([], [], label=name, marker=".", **line_style(names, name)))
-        else:
+        event = name.removeprefix(FIRST)
+        if name in explanation.legend.partition or weight is not None:
             handles.append(Patch(label=name, **style(names, name)))
+        elif event == name or event not in names:
+            handles.append(Line2D([], [], label=event, marker=".", **line_style(names, event)))
     tracked = explanation.unknown.any()
     if explanation.legend.partition:
         # by exclusion: what is unknown is among it, unless that is shown apart

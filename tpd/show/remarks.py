@@ -6,8 +6,7 @@ from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.sources.moments import Moment
-
-NEGLIGIBLE = 0.005
+from tpd.words import NEGLIGIBLE, favour
 
 
 def remarks(explanation: Explanation, row: int) -> list[str]:
@@ -39,7 +38,6 @@ def disagreement(explainer: Explainer, env: Environment, moment: Moment) -> str 
     best, own = explainer.favoured(returns, taken, env.mask(moment.observation))[0], taken[0]
     if best == own:
         return None
-    return (
-        f"in {moment.name} the explained returns favour {env.name_of_action(best)} "
-        f"({returns[0, best]:.2f}) over the agent's {env.name_of_action(own)} ({returns[0, own]:.2f})"
-    )
+    agents = f"the agent's {env.name_of_action(own)}"
+    they = favour(env.name_of_action(best), returns[0, best], agents, returns[0, own])
+    return f"in {moment.name} the explained returns {they}"

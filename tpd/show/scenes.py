@@ -105,35 +105,20 @@ class Scene:
         found = self.moments(env, explainer.policy)
         explanation = self._explain(explainer, env, found)
         actions = [env.name_of_action(action) for action in explanation.actions]
-        legend = explanation.legend
-        rewarded = legend.reward_bound is not None
-        panels = [plots.events if legend.partition else plots.outcomes]
-        if plots.other_names(explanation):
-            panels.append(plots.other_outcomes)
-        if rewarded:
-            panels.append(plots.reward_components)
-        notes = self._notes(explanation, explainer, env, found)
-        figure, grid, below = plots.page(1 + len(panels), len(found), len(notes), len(legend.names) + 3)
-        for i, moment in enumerate(found):
-            if i == 1 and self.contrast and rewarded:
-                plots.return_difference(grid[0][i], explanation[:1] - explanation[1:], 0)
-                grid[0][i].set_title(f"return of {actions[0]} minus {actions[1]}", fontsize=10)
-            else:
-                plots.picture(grid[0][i], moment.picture)
-            for row, panel in enumerate(panels, start=1):
-                panel(grid[row][i], explanation, i)
-                if i and panel is not panels[0]:
-                    grid[row][i].sharey(grid[row][0])
-            grid[1][i].set_title(f"{moment.name}: {actions[i]}", fontsize=10)
-        plots.key(figure, explanation)
-        plots.notes(below, notes)
-        figure.suptitle(f"{self.title}, {subtitle}", fontsize=13)
+        figure = page(
+            f"{self.title}, {subtitle}",
+            explanation,
+            [f"{moment.name}: {action}" for moment, action in zip(found, actions, strict=True)],
+            [moment.picture for moment in found],
+            self._notes(explanation, explainer, env, found),
+            f"return of {actions[0]} minus {actions[1]}" if self.contrast else None,
+        )
         return figure, explanation
 
     def _notes(
         self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[Moment]"
     ) -> list[str]:
-        """Sentences, in lines that fit below the plots."""
+        """Sentences to stand below the plots."""
         sentences = []
         for i, (moment, action) in enumerate(zip(found, explanation.actions, strict=True)):
             pair = f"{moment.name}, {env.name_of_action(action)}"
@@ -141,8 +126,49 @@ class Scene:
         for moment in {moment.name: moment for moment in found}.values():
             contradiction = disagreement(explainer, env, moment)
             sentences += [contradiction] if contradiction else []
-        width = CHARACTERS_PER_COLUMN * len(explanation)
-        return [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
+        return sentences
+
+
+def page(
+    title: str,
+    explanation: Explanation,
+    names: Sequence[str],
+    pictures: Sequence[Array | None],
+    sentences: Sequence[str],
+    difference: str | None = None,
+) -> Figure:
+    """A column for each pair: its picture, what is expected, and where the reward comes from.
+
+    With `difference`, which names it, the difference of the first two returns is in place of the
+    second picture.
+    """
+    legend = explanation.legend
+    rewarded = legend.reward_bound is not None
+    panels = [plots.events if legend.partition else plots.outcomes]
+    if plots.first_names(explanation):
+        panels.append(plots.happened_by)
+    if plots.other_names(explanation):
+        panels.append(plots.other_outcomes)
+    if rewarded:
+        panels.append(plots.reward_components)
+    width = CHARACTERS_PER_COLUMN * len(names)
+    lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
+    figure, grid, below = plots.page(1 + len(panels), len(names), len(lines), len(legend.names) + 3)
+    for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
+        if i == 1 and difference is not None and rewarded:
+            plots.return_difference(grid[0][i], explanation[:1] - explanation[1:2], 0)
+            grid[0][i].set_title(difference, fontsize=10)
+        else:
+            plots.picture(grid[0][i], picture)
+        for row, panel in enumerate(panels, start=1):
+            panel(grid[row][i], explanation, i)
+            if i and panel is not panels[0]:
+                grid[row][i].sharey(grid[row][0])
+        grid[1][i].set_title(name, fontsize=10)
+    plots.key(figure, explanation)
+    plots.notes(below, lines)
+    figure.suptitle(title, fontsize=13)
+    return figure
 
 
 def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:

@@ -1,14 +1,17 @@
 """Moments worth explaining: a state that is named, or one that the policy comes to."""
 
+import collections
+import contextlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tpd.checks import whole_number
 from tpd.envs import Environment
-from tpd.envs.environment import StateDescription, draw
-from tpd.observations import batch
-from tpd.sources.memory import begin, follow
+from tpd.envs.environment import StateDescription
+from tpd.sources.memory import begin
+from tpd.sources.recording import play_one
 from tpd.types import Array, Policy
 
 START = "start"
@@ -65,17 +68,8 @@ def _place(description: Any) -> tuple[int, int]:
 
 
 def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
-    """Play the episode that starts from its own seed, by the most likely actions."""
-    one = env.make(render_mode="rgb_array" if env.drawable else None)
-    observation = begin(policy, batch(one.observation_space, [one.reset(seed=episode)[0]]))
-    reached, ended = 0, False
-    while reached < step and not ended:
-        action = policy.action(observation)[0]
-        arrived, _, terminated, truncated, _ = one.step(action)
-        ended = terminated or truncated
-        if not ended:
-            observation = follow(policy, observation, batch(one.observation_space, [arrived]))
-            reached += 1
-    picture = draw(one) if env.drawable else None
-    one.close()
-    return observation, reached, picture
+    """The observation at that step of a recorded episode, or at its last one, and its picture."""
+    with contextlib.closing(play_one(env, policy, episode, pictures=env.drawable)) as playing:
+        steps = enumerate(itertools.islice(playing, step + 1))
+        ((reached, last),) = collections.deque(steps, maxlen=1)
+    return last.transition.observation, reached, last.picture

@@ -3,32 +3,39 @@
 import importlib.metadata
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
-import warnings
-from collections.abc import Mapping
+import urllib.parse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 import mlflow
 import pandas as pd
-from mlflow import MlflowClient
+from mlflow import MlflowClient, entities
 from mlflow.entities import Metric, Param
 from mlflow.models import Model
-from mlflow.models.signature import ModelSignature
-from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-from mlflow.types.schema import Array
+from PIL import Image
 
 import tpd
-from tpd import storage
-from tpd.tracking.store import prepare
+from tpd.tracking import notes, served
+from tpd.tracking.questions import questions
+from tpd.tracking.store import alone, prepare
 
 VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
 LONGEST_PARAM = 6000
 PARAMS_PER_CALL = 100
 METRICS_PER_CALL = 500
+LONGEST_NOTE = 8000
+WIDEST_PICTURE = 680
+LOOPBACK = "127.0.0.1"
+TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
+ENV, POLICY, EXPLAINER, SEED = ABOUT = ("env", "policy", "explainer", "seed")
+"""The tags that say what a run is about; registered versions have them too."""
 
 
 class Tracking(Protocol):
@@ -41,6 +48,10 @@ class Tracking(Protocol):
 
     def ui_command(self) -> str | None:
         """What to type to look at the runs."""
+
+    @property
+    def address(self) -> str:
+        """Where the runs are then shown."""
 
 
 class Run(Protocol):
@@ -73,13 +84,28 @@ class Run(Protocol):
     def model(self, folder: Path, name: str) -> None:
         """Keep a saved explainer as a model."""
 
+    def describe(self, parts: Sequence[str | Path]) -> None:
+        """Say in markdown what the run is; a path is a picture to be shown."""
+
+    def page(self, run_id: str, file: str | None = None) -> str:
+        """Where a run of the same experiment is shown, or a file that it keeps."""
+
+    def serve_command(self, name: str) -> list[str]:
+        """The words to type to serve a model that was kept."""
+
 
 class MlflowTracking:
-    """Keeps runs in an MLflow store: an SQLite file, a server, or whatever the URI names."""
+    """Keeps runs in an MLflow store: an SQLite file, a server, or whatever the URI names.
 
-    def __init__(self, *, uri: str, experiment: str) -> None:
+    register: the name under which the explainer of every finished run becomes a new version; None for none.
+    """
+
+    def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
         self.uri = uri
         self.experiment = experiment
+        if register is not None and (not isinstance(register, str) or not re.fullmatch(r"[^/:@]+", register)):
+            raise ValueError(f"register must be a name without / : @, or null, got {register!r}")
+        self.register = register
 
     def open(
         self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
@@ -94,25 +120,32 @@ class MlflowTracking:
         params = [Param(key, str(value)[:LONGEST_PARAM]) for key, value in _flat(config).items()]
         for i in range(0, len(params), PARAMS_PER_CALL):
             client.log_batch(run.info.run_id, params=params[i : i + PARAMS_PER_CALL])
-        return MlflowRun(client, self.uri, experiment_id, run.info.run_id)
+        return MlflowRun(client, self.uri, run, self.register)
 
     def ui_command(self) -> str:
         """What to type to look at the runs."""
         if self.uri.startswith("http"):
             return f"open {self.uri} in a browser"
         python = os.path.relpath(sys.executable)  # its mlflow, whether or not it is on the PATH
-        return f"{python} -m mlflow ui --backend-store-uri {self.uri}"
+        return f"{python} -m mlflow ui --backend-store-uri {shlex.quote(self.uri)} --host {LOOPBACK}"
+
+    @property
+    def address(self) -> str:
+        return self.uri if self.uri.startswith("http") else f"http://{LOOPBACK}:5000"
 
 
 class MlflowRun:
     """A run of an MLflow store; metrics go there in batches."""
 
-    def __init__(self, client: MlflowClient, uri: str, experiment_id: str, run_id: str) -> None:
-        self.id: str | None = run_id
-        self._run_id = run_id
+    def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
+        self.id: str | None = run.info.run_id
+        self._run_id = str(run.info.run_id)
         self._client = client
         self._uri = uri
-        self._experiment_id = experiment_id
+        self._experiment_id = str(run.info.experiment_id)
+        self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
+        self._register = register
+        self._model_uri: str | None = None
         self._pending: list[Metric] = []
 
     def __enter__(self) -> "MlflowRun":
@@ -125,7 +158,16 @@ class MlflowRun:
 
     def end(self, status: str) -> None:
         self._flush()
+        if status == "FINISHED" and self._register is not None and self._model_uri is not None:
+            self._new_version(self._register, self._model_uri)
         self._client.set_terminated(self._run_id, status)
+
+    def _new_version(self, name: str, model_uri: str) -> None:
+        with alone(self._uri):  # jobs of a sweep would count the same version twice
+            version = mlflow.register_model(model_uri, name, tags=self._about)
+            if SEED in self._about:
+                alias = f"seed-{self._about[SEED]}"
+                self._client.set_registered_model_alias(name, alias, version.version)
 
     def abandon(self) -> None:
         children = f"tags.mlflow.parentRunId = '{self._run_id}' and attributes.status = 'RUNNING'"
@@ -161,25 +203,53 @@ class MlflowRun:
         # models have no client of their own: they go to the store and experiment set for the process
         mlflow.set_tracking_uri(self._uri)
         mlflow.set_experiment(experiment_id=self._experiment_id)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*input example.*")
-            Model.log(
-                artifact_path=None,
-                name=name,
-                flavor=mlflow.pyfunc,
-                run_id=self._run_id,
-                loader_module="tpd.tracking.served",
-                data_path=str(folder),
-                pip_requirements=[f"tpd=={tpd.__version__}"],
-                signature=ModelSignature(inputs=Schema(columns(folder))),
-            )
+        asked = questions(folder)
+        described: dict[str, Any] = {}
+        if asked is not None:
+            described = {
+                "signature": served.signature(folder),
+                "input_example": asked.example,
+                "metadata": asked.description,
+            }
+        logged = Model.log(
+            artifact_path=None,
+            name=name,
+            flavor=mlflow.pyfunc,
+            run_id=self._run_id,
+            loader_module="tpd.tracking.served",
+            data_path=str(folder),
+            pip_requirements=[f"tpd=={tpd.__version__}"],
+            **described,
+        )
+        self._model_uri = logged.model_uri
 
+    def describe(self, parts: Sequence[str | Path]) -> None:
+        shown, left = list[str](), LONGEST_NOTE
+        for number, part in enumerate(parts):
+            text = part if isinstance(part, str) else self._picture(part, number)
+            left -= len(text) + 2
+            if left > 0:
+                shown.append(text)
+        self._client.set_tag(self._run_id, "mlflow.note.content", "\n\n".join(shown))
 
-def columns(folder: Path) -> list[ColSpec | TensorSpec]:
-    """What the saved explainer in a folder has to be asked with: numbers, or vectors of them."""
-    numbered = storage.numbered(folder)
-    kinds = [DataType.long if one else Array(DataType.double) for one in numbered]
-    return [ColSpec(kind, name) for kind, name in zip(kinds, ("state", "action"), strict=True)]
+    def _picture(self, path: Path, number: int) -> str:
+        """A picture of the folder, narrow enough for the page of the run."""
+        name = f"{number}_{path.name}"
+        with tempfile.TemporaryDirectory() as folder, Image.open(path) as picture:
+            picture.thumbnail((WIDEST_PICTURE, 10 * WIDEST_PICTURE))
+            picture.save(Path(folder) / name)
+            self._client.log_artifact(self._run_id, str(Path(folder) / name), "note")
+        query = urllib.parse.urlencode({"path": f"note/{name}", "run_uuid": self._run_id})
+        return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
+
+    def page(self, run_id: str, file: str | None = None) -> str:
+        shown = "" if file is None else f"/artifacts/{urllib.parse.quote(file)}"
+        return f"#/experiments/{self._experiment_id}/runs/{run_id}{shown}?{TRAINING}"
+
+    def serve_command(self, name: str) -> list[str]:
+        store, model = f"MLFLOW_TRACKING_URI={self._uri}", f"runs:/{self._run_id}/{name}"
+        options = ["--env-manager", "local", "--host", LOOPBACK, "--port", "5001"]
+        return ["env", store, "mlflow", "models", "serve", *options, "--model-uri", model]
 
 
 class NoTracking:
@@ -192,6 +262,10 @@ class NoTracking:
 
     def ui_command(self) -> None:
         return None
+
+    @property
+    def address(self) -> str:
+        return ""
 
 
 class NoRun:
@@ -224,6 +298,15 @@ class NoRun:
 
     def model(self, folder: Path, name: str) -> None:
         return None
+
+    def describe(self, parts: Sequence[str | Path]) -> None:
+        return None
+
+    def page(self, run_id: str, file: str | None = None) -> str:
+        return ""
+
+    def serve_command(self, name: str) -> list[str]:
+        return []
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 SQLITE = "sqlite:///"
+KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER = 10
 
 
@@ -23,14 +24,14 @@ def prepare(uri: str, experiment: str) -> str:
     """
     if uri.startswith("http"):
         _knock(uri)
-    with _alone(uri):
+    with alone(uri):
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
                 database.execute("PRAGMA journal_mode=WAL")
         if found is None:
-            return str(client.create_experiment(experiment))
+            return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
         return str(found.experiment_id)
@@ -47,7 +48,8 @@ def _knock(uri: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(uri: str) -> Iterator[None]:
+def alone(uri: str) -> Iterator[None]:
+    """Keep other processes out of an SQLite store."""
     if not uri.startswith(SQLITE):
         yield
         return

@@ -4,6 +4,7 @@ import numpy as np
 
 from tpd.checks import whole_number
 from tpd.envs import Environment
+from tpd.envs.tabular import TabularModel
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable
@@ -13,14 +14,24 @@ from tpd.types import Array, DiscretePolicy, FloatArray
 
 
 class ExactSolution:
-    """Solves backwards over the horizon; again whenever the policy has changed."""
+    """Solves backwards over the horizon; again whenever the policy has changed.
+
+    The dynamics are the environment's own, unless a model is given.
+    """
 
     tie = 0.0
 
     def __init__(
-        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+        self,
+        env: Environment,
+        policy: DiscretePolicy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        model: TabularModel | None = None,
     ) -> None:
-        if env.model is None:
+        model = env.model if model is None else model
+        if model is None:
             raise ValueError(f"{env.id} publishes no table P, so its outcomes cannot be solved exactly")
         if outcomes.info_keys:
             raise ValueError(
@@ -30,12 +41,12 @@ class ExactSolution:
         self.env = env
         self.policy = policy
         self.horizon = whole_number("horizon", horizon, at_least=1)
-        self._states = np.arange(env.model.num_states)
-        self._shape = (env.model.num_states, env.model.num_actions)
+        self._states = np.arange(model.num_states)
+        self._shape = (model.num_states, model.num_actions)
         size = (*self._shape, self.horizon, outcomes.width)
         instead = "use a shorter horizon, or explainer=replayed and evaluation=none"
         require("the exact solution", size, "float64", instead)
-        transitions, probability = env.model.transitions()
+        transitions, probability = model.transitions()
         self._pair = np.ravel_multi_index((transitions.observation, transitions.action), self._shape)
         self._next_state = transitions.next_observation
         outcome, continuation = outcomes.observe(transitions)

@@ -1,0 +1,133 @@
+"""How far a what-if can be trusted: its flips against policies solved anew, in all states of FuelTaxi met.
+
+python scripts/what_if_study.py     prints the table of docs/what_if.md, in less than a minute
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from tpd.cli import CONFIG_FOLDER
+from tpd.envs.tabular import TabularModel
+from tpd.experiment import Parts, build
+from tpd.explainer import ROUNDING, Explainer
+from tpd.explanation import Explanation
+from tpd.resolve import resolve
+from tpd.seeding import generator
+from tpd.sources.collection import play
+from tpd.truth.exact import ExactSolution
+from tpd.types import BoolArray, DiscretePolicy, FloatArray, IntArray
+from tpd.what_if import returns, reward_of
+
+EPISODES = 2000
+HORIZONS = 30, 300
+SMALL, LARGE = (0.5, 2.0), (0.1, 10.0)
+OUTCOMES = "failure", "refuel", "move", "pickup", "dropoff"
+
+
+class Flips(NamedTuple):
+    """How the flips that a what-if names compare with those of the policy solved anew."""
+
+    named: int
+    true: int
+    both: int
+    same_action: int
+    """Among both, those where the action that overtakes is one that the new policy may take."""
+
+    def cells(self) -> str:
+        return f"{self.named} | {share(self.both, self.named)} | {share(self.both, self.true)}"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / whole:.2f}" if whole else "-"
+
+
+def best_actions(values: FloatArray, valid: BoolArray) -> BoolArray:
+    """[state, action]: the valid actions of the largest value, all of them where some are equal."""
+    values = np.where(valid & ~np.isnan(values), values, -np.inf)
+    largest = values.max(axis=1, keepdims=True)
+    return np.asarray(values >= largest - ROUNDING * np.maximum(1, np.abs(largest)))
+
+
+def compare(named: BoolArray, true: BoolArray, own: IntArray) -> Flips:
+    """From the best actions [state, action] by the what-if and by the new policy."""
+    rows = np.arange(len(own))
+    what_if, anew = ~named[rows, own], ~true[rows, own]
+    agreed = (named & true).any(axis=1)
+    both = what_if & anew
+    return Flips(int(what_if.sum()), int(anew.sum()), int(both.sum()), int((both & agreed).sum()))
+
+
+class Study:
+    """One policy, the states that it meets, and the exact explanations of every valid action there."""
+
+    def __init__(self, parts: Parts, model: TabularModel, policy: DiscretePolicy) -> None:
+        self.parts, self.model = parts, model
+        met = play(parts.env, policy, generator(parts.seed, "verification"), episodes=EPISODES)
+        self.states = np.unique(met.transitions.observation)
+        self.own = policy.action(self.states)
+        self.valid = parts.env.mask(self.states)
+        self.discount = policy.discount
+        self.explanations = {horizon: self._explain(policy, horizon) for horizon in HORIZONS}
+
+    def _explain(self, policy: DiscretePolicy, horizon: int) -> Explanation:
+        solution = ExactSolution(self.parts.env, policy, self.parts.outcomes, horizon=horizon)
+        row, action = np.nonzero(self.valid)
+        return Explainer(solution, policy, self.parts.outcomes.legend).explain(self.states[row], action)
+
+    def flips(self, rewards: Mapping[str, float]) -> Iterator[Flips]:
+        """For each horizon."""
+        anew = resolve(self.model, self.parts.outcomes, rewards, self.discount).action_values(self.states)
+        assert anew is not None
+        for explanation in self.explanations.values():
+            values = np.full(self.valid.shape, np.nan)
+            values[self.valid] = returns(explanation, rewards)
+            yield compare(best_actions(values, self.valid), best_actions(anew, self.valid), self.own)
+
+    def table(self) -> Iterator[str]:
+        """The lines of a Markdown table."""
+        steps = " | ".join(f"named in {h} steps | precision | recall" for h in HORIZONS)
+        yield f"| reward | from | to | flips anew | {steps} | same action |"
+        yield "|---|--:|--:|--:|" + "--:|" * (3 * len(HORIZONS) + 1)
+        yield line("none", "", "", list(self.flips({})))
+        for name, factors in {"all halved or doubled": SMALL, "all by ten": LARGE}.items():
+            every = list[list[Flips]]()
+            for outcome, factor in product(OUTCOMES, factors):
+                now = reward_of(self.parts.outcomes.legend, outcome)
+                every.append(list(self.flips({outcome: factor * now})))
+                yield line(outcome, f"{now:g}", f"{factor * now:g}", every[-1])
+            yield line(f"**{name}**", "", "", [total(flips) for flips in zip(*every, strict=True)])
+
+
+def total(flips: Sequence[Flips]) -> Flips:
+    return Flips(*(sum(column) for column in zip(*flips, strict=True)))
+
+
+def line(name: str, now: str, then: str, flips: Sequence[Flips]) -> str:
+    """One change of rewards, with the flips for each horizon."""
+    cells = " | ".join(one.cells() for one in flips)
+    same = share(flips[-1].same_action, flips[-1].both)
+    return f"| {name} | {now} | {then} | {flips[0].true} | {cells} | {same} |"
+
+
+def main() -> None:
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        parts = build(compose("config", overrides=["experiment=fuel_taxi", "evaluation=none"]))
+    model = parts.env.model
+    assert model is not None
+    parts.trainer.train()
+    learned = parts.trainer.policy
+    assert isinstance(learned, DiscretePolicy)
+    optimal = resolve(model, parts.outcomes, {}, learned.discount)
+    policies: dict[str, DiscretePolicy] = {"optimal": optimal, "Q-learned (seed 0)": learned}
+    for name, policy in policies.items():
+        study = Study(parts, model, policy)
+        print(f"\n## The {name} policy: {len(study.states)} states met in {EPISODES} episodes\n")
+        print(*study.table(), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

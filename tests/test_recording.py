@@ -1,0 +1,85 @@
+"""Episodes recorded to be looked at."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tpd import storage
+from tpd.envs import Environment
+from tpd.envs.fuel_taxi import events
+from tpd.outcomes import OutcomeSet, event
+from tpd.policies.function import FunctionPolicy
+from tpd.policies.tabular import TabularPolicy
+from tpd.sources import moments
+from tpd.sources.recording import Recorder, Recording
+
+CART_POLE = Environment("CartPole-v1")
+
+
+def recorded(episodes: int = 3, steps: int = 12) -> Recording:
+    policy = FunctionPolicy(
+        lambda observations: (observations[:, 2] > 0).astype(int), 0.99, CART_POLE.action_space
+    )
+    outcomes = OutcomeSet([event("right", lambda t: t.action == 1)])
+    recording = Recorder(episodes=episodes, steps=steps).record(CART_POLE, policy, outcomes)
+    assert recording is not None
+    return recording
+
+
+def test_episodes_start_from_their_own_seeds_and_go_on_step_by_step() -> None:
+    recording = recorded()
+    assert len(recording.episodes) == 3
+    for number in range(3):
+        t = recording.episodes[number]
+        assert 0 < len(t) <= 12
+        np.testing.assert_array_equal(t.observation[0], CART_POLE.make().reset(seed=number)[0])
+        np.testing.assert_array_equal(t.observation[1:], t.next_observation[:-1])
+        assert not (t.terminated | t.truncated)[:-1].any()
+    np.testing.assert_array_equal(recording.happened[:, 0], recording.episodes.transitions.action)
+
+
+def test_there_is_a_picture_of_every_step() -> None:
+    recording = recorded(1, 4)
+    assert len(recording.frames) == 4
+    first, last = (np.asarray(Image.open(io.BytesIO(recording.frames[i]))) for i in (0, -1))
+    assert first.shape[2] == 3
+    assert (first != last).any()
+
+
+def test_tables_draw_their_states_themselves(fuel_taxi: Environment) -> None:
+    policy = TabularPolicy(np.eye(7)[np.zeros(1050, dtype=int)], 0.99)
+    outcomes = OutcomeSet([event("move", events.move)])
+    recording = Recorder(episodes=2, steps=5).record(fuel_taxi, policy, outcomes)
+    assert recording is not None
+    assert recording.frames == ()
+    assert Recorder(episodes=0, steps=5).record(fuel_taxi, policy, outcomes) is None
+
+
+def test_a_recording_survives_the_disk(tmp_path: Path) -> None:
+    recording = recorded()
+    storage.save_recording(recording, tmp_path / "episodes.npz")
+    again = storage.load_recording(tmp_path / "episodes.npz")
+    assert again.frames == recording.frames
+    np.testing.assert_array_equal(again.episodes.begins, recording.episodes.begins)
+    np.testing.assert_array_equal(again.happened, recording.happened)
+    for name in storage.RECORDED:
+        np.testing.assert_array_equal(
+            getattr(again.episodes.transitions, name), getattr(recording.episodes.transitions, name)
+        )
+
+
+def test_a_moment_is_a_step_of_a_recorded_episode() -> None:
+    policy = FunctionPolicy(
+        lambda observations: (observations[:, 2] > 0).astype(int), 0.99, CART_POLE.action_space
+    )
+    found = moments.find(CART_POLE, policy, {"episode": 2, "step": 7})
+    np.testing.assert_array_equal(found.observation[0], recorded().episodes[2].observation[7])
+
+
+@pytest.mark.parametrize("wrong", [{"episodes": -1, "steps": 5}, {"episodes": 1, "steps": 0}])
+def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="or more"):
+        Recorder(**wrong)

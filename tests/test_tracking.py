@@ -1,0 +1,141 @@
+"""What a run leaves in the store, and how it is told there."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from PIL import Image
+
+from tpd.story import missing_jobs
+from tpd.sweep import varied_keys
+from tpd.tracking import notes
+from tpd.tracking.runs import LONGEST_NOTE, WIDEST_PICTURE, MlflowTracking, NoTracking
+from tpd.tracking.store import KIND
+
+
+@pytest.fixture
+def tracking(tmp_path: Path) -> MlflowTracking:
+    return MlflowTracking(uri=f"sqlite:///{tmp_path}/mlflow.db", experiment="small")
+
+
+def note_of(tracking: MlflowTracking, run_id: str | None) -> str:
+    assert run_id is not None
+    return str(MlflowClient(tracking.uri).get_run(run_id).data.tags["mlflow.note.content"])
+
+
+def test_pictures_of_a_note_are_kept_as_wide_as_the_page(tracking: MlflowTracking, tmp_path: Path) -> None:
+    Image.new("RGB", (2000, 1000)).save(tmp_path / "a & b.png")
+    with tracking.open("run", {}, {}) as run:
+        run.describe(["first", tmp_path / "a & b.png", "last"])
+    first, picture, last = note_of(tracking, run.id).split("\n\n")
+    assert (first, last) == ("first", "last")
+    assert picture == f"![a &amp; b](get-artifact?path=note%2F1_a+%26+b.png&run_uuid={run.id})"
+    kept = MlflowClient(tracking.uri).download_artifacts(str(run.id), "note/1_a & b.png")
+    with Image.open(kept) as shown:
+        assert shown.size == (WIDEST_PICTURE, WIDEST_PICTURE // 2)
+
+
+def test_a_note_ends_where_the_store_can_hold_no_more(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {}) as run:
+        run.describe(["first", "x" * LONGEST_NOTE, "last"])
+    assert note_of(tracking, run.id) == "first"
+
+
+def test_experiments_are_shown_as_training(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {}):
+        found = MlflowClient(tracking.uri).get_experiment_by_name("small")
+    assert found is not None
+    assert found.tags[KIND] == "custom_model_development"
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:////a folder/mlflow.db"])
+def test_the_ui_is_for_this_machine_alone(uri: str) -> None:
+    words = shlex.split(MlflowTracking(uri=uri, experiment="small").ui_command())
+    assert words[words.index("--host") + 1] == "127.0.0.1"
+    assert words[words.index("--backend-store-uri") + 1] == uri
+
+
+def test_a_model_is_served_for_this_machine_alone(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {}) as run:
+        words = run.serve_command("explainer")
+    assert words[words.index("--host") + 1] == "127.0.0.1"
+
+
+def test_what_is_not_tracked_is_nowhere(tmp_path: Path) -> None:
+    with NoTracking().open("run", {}, {}) as run:
+        run.describe(["nothing", tmp_path / "absent.png"])
+    assert run.id is None
+
+
+# Markdown
+
+
+@pytest.mark.parametrize(
+    ("outside", "shown"),
+    [
+        ("<script>alert(1)</script>", r"&lt;script&gt;alert\(1\)&lt;/script&gt;"),
+        ("[a](javascript:b)", r"\[a\]\(javascript:b\)"),
+        ("a | b\n# c", r"a \| b \# c"),
+        ("pi_mse *now* `x`", r"pi\_mse \*now\* \`x\`"),
+        ("plain words", "plain words"),
+    ],
+)
+def test_words_from_outside_stay_words(outside: str, shown: str) -> None:
+    assert notes.escaped(outside) == shown
+
+
+def test_outcomes_do_not_break_their_table() -> None:
+    columns = {name: [0.5] for name in ("pi_mse", "foil_mse", "pi_max", "foil_max")}
+    told = notes.error_table(pd.DataFrame(columns, index=["a|b<i>"]))
+    assert told.splitlines()[2] == r"| a\|b&lt;i&gt; |" + " &emsp;5.00e-01 |" * 4
+
+
+def test_commands_can_be_pasted() -> None:
+    words = [
+        "tpd-run",
+        "seed=range(10)",
+        "name=a 'b' \"c\"",
+        *(f"key_{k}={'x' * 20}" for k in range(9)),
+    ]
+    told = notes.command("To repeat it:", *words)
+    assert told.startswith("To repeat it:\n\n    tpd-run 'seed=range(10)'")
+    lines = told.splitlines()[2:]
+    assert max(map(len, lines)) < 120
+    typed = "\n".join(lines).replace("tpd-run", "printf '%s\\n'", 1)
+    done = subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == words[1:]
+
+
+def test_what_cannot_be_told_is_a_dash() -> None:
+    columns = {"outcome": ["a", "a"], "band": ["0", "all"], "skill": [float("nan"), 0.25]}
+    told = notes.skill_table(pd.DataFrame(columns))
+    assert "| a | &emsp;- | &emsp;0.250 |" in told
+    assert notes.headlines(None, pd.DataFrame(columns)) == {"skill": 0.25}
+
+
+def test_many_runs_are_told_in_part() -> None:
+    told = notes.run_table({f"seed {k}": {"skill": k / 100} for k in range(40)})
+    assert "| seed 29 | &emsp;0.29 |" in told
+    assert "seed 30" not in told
+    assert "and 10 more" in told
+
+
+# Sweeps
+
+
+def test_only_what_sets_jobs_apart_is_in_their_names() -> None:
+    jobs = [["a=1", f"+b.c={b}", f"seed={seed}"] for b in (1, 2) for seed in (0, 1)]
+    assert varied_keys(jobs) == {"b.c"}
+    assert varied_keys(jobs[:1]) == set()
+
+
+def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
+    for number, status in enumerate(["finished", "failed"]):
+        (tmp_path / str(number)).mkdir()
+        record = f'{{"number": {number}, "status": "{status}", "error": "too hot"}}'
+        (tmp_path / str(number) / "status.json").write_text(record)
+    planned = [["seed=0"], ["seed=1"], ["seed=2"]]
+    assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it never ended"}

@@ -1,0 +1,169 @@
+"""Answering: sentences, tables and plots of what a run expects."""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tpd import kept, what_if, words
+from tpd.ask.question import HELP, Question, QuestionError, parse
+from tpd.ask.sides import Side, explain_each, sides, valid_actions
+from tpd.explainer import Explainer
+from tpd.explanation import Contrast, Explanation
+from tpd.kept import Kept
+from tpd.memory import TooLargeError
+from tpd.resolve import resolve
+from tpd.show import answers
+from tpd.show.scenes import page
+from tpd.show.tables import show
+from tpd.sources.moments import Moment
+from tpd.storage import save_explanation
+from tpd.tracking.fetch import fetch
+from tpd.truth.exact import ExactSolution
+from tpd.types import Array, FloatArray
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer in the terminal and as files."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP)
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            answer(parse(arguments), Path(folder))
+    except (ValueError, OSError, TooLargeError) as error:
+        sys.exit(str(error))
+
+
+def answer(question: Question, scratch: Path) -> None:
+    """Find what is asked for, say it, and draw it."""
+    run = kept.read(fetch(question.run, question.store, scratch / "run"), question.trust)
+    fact, foil = sides(question, run, scratch)
+    contrast = fact.explain() - foil.explain()
+    out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
+    out.mkdir(parents=True, exist_ok=True)
+    here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
+    print(f"{run.name}: {here}\n")
+    said = _said(question, fact, foil, contrast)
+    print("\n\n".join(said) + "\n")
+    show(answers.comparison(contrast, fact.name, foil.name))
+    both = _joined(contrast)
+    title = f"{fact.name} against {foil.name}"
+    figure = page(
+        title,
+        both,
+        [f"{side.moment.name}: {side.action_name}" for side in (fact, foil)],
+        [side.moment.picture for side in (fact, foil)],
+        said,
+        f"return of {fact.name} minus {foil.name}" if fact.moment.name == foil.moment.name else None,
+    )
+    figure.savefig(out / "explanation.png")
+    save_explanation(both, out / "explanation.npz")
+    if run.env.discrete and question.against is None and question.foil_state is None:
+        _rank(question, fact, out)
+    print(f"plots: {out}")
+
+
+def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> list[str]:
+    """The paragraphs of the answer."""
+    same_place = question.against is None and question.foil_state is None
+    chosen, best = None, None
+    tie = fact.kept.explainer.predictor.tie
+    if same_place and fact.own is not None:
+        chosen = fact.kept.env.name_of_action(fact.own)
+        best = _favoured(fact, foil, tie)
+    said = [words.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
+    if question.what_if is not None:
+        said.append(words.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
+    return said
+
+
+def _favoured(fact: Side, foil: Side, tie: float) -> tuple[str, float] | None:
+    """A third action that the explained returns favour over the agent's own, and its return."""
+    run = fact.kept
+    if not run.env.discrete or fact.kept.explainer.legend.reward_bound is None:
+        return None
+    actions = np.array(valid_actions(run, fact.moment))
+    returns = what_if.returns(explain_each(run, fact.moment, actions), {})
+    mine = returns[actions == fact.own]
+    if not len(mine) or np.isnan(returns).all() or np.isnan(mine[0]):
+        return None
+    best = int(np.nanargmax(returns))
+    size = max(abs(returns[best]), abs(mine[0]))
+    shown = [int(side.action) for side in (fact, foil)]
+    if returns[best] - mine[0] <= tie * size or actions[best] in shown:
+        return None
+    return run.env.name_of_action(actions[best]), float(returns[best])
+
+
+def _joined(contrast: Contrast) -> Explanation:
+    """Fact and foil as two pairs of one explanation."""
+    both = [contrast.fact, contrast.foil]
+    values = [side.agent_value for side in both if side.agent_value is not None]
+    return Explanation(
+        observations=np.concatenate([side.observations for side in both]),
+        actions=np.concatenate([side.actions for side in both]),
+        expected=np.concatenate([side.expected for side in both]),
+        running=np.concatenate([side.running for side in both]),
+        support=np.concatenate([side.support for side in both]),
+        legend=contrast.fact.legend,
+        discount=contrast.fact.discount,
+        agent_value=np.concatenate(values) if len(values) == 2 else None,
+        unknown=np.concatenate([side.unknown for side in both]),
+    )
+
+
+def _rank(question: Question, fact: Side, out: Path) -> None:
+    """All valid actions here, under the rewards as they are and as they might be."""
+    run = fact.kept
+    if run.explainer.legend.reward_bound is None:
+        if question.what_if is not None or question.rewards or question.resolve:
+            what_if.with_rewards(run.explainer.legend, {question.what_if or "reward": 0.0})
+        return
+    actions = np.array(valid_actions(run, fact.moment))
+    names = [run.env.name_of_action(action) for action in actions]
+    explanation = explain_each(run, fact.moment, actions)
+    columns: dict[str, FloatArray] = {"return": what_if.returns(explanation, {})}
+    if question.rewards:
+        columns["with these rewards"] = what_if.returns(explanation, question.rewards)
+    if question.resolve:
+        columns["re-solved"] = _resolved_returns(run, question.rewards, fact.moment, actions)
+    own = None if fact.own is None else run.env.name_of_action(fact.own)
+    show(answers.ranking(names, columns, own, explanation.support, question.rewards))
+    if question.rewards:
+        print("the rest of the policy is taken as it is, but for the column re-solved\n")
+    if question.what_if is not None:
+        _what_if(run, question.what_if, names, explanation, out)
+
+
+def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, actions: Array) -> FloatArray:
+    """[action]: returns to the horizon of the policy that is optimal under these rewards."""
+    model, outcomes = run.model(), run.outcomes()
+    if model is None:
+        raise QuestionError(f"the dynamics of {run.env.id} are not known, so nothing can be solved anew")
+    optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
+    exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
+    anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))
+    return what_if.returns(explain_each(anew, moment, actions), {})
+
+
+def _what_if(run: Kept, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
+    """The returns against one reward, here and, as far as another action overtakes, in all states met."""
+    now = what_if.reward_of(explanation.legend, outcome)
+    reach = max(2 * abs(now), 10.0)
+    intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
+    for low, high, row in intervals:
+        print(f"  {outcome} worth {low:8.4g} to {high:8.4g}: {names[row]} is worth most")
+    answers.against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
+    if run.recording is not None:
+        met = np.unique(run.recording.episodes.transitions.observation, axis=0)
+        found = what_if.fragility(run.explainer, run.env, met, outcome)
+        answers.fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
+        rows = answers.most_fragile(run.env, met, found, now)
+        show(answers.fragile_table(outcome, rows))
+        (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))

@@ -1,0 +1,123 @@
+"""What sentences need of an explanation, worked out once for the whole batch."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.explanation import TOLERATED, Explanation
+from tpd.outcomes import FIRST, Legend
+from tpd.types import BoolArray, FloatArray, IntArray
+
+IMPOSSIBLE = 1e-9
+
+
+class Term(NamedTuple):
+    """An outcome as sentences speak of it."""
+
+    name: str
+    column: int
+    first: int | None
+    """The column of its first occurrence, if that is explained."""
+    weight: float | None
+    is_event: bool
+
+
+@lru_cache
+def terms(legend: Legend) -> tuple[Term, ...]:
+    """The outcomes, each joined with its first occurrence."""
+    columns = {name: column for column, name in enumerate(legend.names)}
+    found = []
+    for name, column in columns.items():
+        plain = name.removeprefix(FIRST) if name in legend.events else name
+        if plain == name or plain not in columns:
+            first = columns.get(FIRST + name) if plain == name else column
+            found.append(Term(plain, column, first, legend.weights[column], name in legend.events))
+    return tuple(found)
+
+
+class Futures:
+    """The pairs of an explanation, as lists that are quick to read one by one."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        expected, legend = explanation.expected, explanation.legend
+        discounted = explanation.discount ** np.arange(explanation.horizon) @ expected
+        remainder = explanation.remainder
+        self.horizon = explanation.horizon
+        self.terms = terms(legend)
+        self.visits: list[float] = explanation.support.tolist()
+        self.worth: list[float] = (discounted @ [weight or 0.0 for weight in legend.weights]).tolist()
+        self.discounted: list[list[float]] = discounted.tolist()
+        self.count: list[list[float]] = expected.sum(axis=1).tolist()
+        self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
+        self.peak: list[list[float]] = expected.max(axis=1).tolist()
+        self.settled: list[list[int]] = _settled(np.cumsum(expected, axis=1)).tolist()
+        self.ending: list[list[bool]] = _ending(explanation).tolist()
+        self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
+        self.unknown: list[float] = explanation.unknown[:, -1].tolist()
+        self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
+        self.running: list[float] = remainder.running.tolist()
+        self.bound: list[float] = remainder.bound.tolist()
+
+
+class Future:
+    """One pair, by the name that sentences give it."""
+
+    def __init__(self, futures: Futures, row: int, name: str) -> None:
+        self.name = name
+        self.horizon = futures.horizon
+        self.terms = futures.terms
+        self.visits = futures.visits[row]
+        self.known = self.visits > 0
+        self.worth = futures.worth[row]
+        """The expected return to the horizon."""
+        self.count = futures.count[row]
+        """[outcome]: summed over the steps; of an event, how often it is expected."""
+        self.discounted = futures.discounted[row]
+        """[outcome]: the same with later steps discounted."""
+        self.peak = futures.peak[row]
+        """[outcome]: the most that is expected at one step."""
+        self.peak_step = futures.peak_step[row]
+        """[outcome]: that step."""
+        self.settled = futures.settled[row]
+        """[outcome]: the step by which the sum reads as at the end, in whole percent."""
+        self.ending = futures.ending[row]
+        """[outcome]: whether it happens only as the episode ends, and so not more than once."""
+        self.steps = futures.steps[row]
+        """How many steps the episode is expected to take, as far as it is explained."""
+        self.running = futures.running[row]
+        """How likely it runs on after the last step explained."""
+        self.bound = futures.bound[row]
+        """The largest possible |value| of what is not explained."""
+        self.unknown = futures.unknown[row]
+        """How likely it has come to what was never tried by the last step."""
+        self.unknown_from = futures.unknown_from[row]
+        """The first step at which that is more than a few percent."""
+        self.foreseen = self.unknown <= TOLERATED
+
+
+def percent(probability: float) -> str:
+    """In whole percent, where what is possible is never 0 and what is not certain never 100."""
+    if probability <= IMPOSSIBLE:
+        return "0 %"
+    if probability < 0.01:
+        return "< 1 %"
+    if probability >= 1 - IMPOSSIBLE:
+        return "100 %"
+    return "> 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"
+
+
+def _settled(likely: FloatArray) -> IntArray:
+    """[batch, outcome]: from which step on a growing probability [batch, horizon, outcome] reads the same."""
+    read = np.round(100 * likely)
+    read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))
+    read = np.where(likely >= 1 - IMPOSSIBLE, 100, read)
+    return np.asarray((read == read[:, -1:]).argmax(axis=1))
+
+
+def _ending(explanation: Explanation) -> BoolArray:
+    """[batch, outcome]: whether its steps leave no doubt but a few percent that the episode ends with it."""
+    ended = 1 - explanation.running - explanation.unknown
+    endings = np.diff(ended, axis=1, prepend=0)[:, :, None]
+    excess = np.maximum(explanation.expected - endings, 0).sum(axis=1)
+    return np.asarray(excess <= TOLERATED * explanation.expected.sum(axis=1))

@@ -1,0 +1,313 @@
+"""What a report shows: recorded moments, every action there, and what is expected of each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd import colours
+from tpd.envs import Environment
+from tpd.explainer import ROUNDING, Explainer
+from tpd.explanation import Explanation
+from tpd.kept import Kept
+from tpd.outcomes import FIRST, Legend
+from tpd.report import pictures
+from tpd.report.dynamics import dynamics
+from tpd.report.packing import Quantised
+from tpd.report.pictures import Pictures
+from tpd.sources.recording import Recording
+from tpd.turning_points import turning_points
+from tpd.types import Array, DiscretePolicy, Episodes, FloatArray, IntArray
+from tpd.words import ContrastNarrator, Narrator
+
+TAKEN = 0
+"""The column of the action taken, where its opposite is the only other."""
+NEVER = -1
+MOST_TURNING_POINTS = 6
+LEAST_CHANGE = 0.02
+"""Of a probability, at a step that is called a turning point."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Where the agent stood, what could be done there, and what it did."""
+
+    observations: Array
+    """[state, ...]"""
+    actions: Array
+    """[state, column, ...]"""
+    valid: Array
+    """[state, column]"""
+    names: tuple[tuple[str, ...], ...]
+    """[state or 1, column]: what the actions are called; one row where that is the same in all states"""
+    moments: IntArray
+    """[moment, 2]: the state, and the column of the action taken"""
+    steps: IntArray
+    """[step]: the moment of each recorded step"""
+
+    def name(self, state: int, column: int) -> str:
+        return self.names[state if len(self.names) > 1 else 0][column]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Words, arrays and pictures of a report."""
+
+    words: dict[str, Any]
+    arrays: dict[str, Array]
+    files: tuple[bytes, ...]
+
+
+def gather(kept: Kept, episodes: int) -> Contents:
+    """Everything about the first so many episodes."""
+    explainer, env = kept.explainer, kept.env
+    recording = None if kept.recording is None else first_episodes(kept.recording, episodes)
+    fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
+    if recording is None and not fields:
+        raise ValueError(f"{kept.name} has no recorded episodes, so there is nothing to report")
+    if env.tabular:
+        moments = _numbered(explainer, env, recording, explorable=bool(fields))
+    else:
+        assert recording is not None
+        moments = _each_step(env, recording)
+    state, column = np.nonzero(moments.valid)
+    explanation = explainer.explain(moments.observations[state], moments.actions[state, column])
+    options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
+    options[state, column] = np.arange(len(state))
+    shown = _pictures(env, recording, moments, explorable=bool(fields))
+    expected, unknown = _quantised(explanation)
+    words = {
+        "name": kept.name,
+        "environment": env.id,
+        "actions": moments.names,
+        "states": [env.name_of_state(one) for one in moments.observations],
+        "sentences": _sentences(explainer, explanation, moments, options),
+        "fields": [{"name": name, "values": values} for name, values in fields.items()],
+        "layers": shown.layers,
+        "expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()},
+        "tie": explainer.predictor.tie,
+        "rounding": ROUNDING,
+        "left_out": 0 if kept.recording is None else max(len(kept.recording.episodes) - episodes, 0),
+        **_about_outcomes(explanation),
+        **_about_episodes(explainer, env, recording),
+    }
+    arrays = {
+        "options": options,
+        "moments": moments.moments.astype(np.int32),
+        "steps": moments.steps.astype(np.int32),
+        "picture": shown.shown,
+        "expected": expected.planes,
+        "unknown": unknown.planes,
+        **_figures(explanation),
+    }
+    if recording is not None:
+        arrays["begins"] = recording.episodes.begins.astype(np.int32)
+        arrays["happened"] = recording.happened.astype(np.float32)
+    if env.tabular:
+        arrays["state_number"] = moments.observations.astype(np.int32)
+        arrays |= dynamics(kept)
+    return Contents(words, arrays, shown.files)
+
+
+def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "outcomes": _outcomes(explanation.legend),
+        "rewarded": explanation.legend.reward_bound is not None,
+        "horizon": explanation.horizon,
+        "discount": explanation.discount,
+    }
+
+
+def _about_episodes(explainer: Explainer, env: Environment, recording: Recording | None) -> dict[str, Any]:
+    if recording is None:
+        return {"episodes": [], "turning_points": []}
+    return {
+        "episodes": _endings(recording),
+        "turning_points": _turning_points(explainer, env, recording),
+    }
+
+
+def _figures(explanation: Explanation) -> dict[str, Array]:
+    """What is said of each pair as a whole."""
+    figures = {
+        "counts": _counts(explanation).astype(np.float32),
+        "reach": explanation.foreseen.sum(axis=1).astype(np.int32),
+        "support": explanation.support.astype(np.float32),
+        "running": np.clip(explanation.running[:, -1], 0, 1).astype(np.float32),
+    }
+    if explanation.agent_value is not None:
+        figures["agent_value"] = explanation.agent_value.astype(np.float32)
+    return figures
+
+
+def first_episodes(recording: Recording, count: int) -> Recording:
+    """The recording without its later episodes."""
+    episodes = recording.episodes
+    end = len(episodes.transitions) if count >= len(episodes) else int(episodes.begins[count])
+    kept = Episodes(episodes.transitions[:end], episodes.begins[:count])
+    return Recording(kept, recording.happened[:end], recording.frames[:end])
+
+
+def _numbered(
+    explainer: Explainer, env: Environment, recording: Recording | None, explorable: bool
+) -> Moments:
+    """Moments of numbered states, each state once; all that fields can describe, if they are explorable."""
+    own = np.zeros((0, 2), dtype=np.int64)
+    if recording is not None:
+        transitions = recording.episodes.transitions
+        own = np.stack([transitions.observation, transitions.action], axis=1)
+    states = np.unique(own[:, 0])
+    if explorable:
+        states = np.array([int(env.state(one)) for one in pictures.combinations(env.state_fields)])
+        own = np.concatenate([np.stack([states, explainer.policy.action(states)], axis=1), own])
+    distinct, index = _distinct(own)
+    row = np.zeros(env.table_shape()[0], dtype=np.int64)
+    row[states] = np.arange(len(states))
+    return Moments(
+        observations=states,
+        actions=np.broadcast_to(np.arange(env.num_actions), (len(states), env.num_actions)),
+        valid=env.mask(states),
+        names=(tuple(env.name_of_action(a) for a in range(env.num_actions)),),
+        moments=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
+        steps=index[len(states) if explorable else 0 :],
+    )
+
+
+def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The rows without repetitions, in the order of their first occurrence, and where each went."""
+    _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return rows[first[order]], np.argsort(order)[index.ravel()]
+
+
+def _each_step(env: Environment, recording: Recording) -> Moments:
+    """Every recorded step is a moment of its own; a continuous action has its opposite for a foil."""
+    transitions = recording.episodes.transitions
+    count = len(transitions)
+    if env.discrete:
+        every = np.arange(env.num_actions)
+        actions, taken = np.broadcast_to(every, (count, env.num_actions)), transitions.action
+        names: tuple[tuple[str, ...], ...] = (tuple(env.name_of_action(a) for a in every),)
+        valid = env.mask(transitions.observation)
+    else:
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        opposite = space.low + space.high - transitions.action
+        actions, taken = np.stack([transitions.action, opposite], axis=1), np.full(count, TAKEN)
+        names = tuple(tuple(env.name_of_action(a) for a in pair) for pair in actions)
+        valid = np.ones((count, 2), dtype=np.bool_)
+    steps = np.arange(count)
+    moments = np.stack([steps, taken], axis=1)
+    return Moments(transitions.observation, actions, valid, names, moments, steps)
+
+
+def _pictures(env: Environment, recording: Recording | None, moments: Moments, explorable: bool) -> Pictures:
+    if explorable:
+        return pictures.composed(env, env.state_fields)
+    if recording is not None and recording.frames:
+        return pictures.recorded(recording.frames)
+    return pictures.drawn(env, moments.observations)
+
+
+def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
+    """What is expected [outcome, horizon, pair], and the unknown [1, horizon, pair]."""
+    expected = explanation.expected.transpose(2, 1, 0).astype(np.float64)
+    is_event = np.array([name in explanation.legend.events for name in explanation.legend.names])
+    low, high = expected.min(axis=(1, 2)), expected.max(axis=(1, 2))
+    low, high = np.where(is_event, np.minimum(low, 0), low), np.where(is_event, np.maximum(high, 1), high)
+    unknown = np.clip(explanation.unknown.T[None], 0, 1)
+    return Quantised.of(expected, low, high), Quantised.of(unknown, np.zeros(1), np.ones(1))
+
+
+def _counts(explanation: Explanation) -> FloatArray:
+    """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
+
+
+def _outcomes(legend: Legend) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "weight": weight,
+            "event": name in legend.events,
+            "partition": name in legend.partition,
+            "first": name in legend.events and name.startswith(FIRST),
+            "colour": colours.colour(legend.names, name),
+            "round": colours.rounds(legend.names, name),
+        }
+        for name, weight in zip(legend.names, legend.weights, strict=True)
+    ]
+
+
+def _endings(recording: Recording) -> list[str]:
+    """How each episode ended."""
+    endings = []
+    for number in range(len(recording.episodes)):
+        episode = recording.episodes[number]
+        if episode.terminated[-1]:
+            endings.append("terminated")
+        else:
+            endings.append("time limit" if episode.truncated[-1] else "recorded no further")
+    return endings
+
+
+def _turning_points(explainer: Explainer, env: Environment, recording: Recording) -> list[dict[str, Any]]:
+    """The steps at which what is expected changes most."""
+    if explainer.predictor.horizon < 2:
+        return []
+    found = turning_points(explainer, recording)
+    largest = found[found["change"] >= LEAST_CHANGE].head(MOST_TURNING_POINTS)
+    return [
+        {
+            "episode": int(row["episode"]),
+            "step": int(row["step"]),
+            "text": (
+                f"Episode {row['episode']}, step {row['step']}: {env.name_of_action(row['action'])} met "
+                f"{row['happened']}, {str(row['outcome']).removeprefix(FIRST)} now expected "
+                f"{row['after']:.0%} instead of {row['before']:.0%}"
+            ),
+        }
+        for row in largest.to_dict("records")
+    ]
+
+
+def _sentences(
+    explainer: Explainer, explanation: Explanation, moments: Moments, options: IntArray
+) -> list[list[str]]:
+    """[moment][column]: the action taken against each foil, and on its own where the foil is itself."""
+    state, taken = moments.moments.T
+    asked, foil = np.nonzero(moments.valid[state])
+    fact_pair = options[state, taken]
+    contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
+    narrator, alone = ContrastNarrator(contrast, explainer.predictor.tie), Narrator(explanation)
+    returns = _returns(explanation)
+    best = _best(explainer, returns, moments, options)
+    said = [[""] * options.shape[1] for _ in state]
+    for row, (moment, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
+        own, here = int(taken[moment]), int(state[moment])
+        name = moments.name(here, own)
+        if column == own:
+            said[moment][column] = alone.describe(int(fact_pair[moment]), name)
+            continue
+        third = None
+        if best[moment] not in (own, column):
+            worth = float(returns[options[here, best[moment]]])
+            third = moments.name(here, int(best[moment])), worth
+        said[moment][column] = narrator.paragraph(row, name, moments.name(here, column), name, third)
+    return said
+
+
+def _returns(explanation: Explanation) -> FloatArray:
+    """[pair]: the explained return; NaN where it is unknown, or nothing is said of rewards."""
+    if explanation.legend.reward_bound is None:
+        return np.full(len(explanation), np.nan)
+    return np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
+
+
+def _best(explainer: Explainer, returns: FloatArray, moments: Moments, options: IntArray) -> IntArray:
+    """[moment]: the column that the explained returns favour over the action taken, or that action."""
+    state, taken = moments.moments.T
+    every = np.where(options == NEVER, np.nan, returns[options])
+    return explainer.favoured(every[state], taken, moments.valid[state])

@@ -1,0 +1,113 @@
+// Reads the blocks of the page: see packing.py for how they are written.
+
+const NEVER = -1;
+const LEVELS = 65535;
+const KINDS = { u1: Uint8Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
+
+async function inflated(id) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+function unpacked(buffer) {
+  const size = new DataView(buffer).getUint32(0, true);
+  const words = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  const arrays = {};
+  for (const [name, place] of Object.entries(words.arrays)) {
+    const count = place.shape.reduce((a, b) => a * b, 1);
+    arrays[name] = new KINDS[place.kind](buffer, 4 + size + place.begin, count);
+  }
+  return {
+    ...words,
+    arrays,
+    shapes: Object.fromEntries(Object.entries(words.arrays).map(([n, p]) => [n, p.shape])),
+  };
+}
+
+class Book {
+  constructor(words) {
+    Object.assign(this, words);
+    this.columns = this.shapes.options[1];
+    this.pairs = this.arrays.support.length;
+    this.pictures = document.getElementById("pictures").textContent.split("\n").filter(Boolean);
+    this.originalWeights = this.outcomes.map((outcome) => outcome.weight);
+  }
+
+  actionName(state, column) {
+    return this.actions[this.actions.length > 1 ? state : 0][column];
+  }
+
+  pair(state, column) {
+    return this.arrays.options[state * this.columns + column];
+  }
+
+  validColumns(state) {
+    return [...Array(this.columns).keys()].filter((column) => this.pair(state, column) !== NEVER);
+  }
+
+  known(pair) {
+    return this.arrays.support[pair] > 0;
+  }
+
+  // [horizon]: what is expected of an outcome
+  expected(pair, k) {
+    const { low, span } = this.expected_range;
+    return this.curve(this.arrays.expected, this.outcomes.length, pair, k, low[k], span[k]);
+  }
+
+  // [horizon]: probability that by then the future is unknown
+  unknown(pair) {
+    return this.curve(this.arrays.unknown, 1, pair, 0, 0, 1);
+  }
+
+  curve(planes, kinds, pair, k, low, span) {
+    const half = kinds * this.horizon * this.pairs;
+    return Array.from({ length: this.horizon }, (_, h) => {
+      const at = (k * this.horizon + h) * this.pairs + pair;
+      return low + ((planes[at] + 256 * planes[half + at]) / LEVELS) * span;
+    });
+  }
+
+  count(pair, k) {
+    return this.arrays.counts[pair * this.outcomes.length + k];
+  }
+
+  // the expected return under these weights; NaN where the future is not known to its end
+  worth(pair, weights) {
+    if (!this.rewarded || this.arrays.reach[pair] < this.horizon) return NaN;
+    return weights.reduce(
+      (sum, weight, k) => (weight === null ? sum : sum + weight * this.count(pair, k)),
+      0,
+    );
+  }
+
+  // the valid column of the largest return, if larger than that of the column taken
+  favoured(state, taken, weights) {
+    const own = this.worth(this.pair(state, taken), weights);
+    let best = taken,
+      most = own;
+    for (const column of this.validColumns(state)) {
+      const worth = this.worth(this.pair(state, column), weights);
+      const size = Math.max(Math.abs(worth), Math.abs(own));
+      if (worth > most && worth - own > this.tie * size + this.rounding) [best, most] = [column, worth];
+    }
+    return best;
+  }
+
+  episodeSteps(episode) {
+    const begins = this.arrays.begins;
+    const end = episode + 1 < begins.length ? begins[episode + 1] : this.arrays.steps.length;
+    return { begin: begins[episode], count: end - begins[episode] };
+  }
+
+  moment(index) {
+    return { index, state: this.arrays.moments[2 * index], taken: this.arrays.moments[2 * index + 1] };
+  }
+
+  happened(step, k) {
+    return this.arrays.happened[step * this.outcomes.length + k];
+  }
+}

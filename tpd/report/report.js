@@ -1,0 +1,417 @@
+// The page itself: what is looked at, and what happens when a reader touches something.
+
+const $ = (id) => document.getElementById(id);
+const PLAY_MILLISECONDS = 600;
+
+class Page {
+  constructor(book) {
+    this.book = book;
+    this.charts = new Charts(book);
+    this.exploring = book.episodes.length === 0;
+    this.episode = 0;
+    this.step = 0;
+    this.explored = book.fields.map(() => 0);
+    this.wantedFoil = null;
+    this.view = "each";
+    this.weights = [...book.originalWeights];
+    this.touched = null;
+    this.solution = null;
+    this.playing = null;
+    this.prepare();
+    this.show();
+  }
+
+  get moment() {
+    if (!this.exploring) return this.book.moment(this.book.arrays.steps[this.recordedStep]);
+    const sizes = this.book.fields.map((field) => field.values.length);
+    return this.book.moment(this.explored.reduce((number, value, i) => number * sizes[i] + value, 0));
+  }
+
+  get recordedStep() {
+    return this.book.episodeSteps(this.episode).begin + this.step;
+  }
+
+  // the foil that was asked for if it can be done here, else the best of the other actions
+  foil({ state, taken }) {
+    const others = this.book.validColumns(state).filter((column) => column !== taken);
+    if (others.includes(this.wantedFoil)) return this.wantedFoil;
+    const worth = (column) => {
+      const value = this.book.worth(this.book.pair(state, column), this.book.originalWeights);
+      return Number.isNaN(value) ? -Number.MAX_VALUE : value;
+    };
+    return others.reduce(
+      (best, column) => (best === null || worth(column) > worth(best) ? column : best),
+      null,
+    );
+  }
+
+  prepare() {
+    const { book } = this;
+    $("about").textContent = `${book.environment}. ${$("about").textContent}`;
+    if (book.left_out) {
+      $("left-out").hidden = false;
+      $("left-out").textContent =
+        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes: more would make the page too large.`;
+    }
+    $("episode").replaceChildren(
+      ...book.episodes.map((ending, i) =>
+        element("option", { value: i }, `${i} (${book.episodeSteps(i).count} steps, ${ending})`),
+      ),
+    );
+    $("mode").hidden = !book.fields.length || !book.episodes.length;
+    $("view-choice").hidden = !this.charts.firsts.length;
+    $("what-if").hidden = !book.rewarded;
+    $("solving").hidden = !("model_pair" in book.arrays);
+    this.charts.key($("key"));
+    this.prepareFields();
+    this.prepareRewards();
+    this.prepareTurningPoints();
+    this.listen();
+  }
+
+  prepareFields() {
+    const made = this.book.fields.map((field, i) => {
+      const shown = element("output", {});
+      const input = element("input", {
+        type: "range",
+        min: 0,
+        max: field.values.length - 1,
+        value: 0,
+        id: `field-${i}`,
+        ariaLabel: field.name,
+      });
+      input.addEventListener("input", () => {
+        this.explored[i] = Number(input.value);
+        this.show();
+      });
+      return element("label", {}, field.name, input, shown);
+    });
+    $("fields").replaceChildren(...made);
+  }
+
+  prepareRewards() {
+    const made = this.charts.components.map((k) => {
+      const { name, weight } = this.book.outcomes[k];
+      const reach = Math.max(2 * Math.abs(weight), 10);
+      const slider = element("input", {
+        type: "range",
+        min: -reach,
+        max: reach,
+        step: reach / 200,
+        ariaLabel: `reward of ${name}, slider`,
+      });
+      const field = element("input", { type: "number", step: "any", ariaLabel: `reward of ${name}` });
+      slider.dataset.outcome = field.dataset.outcome = k;
+      for (const input of [slider, field]) {
+        input.addEventListener("input", () => {
+          if (input.value !== "" && Number.isFinite(Number(input.value)))
+            this.setReward(k, Number(input.value), input);
+        });
+      }
+      return element(
+        "div",
+        { className: "reward" },
+        element("span", {}, swatch(this.book.outcomes[k]), name),
+        slider,
+        field,
+      );
+    });
+    $("rewards").replaceChildren(...made);
+    this.showRewards(null);
+  }
+
+  prepareTurningPoints() {
+    const points = this.book.turning_points ?? [];
+    $("turning-points").hidden = !points.length;
+    $("turning-points")
+      .querySelector("ol")
+      .replaceChildren(
+        ...points.map(({ episode, step, text }) => {
+          const link = element("button", { type: "button" }, text);
+          link.addEventListener("click", () => this.go(episode, step));
+          return element("li", {}, link);
+        }),
+      );
+  }
+
+  listen() {
+    $("episode").addEventListener("change", () => this.go(Number($("episode").value), 0));
+    $("step").addEventListener("input", () => this.go(this.episode, Number($("step").value)));
+    $("play").addEventListener("click", () => this.togglePlaying());
+    $("play-episodes").addEventListener("click", () => this.explore(false));
+    $("explore").addEventListener("click", () => this.explore(true));
+    $("foil").addEventListener("change", () => {
+      this.wantedFoil = Number($("foil").value);
+      this.show();
+    });
+    $("view").addEventListener("change", () => {
+      this.view = $("view").value;
+      this.show();
+    });
+    $("reset").addEventListener("click", () => {
+      this.weights = [...this.book.originalWeights];
+      this.touched = this.solution = null;
+      this.showRewards(null);
+      this.show();
+    });
+    $("solve").addEventListener("click", () => {
+      this.solution = solved(this.book, this.weights);
+      this.showSolution(this.moment);
+    });
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    const busy =
+      event.target.matches("input, select, button") || event.ctrlKey || event.altKey || event.metaKey;
+    const does = {
+      ArrowLeft: () => this.go(this.episode, this.step - 1),
+      ArrowRight: () => this.go(this.episode, this.step + 1),
+      ArrowUp: () => this.go(this.episode - 1, 0),
+      ArrowDown: () => this.go(this.episode + 1, 0),
+      " ": () => this.togglePlaying(),
+    }[event.key];
+    if (busy || this.exploring || !does) return;
+    event.preventDefault();
+    does();
+  }
+
+  go(episode, step) {
+    this.exploring = false;
+    this.episode = Math.min(Math.max(episode, 0), this.book.episodes.length - 1);
+    this.step = Math.min(Math.max(step, 0), this.book.episodeSteps(this.episode).count - 1);
+    this.show();
+  }
+
+  explore(exploring) {
+    this.stopPlaying();
+    if (exploring && !this.exploring) this.startExploringHere();
+    this.exploring = exploring;
+    this.show();
+  }
+
+  startExploringHere() {
+    let number = this.moment.state;
+    for (let i = this.book.fields.length - 1; i >= 0; i--) {
+      const size = this.book.fields[i].values.length;
+      this.explored[i] = number % size;
+      number = Math.floor(number / size);
+    }
+  }
+
+  togglePlaying() {
+    if (this.playing !== null) return this.stopPlaying();
+    const { count } = this.book.episodeSteps(this.episode);
+    if (this.step === count - 1) this.go(this.episode, 0);
+    this.playing = setInterval(() => {
+      this.go(this.episode, this.step + 1);
+      if (this.step >= this.book.episodeSteps(this.episode).count - 1) this.stopPlaying();
+    }, PLAY_MILLISECONDS);
+    $("play").textContent = "❚❚ Pause";
+    $("play").ariaLabel = "Pause the episode";
+  }
+
+  stopPlaying() {
+    clearInterval(this.playing);
+    this.playing = null;
+    $("play").textContent = "▶ Play";
+    $("play").ariaLabel = "Play the episode";
+  }
+
+  setReward(k, reward, source) {
+    this.weights[k] = reward;
+    this.touched = k;
+    this.solution = null;
+    this.showRewards(source);
+    this.show();
+  }
+
+  showRewards(source) {
+    for (const input of $("rewards").querySelectorAll("input")) {
+      if (input !== source) input.value = this.weights[input.dataset.outcome];
+    }
+  }
+
+  show() {
+    const moment = this.moment;
+    const foil = this.foil(moment);
+    this.showControls();
+    this.showPicture(moment);
+    this.showFoils(moment, foil);
+    $("sentence").textContent = this.book.sentences[moment.index][foil ?? moment.taken];
+    this.showFutures(moment, foil);
+    this.showReturns(moment);
+    this.showOvertaking(moment, foil);
+    this.showSolution(moment);
+  }
+
+  showControls() {
+    $("episodes").hidden = $("keys").hidden = this.exploring;
+    $("fields").hidden = !this.exploring;
+    $("play-episodes").ariaPressed = String(!this.exploring);
+    $("explore").ariaPressed = String(this.exploring);
+    this.book.fields.forEach((field, i) => {
+      const input = $(`field-${i}`),
+        value = field.values[this.explored[i]];
+      input.value = this.explored[i];
+      input.ariaValueText = input.nextSibling.value =
+        typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
+    });
+    if (this.exploring) return;
+    const { count } = this.book.episodeSteps(this.episode);
+    $("episode").value = this.episode;
+    $("step").max = count - 1;
+    $("step").value = this.step;
+    $("step-shown").value = `step ${this.step} of ${count - 1}`;
+  }
+
+  showPicture({ state }) {
+    const { layers, arrays, pictures, states } = this.book;
+    $("picture").replaceChildren(
+      ...layers.map(([left, top, width, height], layer) => {
+        const image = element("img", { alt: layer ? "" : states[state] });
+        image.src = `data:image/webp;base64,${pictures[arrays.picture[state * layers.length + layer]]}`;
+        if (layer) {
+          const place = { left, top, width, height };
+          for (const [side, share] of Object.entries(place)) image.style[side] = `${100 * share}%`;
+        }
+        return image;
+      }),
+    );
+    $("state").textContent = states[state];
+  }
+
+  showFoils({ state, taken }, foil) {
+    const others = this.book.validColumns(state).filter((column) => column !== taken);
+    $("foil").replaceChildren(
+      ...others.map((column) => {
+        const never = this.book.known(this.book.pair(state, column)) ? "" : " (never tried: unknown)";
+        return element("option", { value: column }, this.book.actionName(state, column) + never);
+      }),
+    );
+    $("foil").disabled = !others.length;
+    if (foil !== null) $("foil").value = foil;
+  }
+
+  showFutures({ state, taken }, foil) {
+    const { book, charts } = this;
+    const name = (column) => book.actionName(state, column);
+    const step = this.exploring ? null : this.recordedStep;
+    const { begin, count } = this.exploring ? { begin: 0, count: 0 } : book.episodeSteps(this.episode);
+    $("future-title").textContent = `Expected after ${name(taken)}, the agent's action`;
+    charts.future("future", book.pair(state, taken), this.view, step, begin + count);
+    for (const id of ["foil-title", "foil-future", "contrast-title", "contrast"])
+      $(id).hidden = foil === null;
+    if (foil === null) return;
+    $("foil-title").textContent = `Expected after ${name(foil)} instead`;
+    charts.future("foil-future", book.pair(state, foil), this.view, null, 0);
+    $("contrast-title").textContent =
+      `${book.rewarded ? "Return" : "Outcomes"} of ${name(taken)} minus ${name(foil)}`;
+    charts.contrast("contrast", book.pair(state, taken), book.pair(state, foil), this.weights);
+  }
+
+  showReturns({ state, taken }) {
+    const { book } = this;
+    const changed = this.weights.some((weight, k) => weight !== book.originalWeights[k]);
+    const own = "agent_value" in book.arrays;
+    const best = book.favoured(state, taken, this.weights);
+    const heads = [
+      "action",
+      ...(book.rewarded ? ["return"] : []),
+      ...(changed ? ["with these rewards"] : []),
+      ...(own ? ["agent's value"] : []),
+      "visits",
+      "runs on",
+    ];
+    $("returns").tHead.replaceChildren(
+      element(
+        "tr",
+        {},
+        ...heads.map((head, i) => element("th", { className: i ? "number" : "", scope: "col" }, head)),
+      ),
+    );
+    const worth = (column) => book.worth(book.pair(state, column), this.weights);
+    const order = book
+      .validColumns(state)
+      .sort((a, b) => Number.isNaN(worth(a)) - Number.isNaN(worth(b)) || worth(b) - worth(a) || 0);
+    $("returns").tBodies[0].replaceChildren(
+      ...order.map((column) => {
+        const pair = book.pair(state, column),
+          known = book.known(pair);
+        const number = (value) => (Number.isNaN(value) ? "unknown" : worthInWords(value));
+        const notes = [
+          ...(column === taken ? ["● agent"] : []),
+          ...(column === best && column !== taken ? ["★ favoured"] : []),
+        ];
+        const cells = [
+          [book.actionName(state, column), ...notes].join(" "),
+          ...(book.rewarded
+            ? [known ? number(book.worth(pair, book.originalWeights)) : "never tried: unknown"]
+            : []),
+          ...(changed ? [known ? number(worth(column)) : ""] : []),
+          ...(own ? [worthInWords(book.arrays.agent_value[pair])] : []),
+          !known
+            ? "0"
+            : book.arrays.support[pair] === Infinity
+              ? "exact"
+              : book.arrays.support[pair].toFixed(0),
+          known ? percent(book.arrays.running[pair]) : "",
+        ];
+        const row = element(
+          "tr",
+          { className: column === taken ? "taken" : "" },
+          ...cells.map((cell, i) => element("td", { className: i ? "number" : "" }, cell)),
+        );
+        row.dataset.column = column;
+        return row;
+      }),
+    );
+    $("returns-note").textContent =
+      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. Runs on: probability that the episode lasts longer.`;
+  }
+
+  showOvertaking({ state, taken }, foil) {
+    if (!this.book.rewarded || foil === null) {
+      $("overtaking").textContent = "";
+      return;
+    }
+    const gain = (k) =>
+      Math.abs(
+        this.weights[k] *
+          (this.book.count(this.book.pair(state, taken), k) -
+            this.book.count(this.book.pair(state, foil), k)),
+      );
+    const k = this.touched ?? this.charts.components.reduce((most, k) => (gain(k) > gain(most) ? k : most));
+    $("overtaking").textContent = overtaking(this.book, state, taken, foil, k, this.weights);
+  }
+
+  showSolution({ state, taken }) {
+    if (this.solution === null) {
+      $("solved").textContent = "";
+      return;
+    }
+    const number = this.book.arrays.state_number[state];
+    const best = this.solution.choice(number);
+    const name = (column) =>
+      `${this.book.actionName(state, column)} (${worthInWords(this.solution.value(number, column))})`;
+    const said =
+      best === taken
+        ? `the optimal policy takes ${name(best)} here too`
+        : `the optimal policy takes ${name(best)} here, where the agent's ${this.book.actionName(state, taken)} would be worth ${worthInWords(this.solution.value(number, taken))}`;
+    $("solved").textContent = sentence(`solved anew with these rewards, ${said}`);
+  }
+}
+
+async function start() {
+  const [plotly, data] = await Promise.all([inflated("plotly"), inflated("data")]);
+  document.head.append(element("script", { textContent: new TextDecoder().decode(plotly) }));
+  document.querySelector("main").hidden = false;
+  new Page(new Book(unpacked(data)));
+  $("loading").hidden = true;
+  document.body.dataset.ready = performance.now().toFixed(0);
+}
+
+start().catch((error) => {
+  $("loading").textContent = `This page could not be shown: ${error.message}`;
+  throw error;
+});

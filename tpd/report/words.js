@@ -1,0 +1,41 @@
+// Numbers and sentences that change as the reader plays; those that do not come from Python.
+
+// discounted counts have 7 digits: those that differ by less are the same
+const SAME_COUNT = 1e-5;
+
+const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";
+const short = (value) => String(Number(value.toPrecision(4)));
+const price = (reward) => (reward < 0 ? `penalty of ${short(-reward)}` : `reward of ${short(reward)}`);
+const percent = (share) =>
+  share > 0 && share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+
+function worthInWords(value) {
+  return Math.abs(value) >= 0.1 || value === 0 ? value.toFixed(2) : String(Number(value.toPrecision(2)));
+}
+
+// At which reward of an outcome the action that is behind overtakes the other, in the words of words.py.
+function overtaking(book, state, fact, foil, k, weights) {
+  const name = (column) => book.actionName(state, column);
+  const outcome = book.outcomes[k].name;
+  for (const column of [fact, foil]) {
+    const pair = book.pair(state, column);
+    if (!book.known(pair)) {
+      return sentence(
+        `${name(column)} was never tried here, so nothing is known of it, whatever ${outcome} is worth`,
+      );
+    }
+    if (Number.isNaN(book.worth(pair, weights))) {
+      return sentence(`${name(column)} leads to the unknown, so no reward of ${outcome} can be named`);
+    }
+  }
+  const pairs = [book.pair(state, fact), book.pair(state, foil)];
+  const [factWorth, foilWorth] = pairs.map((pair) => book.worth(pair, weights));
+  const count = book.count(pairs[0], k) - book.count(pairs[1], k);
+  const [ahead, behind] = factWorth >= foilWorth ? [fact, foil] : [foil, fact];
+  const said = `with the rest of the policy unchanged, ${name(behind)} overtakes ${name(ahead)} at`;
+  if (Math.abs(count) <= SAME_COUNT) return sentence(`${said} no reward of ${outcome}`);
+  const at = weights[k] - (factWorth - foilWorth) / count;
+  const article = "aeiou".includes(outcome[0].toLowerCase()) ? "an" : "a";
+  return sentence(`${said} ${article} ${outcome} ${price(at)} (now a ${price(weights[k])})`);
+}

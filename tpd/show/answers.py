@@ -1,0 +1,168 @@
+"""Answers to single questions: tables for the terminal, and plots of what other rewards would change."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from tpd.envs import Environment
+from tpd.explanation import Contrast, Explanation
+from tpd.outcomes import FIRST
+from tpd.show.plots import CURVE_LOOKS
+from tpd.types import Array, FloatArray
+from tpd.what_if import Fragility, discounted_counts, returns
+from tpd.words import worth
+
+MOST_LISTED = 10
+SMALLEST_LISTED = 5e-4
+
+
+def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
+    """A row for each outcome: when it is most expected, how often, and what the difference is worth."""
+    table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
+    table.add_column("outcome")
+    for name in (fact_name, foil_name):
+        table.add_column(f"{name}: peak", justify="right")
+        table.add_column("in all", justify="right")
+    rewarded = contrast.fact.legend.reward_bound is not None
+    if rewarded:
+        table.add_column("return difference", justify="right")
+        gains = dict(zip(contrast.fact.component_names, contrast.component_returns[0, -1], strict=True))
+    for k, outcome in enumerate(contrast.fact.legend.names):
+        cells = []
+        for side in (contrast.fact, contrast.foil):
+            cells += _cells(side, k, outcome in side.legend.events)
+        if rewarded:
+            gain = gains.get(outcome)
+            cells.append("" if gain is None else f"{gain:+.2f}" if contrast.foreseen[0, -1] else "unknown")
+        table.add_row(outcome, *cells)
+    if rewarded and contrast.foreseen[0, -1]:
+        table.add_section()
+        ahead = contrast.expected_return[0, -1]
+        table.add_row(
+            "return",
+            "",
+            worth(contrast.fact.expected_return[0, -1]),
+            "",
+            worth(contrast.foil.expected_return[0, -1]),
+            f"{ahead:+.2f}",
+        )
+    visits = [f"{side.support[0]:g}" for side in (contrast.fact, contrast.foil)]
+    table.caption = f"visits behind it: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
+    return table
+
+
+def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
+    if not side.known[0]:
+        return ["unknown", "unknown"]
+    values = side.expected[0, :, k]
+    step, total = int(np.abs(values).argmax()), float(values.sum())
+    if abs(values[step]) < SMALLEST_LISTED:
+        return ["", "0"]
+    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    once = is_event and side.legend.names[k].startswith(FIRST)
+    return [f"{peak} at step {step}", f"{100 * total:.1f} %" if once else f"{total:.2f}"]
+
+
+def ranking(
+    names: Sequence[str],
+    columns: Mapping[str, FloatArray],
+    own: str | None,
+    support: FloatArray,
+    rewards: Mapping[str, float],
+) -> Table:
+    """All actions, the best first, under each way of valuing them."""
+    changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
+    title = f"All valid actions here{f', with {changed}' if changed else ''}"
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for heading in ("action", *columns, "visits"):
+        table.add_column(heading, justify="left" if heading == "action" else "right")
+    order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
+    for i in order:
+        cells = ["unknown" if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
+        mark = " (the agent's)" if names[i] == own else ""
+        table.add_row(names[i] + mark, *cells, f"{support[i]:g}")
+    return table
+
+
+def against_reward(
+    outcome: str, names: Sequence[str], explanation: Explanation, now: float, reach: float
+) -> Figure:
+    """The return of every action as the reward of one outcome moves, the rest of the policy unchanged."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    rewards = np.array([now - reach, now + reach])
+    worth_now, slope = returns(explanation, {}), discounted_counts(explanation, outcome)
+    looks = cycle(CURVE_LOOKS)
+    for name, value, grows in zip(names, worth_now, slope, strict=True):
+        look: dict[str, Any] = {**next(looks), "marker": ""}
+        if np.isnan(value):
+            axes.plot([], [], label=f"{name}: unknown", **look)
+        else:
+            axes.plot(rewards, value + grows * (rewards - now), label=name, **look)
+    axes.axvline(now, color="#999999", linewidth=0.8)
+    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    axes.set_xlabel(f"reward of {outcome}")
+    axes.set_ylabel("return, the rest of the policy unchanged")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def fragile(outcome: str, now: float, found: Fragility) -> Figure:
+    """In how many of the states met another action overtakes, as one reward moves away from what it is."""
+    figure = Figure(figsize=(7, 4), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    count = max(1, len(found.reward))
+    for side, moves in (
+        ("less", found.reward[found.reward < now]),
+        ("more", found.reward[found.reward >= now]),
+    ):
+        order = np.sort(moves)[::-1] if side == "less" else np.sort(moves)
+        share = np.arange(len(order) + 1) / count
+        axes.step(np.concatenate([[now], order]), share, where="post", color="black", linewidth=1.5)
+    axes.axvline(now, color="#999999", linewidth=0.8)
+    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    reach = max(5 * abs(now), 10.0)
+    axes.set_xlim(now - reach, now + reach)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"reward of {outcome}")
+    axes.set_ylabel("share of the states met where\nanother action has overtaken")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def most_fragile(env: Environment, states: Array, found: Fragility, now: float) -> list[dict[str, Any]]:
+    """The states where the smallest change of the reward lets another action overtake, the nearest first."""
+    order = np.argsort(np.abs(found.reward - now), kind="stable")
+    return [
+        {
+            "state": env.name_of_state(states[i]),
+            "best": env.name_of_action(found.best[i]),
+            "overtaken by": env.name_of_action(found.rival[i]),
+            "at": float(found.reward[i]),
+        }
+        for i in order
+        if not np.isnan(found.reward[i])
+    ]
+
+
+def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Where the decision hangs by a thread."""
+    table = Table(
+        title=f"Where another action overtakes first as {outcome} is worth more or less",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("state", "best", "overtaken by", f"at a {outcome} of"):
+        table.add_column(heading)
+    for row in rows[:MOST_LISTED]:
+        table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
+    if len(rows) > MOST_LISTED:
+        table.caption = (
+            f"and {len(rows) - MOST_LISTED} more of the states met, with the rest of the policy unchanged"
+        )
+    return table

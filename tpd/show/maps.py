@@ -1,0 +1,329 @@
+"""Maps of a strategy: what the policy expects in every state, for environments whose states have fields."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from tpd.colours import colour
+from tpd.envs import Environment
+from tpd.explainer import Explainer
+from tpd.explanation import Explanation
+from tpd.outcomes import FIRST, Legend
+from tpd.show.plots import UNKNOWN
+from tpd.types import Array, FloatArray
+
+EVEN = 0.5
+"""A probability that is neither likely nor unlikely."""
+STEPS_COLOURS = "cividis_r"
+EDGES = "#CCCCCC"
+MOST_COLUMNS = 7
+CELL, GAP = 0.24, 1.3  # in inches, and in cells
+FULL_SQUARE = 0.92
+"""The side of a square that is as large as can be, in cells."""
+SAMPLES = (1.0, 0.5, 0.1)
+"""The probabilities that the key of a size shows."""
+
+
+@dataclass(frozen=True)
+class MapSpec:
+    """Which field of the state goes where: within a map, from map to map, and from page to page."""
+
+    across: str
+    down: str
+    panels: str | None = None
+    pages: str | None = None
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], env: Environment) -> "MapSpec | None":
+        """What a config asks for, refusing fields that states do not have; None where it asks for none."""
+        if not config:
+            return None
+        known = {field.name for field in fields(cls)}
+        if not {"across", "down"} <= set(config) <= known:
+            raise ValueError(f"a map has across, down, panels and pages, not {', '.join(map(str, config))}")
+        wanted, had = sorted(map(str, config.values())), sorted(env.state_fields)
+        if wanted != had:
+            raise ValueError(
+                f"a map shows each field of a state once: {env.id} has {', '.join(had) or 'no fields'}, "
+                f"the map {', '.join(wanted)}"
+            )
+        return cls(**config)
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """What the policy expects in every state, laid out as [page, panel, down, across]."""
+
+    explanation: Explanation
+    spec: MapSpec
+    values: tuple[Sequence[Any], ...]
+    """The values of the field on each axis; (None,) where no field has the axis."""
+
+    @classmethod
+    def explore(cls, explainer: Explainer, env: Environment, spec: MapSpec) -> "Atlas":
+        """Ask about every state."""
+        names = (spec.pages, spec.panels, spec.down, spec.across)
+        had = env.state_fields
+        values = tuple((None,) if name is None else tuple(had[name]) for name in names)
+        states = [
+            env.state({name: value for name, value in zip(names, place, strict=True) if name is not None})
+            for place in product(*values)
+        ]
+        return cls(explainer.explain(np.array(states)), spec, values)
+
+    @property
+    def horizon(self) -> int:
+        return self.explanation.horizon
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(len, self.values))
+
+    def likely(self, first: str) -> FloatArray:
+        """[page, panel, down, across]: probability of an event within the horizon; NaN if unknown."""
+        known = self.explanation.foreseen[:, -1].reshape(self.shape)
+        return np.where(known, self._steps(first).sum(axis=-1), np.nan)
+
+    def steps_to(self, first: str) -> FloatArray:
+        """[page, panel, down, across]: expected steps ahead of an event if it happens; NaN if it does not."""
+        steps, likely = self._steps(first), self.likely(first)
+        ahead, happens = np.full(self.shape, np.nan), likely > 0
+        ahead[happens] = (steps @ np.arange(self.horizon))[happens] / likely[happens]
+        return ahead
+
+    def _steps(self, first: str) -> FloatArray:
+        """[page, panel, down, across, horizon]"""
+        column = self.explanation.legend.names.index(first)
+        steps = np.clip(self.explanation.expected[:, :, column], 0, 1)
+        return np.asarray(steps.reshape(*self.shape, self.horizon))
+
+
+def threshold(likely: FloatArray) -> int | None:
+    """The panel from which on a probability [panel] stays likely, or unlikely; None if it is so in all.
+
+    Panels where it is unknown (NaN) say nothing.
+    """
+    known = np.flatnonzero(~np.isnan(likely))
+    others = np.flatnonzero((likely[known] > EVEN) != (likely[known[-1:]] > EVEN))
+    return int(known[others[-1] + 1]) if len(others) else None
+
+
+def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Figure]:
+    """Maps of each event whose first occurrence is explained, by what to call them.
+
+    How likely it is within the horizon; from which panel on it is likely or not; and, where it is
+    rewarded, how soon it is expected.
+    """
+    atlas, legend = Atlas.explore(explainer, env, spec), explainer.legend
+    figures = {}
+    for first in (name for name in legend.names if name.startswith(FIRST)):
+        event = first.removeprefix(FIRST)
+        name = event.replace(" ", "_")
+        figures[f"{name}_likely"] = likely_map(atlas, first)
+        if spec.panels is not None:
+            figures[f"{name}_threshold"] = threshold_map(atlas, first)
+        if _rewarded(legend, event):
+            figures[f"{name}_steps"] = steps_map(atlas, first)
+    return figures
+
+
+def _rewarded(legend: Legend, event: str) -> bool:
+    return (dict(zip(legend.names, legend.weights, strict=True)).get(event) or 0) > 0
+
+
+def likely_map(atlas: Atlas, first: str) -> Figure:
+    """How likely the event happens within the horizon, in every state."""
+    figure, pages = _panels(atlas, f"How likely {first.removeprefix(FIRST)} is within {atlas.horizon} steps")
+    shades = _shades(atlas.explanation.legend, first)
+    for (axes, x, y), likely in zip(pages, atlas.likely(first), strict=True):
+        _cells(axes, x, y, likely, shades)
+    _bar(figure, shades, "probability")
+    return figure
+
+
+def steps_map(atlas: Atlas, first: str) -> Figure:
+    """How soon the event is expected if it happens: a square as large as that is likely."""
+    event = first.removeprefix(FIRST)
+    title = f"Expected steps to {event} if it happens; area: how likely that is within {atlas.horizon} steps"
+    figure, pages = _panels(atlas, title)
+    likely, ahead = atlas.likely(first), atlas.steps_to(first)
+    blank = _shades(atlas.explanation.legend, None)
+    shades = ScalarMappable(Normalize(0, float(np.nanmax(ahead, initial=1))), STEPS_COLOURS)
+    for page, (axes, x, y) in enumerate(pages):
+        _cells(axes, x, y, np.where(np.isnan(likely[page]), np.nan, 0), blank)
+        _cells(axes, x, y, ahead[page], shades, np.sqrt(likely[page]))
+    _bar(figure, shades, f"expected steps until {event}")
+    _size_key(figure)
+    return figure
+
+
+def threshold_map(atlas: Atlas, first: str) -> Figure:
+    """Every panel beside each other for each cell, and the one from which on the event is likely or not."""
+    event, panels = first.removeprefix(FIRST), atlas.spec.panels
+    title = f"{event} within {atlas.horizon} steps: "
+    title += f"the {panels} from which on it stays likely (dark) or unlikely (pale); · is any {panels}"
+    pages, count, down, across = atlas.shape
+    width, height = (across + count + 10) * CELL * 1.3, pages * (down * (across + 1) + 3) * CELL * 0.8 + 0.6
+    figure = Figure(figsize=(width + 1, height), dpi=110)
+    ratios = {"width_ratios": (across + 2, count + 2), "wspace": 0.3, "hspace": 0.2}
+    inside = {"left": 0.05, "right": 1 - 0.9 / width, "top": 1 - 1.0 / height, "bottom": 0.5 / height}
+    grid = figure.subplots(pages, 2, squeeze=False, gridspec_kw={**ratios, **inside})
+    shades = _shades(atlas.explanation.legend, first)
+    for page, likely in enumerate(atlas.likely(first)):
+        _numbers(grid[page, 0], atlas, likely, shades)
+        _name_page(grid[page, 0], atlas, page)
+        grid[page, 0].set_anchor("N")
+        _unrolled(grid[page, 1], atlas, likely, shades)
+    _bar(figure, shades, "probability")
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappable) -> None:
+    """The map of thresholds, in the shade of the last panel that is known."""
+    _, down, across = likely.shape
+    y, x = np.indices((down, across))
+    last = np.full((down, across), np.nan)
+    for place in np.ndindex(down, across):
+        known = likely[(slice(None), *place)]
+        if np.isnan(known).all():
+            continue
+        last[place] = known[~np.isnan(known)][-1]
+        found = threshold(known)
+        said = "·" if found is None else _word(atlas.values[1][found])
+        ink = "white" if last[place] > EVEN else "black"
+        axes.text(place[1], place[0], said, ha="center", va="center", color=ink, fontsize=10)
+    _cells(axes, x, y, last, shades)
+    _name_ticks(axes, atlas, x.max(), y.max())
+
+
+def _unrolled(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappable) -> None:
+    """The panels across, and all cells down."""
+    count, down, across = likely.shape
+    at = np.indices(likely.shape)
+    x, y = at[0], at[1] * (across + 1) + at[2]
+    _cells(axes, x, y, likely, shades)
+    axes.set_xticks(range(count), [_word(value) for value in atlas.values[1]], fontsize=7)
+    axes.set_xlabel(str(atlas.spec.panels), fontsize=9)
+    axes.text(-0.8, -0.9, atlas.spec.across, ha="right", fontsize=7)
+    axes.set_yticks(y[0].ravel(), [_word(value) for value in atlas.values[3]] * down, fontsize=6)
+    axes.tick_params(length=0)
+    for r, value in enumerate(atlas.values[2]):
+        place = (-2.1, r * (across + 1) + (across - 1) / 2)
+        axes.text(
+            *place, f"{atlas.spec.down} {_word(value)}", ha="center", va="center", rotation=90, fontsize=8
+        )
+    axes.set_aspect("auto")
+
+
+def _panels(atlas: Atlas, title: str) -> tuple[Figure, list[tuple[Axes, Array, Array]]]:
+    """A figure with axes for each page, and where [panel, down, across] the cells of its panels are."""
+    pages, count, down, across = atlas.shape
+    columns = min(count, MOST_COLUMNS)
+    panel, row, column = np.indices((count, down, across))
+    x = panel % columns * (across + GAP) + column
+    y = panel // columns * (down + GAP) + row
+    width, height = (x.max() + 2) * CELL + 1.6, pages * ((y.max() + 3) * CELL + 0.5) + 0.9
+    figure = Figure(figsize=(width, height), dpi=110)
+    inside = {
+        "left": 0.6 / width,
+        "right": 1 - 1.2 / width,
+        "top": 1 - 0.95 / height,
+        "bottom": 0.25 / height,
+    }
+    grid = figure.subplots(pages, 1, squeeze=False, gridspec_kw={**inside, "hspace": 0.2})
+    for page, axes in enumerate(grid[:, 0]):
+        _name_page(axes, atlas, page)
+        _name_ticks(axes, atlas, across - 1, down - 1)
+        for p, value in enumerate(atlas.values[1] if atlas.spec.panels else ()):
+            place = (x[p].mean(), y[p].min() - 0.65)
+            axes.text(*place, f"{atlas.spec.panels} {_word(value)}", ha="center", va="bottom", fontsize=8)
+    figure.suptitle(title, fontsize=12)
+    return figure, [(axes, x, y) for axes in grid[:, 0]]
+
+
+def _cells(
+    axes: Axes,
+    x: Array,
+    y: Array,
+    values: FloatArray,
+    shades: ScalarMappable,
+    sides: FloatArray | None = None,
+) -> None:
+    """Squares of a colour for each value, with the centres and sides given; hatched where it is NaN.
+
+    Squares with sides of their own are drawn only where there is a value.
+    """
+    known, own = ~np.isnan(values), sides is not None
+    corners = _corners(x, y, FULL_SQUARE * sides if sides is not None else np.ones(values.shape))
+    drawn = PolyCollection(list(corners[known]), linewidth=0.5, edgecolor="none" if own else EDGES)
+    drawn.set(array=values[known], cmap=shades.cmap, norm=shades.norm)
+    axes.add_collection(drawn, autolim=False)
+    if not own:
+        axes.add_collection(PolyCollection(list(corners[~known]), **UNKNOWN), autolim=False)
+    axes.set(xlim=(x.min() - 0.6, x.max() + 0.6), ylim=(y.max() + 0.6, y.min() - 0.6), aspect="equal")
+    axes.spines[:].set_visible(False)
+
+
+def _corners(x: Array, y: Array, side: FloatArray) -> FloatArray:
+    """[..., 4, 2]: of squares around centres [...]."""
+    around = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+    return np.asarray(np.stack([x, y], axis=-1)[..., None, :] + side[..., None, None] * around)
+
+
+def _name_page(axes: Axes, atlas: Atlas, page: int) -> None:
+    if atlas.spec.pages is not None:
+        name = f"{atlas.spec.pages}: {_word(atlas.values[0][page])}"
+        axes.set_title(name, loc="left", fontsize=11, fontweight="bold", pad=18)
+
+
+def _name_ticks(axes: Axes, atlas: Atlas, right: int, bottom: int) -> None:
+    """The fields within a map, at its left and its lower edge."""
+    axes.set_xticks(range(right + 1), [_word(value) for value in atlas.values[3]], fontsize=7)
+    axes.set_yticks(range(bottom + 1), [_word(value) for value in atlas.values[2]], fontsize=7)
+    axes.set_xlabel(atlas.spec.across, fontsize=9, loc="left")
+    axes.set_ylabel(atlas.spec.down, fontsize=9, loc="top")
+    axes.tick_params(length=0)
+
+
+def _word(value: Any) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _shades(legend: Legend, first: str | None) -> ScalarMappable:
+    """From white through the colour of the event to a dark shade of it, for probabilities."""
+    hue = np.array(to_rgb("white" if first is None else colour(legend.names, first)))
+    shades = LinearSegmentedColormap.from_list("likely", ["white", (*hue,), (*(0.45 * hue),)])
+    return ScalarMappable(Normalize(0, 1), shades)
+
+
+def _bar(figure: Figure, shades: ScalarMappable, label: str) -> None:
+    width, height = figure.get_size_inches()
+    axes = figure.add_axes((1 - 0.95 / width, 0.5 - 1.2 / height, 0.18 / width, 2.4 / height))
+    figure.colorbar(shades, cax=axes, label=label)
+    unknown = figure.add_axes((1 - 0.95 / width, 0.5 - 1.75 / height, 0.18 / width, 0.18 / height))
+    unknown.add_patch(Rectangle((0, 0), 1, 1, **UNKNOWN))
+    unknown.set(xticks=(), yticks=())
+    unknown.text(1.3, 0.5, "unknown", va="center", fontsize=8)
+
+
+def _size_key(figure: Figure) -> None:
+    """How large a square is for some probabilities."""
+    width, height = figure.get_size_inches()
+    for i, likely in enumerate(SAMPLES):
+        axes = figure.add_axes(
+            (1 - 0.95 / width, 0.5 + (1.55 + 0.32 * i) / height, CELL / width, CELL / height)
+        )
+        axes.set(xlim=(-0.5, 0.5), ylim=(-0.5, 0.5), xticks=(), yticks=())
+        side = FULL_SQUARE * np.sqrt(likely)
+        axes.add_patch(Rectangle((-side / 2, -side / 2), side, side, color="#777777"))
+        axes.text(0.8, 0, f"{100 * likely:.0f} %", va="center", fontsize=8)

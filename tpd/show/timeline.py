@@ -1,0 +1,76 @@
+"""The timeline of recorded episodes: at which steps the expected future changed, and how."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from tpd.colours import colour
+from tpd.outcomes import FIRST, Legend
+from tpd.turning_points import END
+
+LABELLED = 0.1
+"""Smaller changes, as a share of the largest, get no words."""
+ENDED_COLOUR = "#777777"
+ROW_HEIGHT = 1.15
+
+
+def draw(points: pd.DataFrame, legend: Legend, title: str) -> Figure:
+    """A row for each episode of `turning_points`, a bar for each step, and words at its largest change."""
+    episodes = sorted(points["episode"].unique())
+    figure = Figure(figsize=(11, 1.6 + ROW_HEIGHT * len(episodes)), dpi=110, layout="constrained")
+    rows = figure.subplots(len(episodes), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    top, last = float(points["change"].max()), int(points["step"].max())
+    for axes, episode in zip(rows, episodes, strict=True):
+        own = points[points["episode"] == episode]
+        _bars(axes, own, legend)
+        largest = own.iloc[0]
+        if largest["change"] > LABELLED * top:
+            _label(axes, largest, legend, leftwards=largest["step"] > last / 2)
+        axes.set_ylabel(f"episode {episode}", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    rows[0].set_ylim(0, 1.4 * top if top > 0 else 1)
+    rows[-1].set_xlabel("step of the episode")
+    figure.suptitle(f"{title}: change of the expected future at each step", fontsize=12)
+    figure.legend(handles=_key(points, legend), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def _bars(axes: Axes, points: pd.DataFrame, legend: Legend) -> None:
+    known = points.dropna(subset="change")
+    shades = [_colour(legend.names, outcome) for outcome in known["outcome"]]
+    axes.bar(known["step"], known["change"], width=0.8, color=shades)
+
+
+def _label(axes: Axes, point: "pd.Series[Any]", legend: Legend, leftwards: bool) -> None:
+    cause = f"{point['happened']}: " if legend.partition else ""
+    outcome, before, after = point["outcome"].removeprefix(FIRST), point["before"], point["after"]
+    said = f"{cause}{outcome} {_percent(before)} → {_percent(after)}"
+    place, side = (point["step"], point["change"]), "right" if leftwards else "left"
+    axes.annotate(said, place, (0, 3), textcoords="offset points", ha=side, fontsize=8)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _key(points: pd.DataFrame, legend: Legend) -> list[Line2D]:
+    shown = points.dropna(subset="change")["outcome"].unique()
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle="",
+            marker="s",
+            color=_colour(legend.names, name),
+            label=name.removeprefix(FIRST),
+        )
+        for name in shown
+    ]
+
+
+def _colour(names: Sequence[str], outcome: str) -> str:
+    return ENDED_COLOUR if outcome == END else colour(names, outcome)

@@ -1,0 +1,63 @@
+"""Fetching what a run left in the store, as files: nothing of it is run."""
+
+import re
+from pathlib import Path
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from tpd import storage
+from tpd.kept import CONFIG, EPISODES, EXPLAINER
+
+MODELS = "models:/"
+
+
+def fetch(name: str, uri: str, folder: Path) -> Path:
+    """The folder of a run, given as such, or copied from the store by the run's id or a model's URI."""
+    if (Path(name) / CONFIG).exists():
+        return Path(name)
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    try:
+        run = client.get_run(_run_of_model(client, name) if name.startswith(MODELS) else name)
+        models = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
+        if not models:
+            raise ValueError(_without_explainer(client, run))
+        _download(client, run, folder)
+        explainer = client.get_logged_model(models[-1])
+        mlflow.artifacts.download_artifacts(
+            artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
+        )
+    except MlflowException as error:
+        raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {error.message}") from error
+    (description,) = (folder / "model").rglob(storage.DESCRIPTION)
+    description.parent.rename(folder / EXPLAINER)
+    return folder
+
+
+def _run_of_model(client: MlflowClient, name: str) -> str:
+    registered = re.fullmatch(rf"{MODELS}([^@/]+)(?:@([^@/]+)|/(\d+))", name)
+    if registered is None:
+        return str(client.get_logged_model(name.removeprefix(MODELS)).source_run_id)
+    model, alias, version = registered.groups()
+    found = (
+        client.get_model_version_by_alias(model, alias) if alias else client.get_model_version(model, version)
+    )
+    return str(found.run_id)
+
+
+def _download(client: MlflowClient, run: Run, folder: Path) -> None:
+    kept = {file.path for file in client.list_artifacts(run.info.run_id)}
+    for wanted in (CONFIG, EPISODES):
+        if wanted in kept:
+            client.download_artifacts(run.info.run_id, wanted, str(folder))
+
+
+def _without_explainer(client: MlflowClient, run: Run) -> str:
+    parent = f"tags.mlflow.parentRunId = '{run.info.run_id}'"
+    seeds = client.search_runs([run.info.experiment_id], parent)
+    if not seeds:
+        return f"the run {run.info.run_id} ({run.info.status.lower()}) has no explainer"
+    named = ", ".join(f"{seed.info.run_name}: run={seed.info.run_id}" for seed in reversed(seeds))
+    return f"{run.info.run_name} is a sweep; ask one of its runs: {named}"

@@ -1,0 +1,103 @@
+"""The markdown of notes, which MLflow's UI shows first of a run."""
+
+import html
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from tpd.evaluate import METRICS
+from tpd.show.tables import HEADINGS
+
+GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves none between the columns of a table, nor below it
+MOST_RUNS = 30
+WIDEST_LINE = 80
+
+
+def escaped(text: object) -> str:
+    """Words from outside, which must not be read as markdown or HTML."""
+    one_line = " ".join(str(text).split())
+    return re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", html.escape(one_line, quote=False))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are markdown already."""
+    rule = ["---"] * len(headings)
+    lines = [headings, rule, *rows]
+    spaced = [[line[0], *(cell if line is rule else GAP + cell for cell in line[1:])] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in spaced) + ROOM
+
+
+def command(does: str, *words: str) -> str:
+    """A command of the shell, quoted, under what it does."""
+    lines = [""]
+    for word in map(shlex.quote, words):
+        if lines[-1] and len(lines[-1]) + len(word) > WIDEST_LINE:
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    whole = " \\\n".join(lines).lstrip()
+    return f"{does}\n\n{code(whole)}"
+
+
+def code(text: str) -> str:
+    """Text as it is; indented, so that nothing in it can end it."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
+    """Rows of outcomes, columns of metrics."""
+    rows = [
+        [
+            escaped(outcome),
+            *(
+                figure(mean.loc[outcome, metric], None if std is None else std.loc[outcome, metric])
+                for metric in METRICS
+            ),
+        ]
+        for outcome in mean.index
+    ]
+    return table(["error of", *(HEADINGS[metric] for metric in METRICS)], rows)
+
+
+def skill_table(verification: pd.DataFrame) -> str:
+    """Rows of outcomes, columns of bands of steps ahead."""
+    bands = list(dict.fromkeys(verification["band"]))
+    skills = verification.set_index(["outcome", "band"])["skill"]
+    rows = [
+        [escaped(outcome), *(_known(skills[outcome, band], ".3f") for band in bands)]
+        for outcome in dict.fromkeys(verification["outcome"])
+    ]
+    return table(["skill of", *("all steps" if band == "all" else f"{band} ahead" for band in bands)], rows)
+
+
+def headlines(errors: pd.DataFrame | None, verification: pd.DataFrame | None) -> dict[str, float]:
+    """What a run comes to: means over the outcomes."""
+    found = dict[str, float]()
+    if errors is not None:
+        found |= {HEADINGS[metric]: float(errors[metric].mean()) for metric in ("pi_mse", "foil_mse")}
+    if verification is not None:
+        found["skill"] = float(verification.loc[verification["band"] == "all", "skill"].mean())
+    return found
+
+
+def run_table(runs: Mapping[str, Mapping[str, float]]) -> str:
+    """Rows of runs, by links to them, with their headlines."""
+    columns = list(dict.fromkeys(column for found in runs.values() for column in found))
+    rows = [
+        [link, *(_known(found.get(column, math.nan), ".3g") for column in columns)]
+        for link, found in list(runs.items())[:MOST_RUNS]
+    ]
+    shown = table(["run", *columns], rows)
+    return shown if len(runs) <= MOST_RUNS else f"{shown}\n\nand {len(runs) - MOST_RUNS} more"
+
+
+def figure(mean: float, std: float | None) -> str:
+    """A mean, with the standard deviation if there is one."""
+    return f"{mean:.2e}" if std is None else f"{mean:.2e} ± {std:.1e}"
+
+
+def _known(value: float, form: str) -> str:
+    """A figure, or a dash where there is none."""
+    return "-" if math.isnan(value) else format(value, form)
