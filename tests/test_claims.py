@@ -54,7 +54,8 @@ def test_the_papers_explainer_is_one_override_away(compose_config: Compose) -> N
 def test_fuel_taxi_learns_from_as_much_as_the_paper_does(compose_config: Compose) -> None:
     paper, ours = (compose_config(f"experiment={name}") for name in ("paper", "fuel_taxi"))
     for group in ("env", "policy", "outcomes", "training", "evaluation"):
-        assert ours[group] == paper[group]
+        assert ours[group] == paper[group] or group == "outcomes"
+    assert ours.outcomes.outcomes == paper.outcomes.outcomes
     assert ours.training.steps == 5_000_000
 
 

@@ -178,7 +178,7 @@ def test_a_run_says_what_it_is_and_how_to_go_on(alone: Path) -> None:
     assert "What **q\\_learning** expects to happen in **FuelTaxi\\-v0**, by the explainer **paper**" in note
     assert f"{run.data.metrics['move/pi_mse']:.2e}" in note
     assert f"tpd-explain run={run.info.run_id}" in note
-    assert f"--model-uri runs:/{run.info.run_id}/explainer" in re.sub(r"\\?\s+", " ", note)
+    assert f"--model-uri runs:/{run.info.run_id}/explainer" in re.sub(r"[\\\s]+", " ", note)
     _, _, told = note.partition("To repeat it:")
     repeated, _, _ = told.partition("To ask it more:")
     assert shlex.split(repeated.replace("\\\n", "")) == ["tpd-run", *SMALL, "seed=1"]

@@ -11,10 +11,13 @@ import pandas as pd
 from tpd.checks import one_of, whole_number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
+from tpd.pair_table import HasTable
+from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
-from tpd.types import FloatArray, Transitions
+from tpd.types import DiscretePolicy, FloatArray, Transitions
 
+CERTAIN = 1e-9
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
 
 
@@ -43,6 +46,10 @@ class Errors:
     """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
     foil_noise: FloatArray | None = None
     """[outcome]: the same for foil_mse"""
+    pi_covered: FloatArray | None = None
+    """[outcome]: share of the expectations, but for those certain, that lie in their bands; NaN if none is"""
+    foil_covered: FloatArray | None = None
+    """[outcome]: the same for the actions passed over"""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values: `<event>/pi_mse` and so on."""
@@ -63,6 +70,8 @@ class Errors:
         columns = {metric: getattr(self, metric) for metric in METRICS}
         if self.pi_noise is not None:
             columns |= {"pi_noise": self.pi_noise, "foil_noise": self.foil_noise}
+        if self.pi_covered is not None:
+            columns |= {"pi_covered": self.pi_covered, "foil_covered": self.foil_covered}
         return columns
 
 
@@ -114,11 +123,11 @@ class Examiner:
         self._policy_stays = policy_stays
         self._known: dict[int, Cases] = {}
 
-    def errors(self, episodes: int) -> Errors:
+    def errors(self, episodes: int, bands: bool = False) -> Errors:
         """The errors over the states that the policy, as it is now, meets in so many episodes."""
         if not self._policy_stays or episodes not in self._known:
             self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
-        return evaluate(self._explainer, self._env, self._known[episodes])
+        return evaluate(self._explainer, self._env, self._known[episodes], bands)
 
 
 class LearningCurve:
@@ -138,8 +147,8 @@ class LearningCurve:
             self._measure(self._seen)
 
 
-def evaluate(explainer: Explainer, env: Environment, cases: Cases) -> Errors:
-    """Compare what is explained with what is true."""
+def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool = False) -> Errors:
+    """Compare what is explained with what is true; with bands, also how often they hold it."""
     taken, passed_over = cases[cases.own], cases[~cases.own]
     pi_mse, pi_max, pi_known = _errors(explainer, taken)
     foil_mse, foil_max, foil_known = _errors(explainer, passed_over)
@@ -154,7 +163,27 @@ def evaluate(explainer: Explainer, env: Environment, cases: Cases) -> Errors:
         disagreement=_disagreement(explainer, env, taken),
         pi_noise=_noise(taken),
         foil_noise=_noise(passed_over),
+        pi_covered=_covered(explainer, taken) if bands else None,
+        foil_covered=_covered(explainer, passed_over) if bands else None,
     )
+
+
+def _covered(explainer: Explainer, cases: Cases) -> FloatArray | None:
+    """[outcome]: share of the expectations that lie in their bands, as far as the bands are put to a test.
+
+    None where there are no bands, or the truth is an estimate itself.
+    """
+    predictor = explainer.predictor
+    table = predictor.table() if isinstance(predictor, HasTable) else None
+    if not isinstance(table, CountedTable) or cases.standard_error is not None:
+        return None
+    assert isinstance(explainer.policy, DiscretePolicy)
+    band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
+    exact = cases.expected[:, :, :-1]
+    judged = (exact > CERTAIN) & (exact < 1 - CERTAIN) & ~np.isnan(band.low)
+    held = judged & (band.low <= exact) & (exact <= band.high)
+    count = judged.sum(axis=(0, 1))
+    return np.where(count > 0, held.sum(axis=(0, 1)) / np.maximum(1, count), np.nan)
 
 
 def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:

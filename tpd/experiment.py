@@ -162,7 +162,7 @@ def judge(parts: Parts) -> Findings:
     """What is wrong with the explanations: against the truth, and against what then really happened."""
     errors, verification = None, None
     if parts.examiner is not None:
-        errors = parts.examiner.errors(parts.evaluation.episodes)
+        errors = parts.examiner.errors(parts.evaluation.episodes, bands=True)
     if parts.evaluation.verification_episodes:
         fresh = play(
             parts.env,

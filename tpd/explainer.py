@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tpd.explanation import Explanation
+from tpd.memory import require
 from tpd.outcomes import Legend
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 
@@ -27,6 +28,14 @@ class TracksUnknown(Predictor, Protocol):
         """[batch, horizon]: probability that by step h the future has come to what was never tried."""
 
 
+@runtime_checkable
+class DrawingPredictor(Predictor, Protocol):
+    """A predictor that knows what else could be expected, by what it saw."""
+
+    def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
+        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""
+
+
 class Explainer:
     """Answers `explain` at any time, also while its predictor is still learning."""
 
@@ -35,8 +44,11 @@ class Explainer:
         self.policy = policy
         self.legend = legend
 
-    def explain(self, observations: Array, actions: Array | None = None) -> Explanation:
-        """Explain each pair of the batch; without actions, what the policy itself would do."""
+    def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
+        """Explain each pair of the batch; without actions, what the policy itself would do.
+
+        With draws, and a predictor that can draw, the explanation has bands.
+        """
         observations = np.asarray(observations)
         if observations.ndim == 0:
             raise ValueError(f"observations come in batches, got the single {observations}")
@@ -52,6 +64,10 @@ class Explainer:
         unknown: FloatArray = np.zeros(predicted.shape[:2])
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
+        drawn = None
+        if draws and isinstance(predictor, DrawingPredictor):
+            require("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
+            drawn = predictor.draws(observations, actions, self.policy, draws)[..., :-1]
         values = self.policy.action_values(observations)
         return Explanation(
             observations=observations,
@@ -64,6 +80,7 @@ class Explainer:
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
             unknown=unknown,
+            draws=drawn,
         )
 
     def _check(self, observations: Array, actions: Array) -> None:

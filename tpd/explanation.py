@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tpd import html
+from tpd.bands import LEVEL, Band, band_of
 from tpd.colours import colour
 from tpd.efo import compose
 from tpd.outcomes import FIRST, Legend
@@ -54,6 +55,9 @@ class Explanation:
     """[batch]: what the agent itself thinks the pair is worth"""
     unknown: FloatArray = None  # type: ignore[assignment]  # no entry means 0
     """[batch, horizon]: probability that by step h the future has come to what was never tried"""
+    draws: FloatArray | None = None
+    """[draw, batch, horizon, outcome]: what could be expected as well, by what was seen, where it was asked
+    for; in one draw all pairs belong together"""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -73,6 +77,7 @@ class Explanation:
             self.discount,
             None if self.agent_value is None else self.agent_value[index],
             self.unknown[index],
+            None if self.draws is None else self.draws[:, index],
         )
 
     def __sub__(self, foil: "Explanation") -> "Contrast":
@@ -133,6 +138,31 @@ class Explanation:
     def expected_return(self) -> FloatArray:
         """[batch, horizon]: discounted reward accumulated up to step h."""
         return np.asarray(self.component_returns.sum(axis=2))
+
+    def band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: where what is expected lies."""
+        return band_of(self._drawn, self.expected, self.foreseen, level)
+
+    def sum_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: the same up to step h; of a first occurrence, that it has happened."""
+        sums = np.cumsum(self.expected, axis=1)
+        return band_of(np.cumsum(self._drawn, axis=2), sums, self.foreseen, level)
+
+    def return_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the expected return up to step h lies."""
+        return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
+
+    @property
+    def _drawn(self) -> FloatArray:
+        if self.draws is None:
+            raise ValueError("bands come from draws, and none were asked for: explain(..., draws=59)")
+        return self.draws
+
+    @property
+    def drawn_returns(self) -> FloatArray:
+        """[draw, batch, horizon]: the return of every draw up to step h."""
+        weights = np.array([weight or 0.0 for weight in self.legend.weights])
+        return compose(self._drawn @ weights, self.discount, axis=2)
 
     @property
     def remainder(self) -> Remainder:
@@ -225,6 +255,20 @@ class Contrast:
     def expected(self) -> FloatArray:
         """[batch, horizon, outcome]"""
         return np.asarray(self.fact.expected - self.foil.expected)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are draws of both, so that it has bands."""
+        return self.fact.draws is not None and self.foil.draws is not None
+
+    def band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: where the difference lies, both futures drawn together."""
+        return band_of(self.fact._drawn - self.foil._drawn, self.expected, self.foreseen, level)
+
+    def return_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the difference of the returns up to step h lies."""
+        drawn = self.fact.drawn_returns - self.foil.drawn_returns
+        return band_of(drawn, self.expected_return, self.foreseen, level)
 
     @property
     def component_returns(self) -> FloatArray:

@@ -56,6 +56,7 @@ class Futures:
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
         self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
+        self.peak_band, self.count_band = _bands(explanation)
         self.running: list[float] = remainder.running.tolist()
         self.bound: list[float] = remainder.bound.tolist()
 
@@ -79,6 +80,10 @@ class Future:
         """[outcome]: the most that is expected at one step."""
         self.peak_step = futures.peak_step[row]
         """[outcome]: that step."""
+        self.peak_band = None if futures.peak_band is None else futures.peak_band[row]
+        """[outcome]: where the expectation at that step lies, if there are draws."""
+        self.count_band = None if futures.count_band is None else futures.count_band[row]
+        """[outcome]: where the sum lies, if there are draws."""
         self.settled = futures.settled[row]
         """[outcome]: the step by which the sum reads as at the end, in whole percent."""
         self.ending = futures.ending[row]
@@ -94,6 +99,20 @@ class Future:
         self.unknown_from = futures.unknown_from[row]
         """The first step at which that is more than a few percent."""
         self.foreseen = self.unknown <= TOLERATED
+
+
+Ends = list[list[list[float]]]
+"""[batch, outcome, 2]: the low and the high end of bands."""
+
+
+def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
+    """Of the largest expectation of each outcome at one step, and of its sum."""
+    if explanation.draws is None:
+        return None, None
+    at = explanation.expected.argmax(axis=1)[:, None]
+    band, sums = explanation.band(), explanation.sum_band()
+    peaks = [np.take_along_axis(end, at, axis=1)[:, 0] for end in band]
+    return np.stack(peaks, axis=-1).tolist(), np.stack([end[:, -1] for end in sums], axis=-1).tolist()
 
 
 def percent(probability: float) -> str:

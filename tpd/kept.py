@@ -18,6 +18,7 @@ from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.explainer import Explainer
 from tpd.outcomes import OutcomeSet
+from tpd.pair_table import HasTable
 from tpd.resolve import counted_model
 from tpd.sources.recording import Recording
 
@@ -47,7 +48,7 @@ class Kept:
 
     def model(self) -> TabularModel | None:
         """The dynamics: the environment's own, or as they were counted; None where they are not known."""
-        if self.env.model is not None or not isinstance(self.explainer.predictor, storage.HasTable):
+        if self.env.model is not None or not isinstance(self.explainer.predictor, HasTable):
             return self.env.model
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())

@@ -296,3 +296,59 @@ def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray)
                 largest[c, r] = largest[c, r - 1]
                 r -= 1
             largest[c, r] = x
+
+
+@njit(cache=True, error_model="numpy")
+def returns_one_step_longer(
+    pair_of_edge: IntArray,
+    next_of_edge: IntArray,
+    weight: FloatArray,
+    reward: FloatArray,
+    next_pairs: IntArray,
+    next_probabilities: FloatArray,
+    discount: float,
+    low: FloatArray,
+    high: FloatArray,
+    mass: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The categorical distributions of the return over one step more, from those over the steps so far.
+
+    Each pair has atoms of its own, evenly spaced from the smallest to the largest return that it can
+    have, low and high [pair], with the probabilities mass [pair, atom], of which the last is that of
+    the unknown. The edges are those of `solve_backwards`, with their reward [edge]. What comes between
+    two atoms is divided so that the mean is kept. A pair without edges keeps what it has.
+    """
+    pairs, last = len(low), mass.shape[1] - 2
+    lower, higher, new_mass = np.full(pairs, np.inf), np.full(pairs, -np.inf), np.zeros(mass.shape)
+    has_edges = np.zeros(pairs, np.bool_)
+    for e in range(len(pair_of_edge)):
+        pair, u = pair_of_edge[e], next_of_edge[e]
+        has_edges[pair] = True
+        for a in range(next_pairs.shape[1]):
+            follower = next_pairs[u, a]
+            if next_probabilities[u, a] > 0 and mass[follower, -1] < 1:
+                lower[pair] = min(lower[pair], reward[e] + discount * low[follower])
+                higher[pair] = max(higher[pair], reward[e] + discount * high[follower])
+    for pair in range(pairs):
+        if not has_edges[pair]:
+            lower[pair], higher[pair], new_mass[pair] = low[pair], high[pair], mass[pair]
+        elif lower[pair] > higher[pair]:  # all that follows is unknown
+            lower[pair], higher[pair] = 0.0, 0.0
+    for e in range(len(pair_of_edge)):
+        pair, u = pair_of_edge[e], next_of_edge[e]
+        spread = higher[pair] - lower[pair]
+        per_atom = last / spread if spread > 0 else 0.0
+        for a in range(next_pairs.shape[1]):
+            p, follower = weight[e] * next_probabilities[u, a], next_pairs[u, a]
+            if p > 0:
+                new_mass[pair, -1] += p * mass[follower, -1]
+                spacing = (high[follower] - low[follower]) / last
+                for j in range(last + 1):
+                    if mass[follower, j] > 0:
+                        value = reward[e] + discount * (low[follower] + j * spacing)
+                        place = min(max((value - lower[pair]) * per_atom, 0.0), float(last))
+                        below = min(int(place), last - 1)
+                        upwards = place - below
+                        new_mass[pair, below] += p * mass[follower, j] * (1 - upwards)
+                        new_mass[pair, below + 1] += p * mass[follower, j] * upwards
+    return lower, higher, new_mass

@@ -1,7 +1,7 @@
 """Predictions for the pairs of numbered states and actions that are known, and for no others."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -70,6 +70,14 @@ class PairTable:
 
     def table(self) -> "PairTable":
         return self
+
+
+@runtime_checkable
+class HasTable(Protocol):
+    """A predictor whose answers can all be written down."""
+
+    def table(self) -> PairTable:
+        """Every pair it knows."""
 
 
 def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:

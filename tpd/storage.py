@@ -12,9 +12,10 @@ from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.outcomes import Legend
-from tpd.pair_table import Edges, PairTable
+from tpd.pair_table import Edges, HasTable, PairTable
 from tpd.policies.absent import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy
+from tpd.posterior import CountedTable
 from tpd.sources.recording import Recording
 from tpd.types import Array, DiscretePolicy, Episodes, Policy, Predictor, Transitions
 
@@ -23,14 +24,6 @@ FORMAT = 2
 EDGE = "edge_"
 RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
 EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
-
-
-@runtime_checkable
-class HasTable(Protocol):
-    """A predictor whose answers can all be written down."""
-
-    def table(self) -> PairTable:
-        """Every pair it knows."""
 
 
 @runtime_checkable
@@ -105,13 +98,15 @@ def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> 
         policy = AbsentPolicy(description["discount"])
     else:
         policy = TabularPolicy(arrays["policy"], description["discount"], arrays.get("action_values"))
-        predictor = PairTable(
+        edges = _edges(arrays)
+        table = PairTable if edges is None else CountedTable
+        predictor = table(
             arrays["policy"].shape[1],
             arrays["pairs"],
             arrays["expected"],
             arrays["support"],
             arrays.get("into_unknown"),
-            _edges(arrays),
+            edges,
         )
     return Explainer(predictor, policy, _legend(description["legend"]))
 

@@ -6,6 +6,8 @@ An expectation at one step is the probability of an event at that step. Words th
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tpd.explainer import ROUNDING
 from tpd.explanation import Contrast, Explanation
 from tpd.facts import Differences, Fact
@@ -18,6 +20,8 @@ FEW_VISITS = 30
 NEGLIGIBLE = 0.005
 WORTH_SAYING = 0.05
 """As a share of the largest stake, and as a probability."""
+WIDE = 0.1
+"""How wide the band of a probability has to be to be said, and that of a return difference relative to it."""
 LARGE = 0.25
 """As a share: of the difference for what speaks against it, of the largest stake for what has no peak."""
 
@@ -80,7 +84,7 @@ def _expectations(future: Future) -> str:
         elif _peaks(future, term):
             peaks.append(term)
         elif term.first is not None:
-            others.append(f"{term.name} {_by_when(future, term.first)}: {percent(future.count[term.first])}")
+            others.append(f"{term.name} {_by_when(future, term.first)}: {_ever(future, term.first)}")
         else:
             others.append(f"{term.name} expected {_times(future.count[term.column])}")
     peaks.sort(key=lambda term: future.peak_step[term.column])
@@ -121,10 +125,11 @@ def _peaks(future: Future, term: Term) -> bool:
 def _peak(future: Future, term: Term, at: str) -> str:
     """When the event is most likely and, where that is known and says more, how likely it is at all."""
     likely = percent(future.peak[term.column])
-    said = f"{term.name} {at} step {future.peak_step[term.column]} ({likely}"
+    band = _between(future.peak_band, term.column)
+    said = f"{term.name} {at} step {future.peak_step[term.column]} ({likely}{band}"
     if term.first is None or percent(future.count[term.first]) == likely:
         return f"{said})"
-    return f"{said}; {percent(future.count[term.first])} {_by_when(future, term.first)})"
+    return f"{said}; {_ever(future, term.first)} {_by_when(future, term.first)})"
 
 
 def _by_when(future: Future, first: int) -> str:
@@ -137,8 +142,21 @@ def _by_when(future: Future, first: int) -> str:
 
 def _risk(future: Future, term: Term) -> str:
     if term.first is None:
-        return f"{percent(future.count[term.column])} risk of {term.name}"
-    return f"{percent(future.count[term.first])} risk of {term.name} {_by_when(future, term.first)}"
+        return f"{_ever(future, term.column)} risk of {term.name}"
+    return f"{_ever(future, term.first)} risk of {term.name} {_by_when(future, term.first)}"
+
+
+def _ever(future: Future, column: int) -> str:
+    """How likely an event is at all, and how sure that is."""
+    return percent(future.count[column]) + _between(future.count_band, column)
+
+
+def _between(bands: Sequence[Sequence[float]] | None, column: int) -> str:
+    """The band of a probability, where it is wide."""
+    if bands is None:
+        return ""
+    low, high = bands[column]
+    return f", or {percent(max(0.0, low))} to {percent(min(1.0, high))}" if high - low > WIDE else ""
 
 
 def _component(future: Future, term: Term) -> str:
@@ -165,6 +183,10 @@ class ContrastNarrator:
         self._fact, self._foil = Futures(contrast.fact), Futures(contrast.foil)
         self._tie = tie
         self._differences = Differences(contrast)
+        self._bands: list[list[float]] | None = None
+        if contrast.drawn and self._differences.rewarded:
+            band = contrast.return_band()
+            self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
@@ -210,7 +232,8 @@ class ContrastNarrator:
             said = _verdict(fact, foil, chosen) + _reasons(facts, fact, foil)
         else:
             said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in facts], foil, fact)
-        return " ".join(map(_sentence, [said, *_beyond(fact, foil)]))
+        doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
+        return " ".join(map(_sentence, [said, *doubts, *_beyond(fact, foil)]))
 
     def _about_equal(self, one: float, other: float) -> bool:
         size = max(abs(one), abs(other))
@@ -311,6 +334,21 @@ def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _doubts(band: Sequence[float], fact: Future, foil: Future) -> list[str]:
+    """What the data leave open of the difference, where that is much."""
+    low, high = band
+    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
+    least, most = (low, high) if ahead is fact else (-high, -low)
+    if not most - least > WIDE * (ahead.worth - behind.worth):
+        return []
+    if least < 0:
+        return [
+            f"the data do not settle it: by them {ahead.name} is worth {worth(-least)} less to {worth(most)} "
+            f"more than {behind.name}"
+        ]
+    return [f"by the data the difference is {worth(least)} to {worth(most)}"]
 
 
 def _beyond(fact: Future, foil: Future) -> list[str]:

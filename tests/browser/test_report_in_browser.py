@@ -12,7 +12,9 @@ from tests.test_report import HOSTILE, small
 from tpd import report, what_if
 from tpd.explanation import Contrast, Explanation
 from tpd.kept import Kept
+from tpd.outcomes import FIRST
 from tpd.portrait import PORTRAIT, REPORT
+from tpd.report.contents import FEW_DRAWS
 from tpd.report.packing import LEVELS
 from tpd.resolve import resolve
 from tpd.words import overtakes, paragraph, worth
@@ -29,7 +31,7 @@ PATIENCE = 60_000
 
 def every_action(run: Kept, state: int) -> Explanation:
     actions = np.arange(run.env.num_actions)
-    return run.explainer.explain(np.full(len(actions), state), actions)
+    return run.explainer.explain(np.full(len(actions), state), actions, draws=FEW_DRAWS)
 
 
 def contrast(run: Kept, state: int, fact: int, foil: int) -> Contrast:
@@ -62,6 +64,17 @@ def table(frame: FrameLocator | Page, column: int) -> dict[int, str]:
     return dict(rows)
 
 
+def check_bands(frame: FrameLocator | Page, every: Explanation, fact: int) -> None:
+    """The bands of first occurrences are drawn, as the explanation has them."""
+    frame.locator("#view").select_option("by")
+    traces = frame.locator("#future").evaluate("chart => chart.data.map(t => Array.from(t.y))")
+    firsts = [k for k, name in enumerate(every.legend.names) if name.startswith(FIRST)]
+    for i, k in enumerate(firsts):
+        for end, bound in enumerate(every.sum_band()):
+            assert traces[2 * i + end] == pytest.approx(bound[fact, :, k].clip(0, 1), abs=1 / LEVELS)
+    frame.locator("#view").select_option("each")
+
+
 def rewards_changed(frame: FrameLocator | Page) -> None:
     for name, reward in REWARDS.items():
         frame.get_by_label(f"reward of {name}", exact=True).fill(str(reward))
@@ -85,12 +98,16 @@ def check_numbers(frame: FrameLocator | Page, run: Kept) -> None:
         assert traces[name] == pytest.approx(column, abs=1 / LEVELS)
     assert len(traces["really happened"]) == min(run.explainer.predictor.horizon, len(episode) - STEP)
 
+    check_bands(frame, every, fact)
+
     returns = what_if.returns(every, {})
     shown = table(frame, 1)
     assert set(shown) == set(valid.tolist())
     for action, text in shown.items():
         unknown = "unknown" if every.known[action] else "never tried: unknown"
-        assert text == (unknown if np.isnan(returns[action]) else worth(returns[action]))
+        low, high = (float(end[action, -1]) for end in every.return_band())
+        sure = f"{worth(returns[action])} ({worth(low)} to {worth(high)})"
+        assert text == (unknown if np.isnan(returns[action]) else sure)
 
     foil = int([action for action in valid if action != fact and every.foreseen[action, -1]][-1])
     frame.locator("#foil").select_option(str(foil))

@@ -18,7 +18,7 @@ from tpd.explanation import Contrast, Explanation
 from tpd.kept import Kept
 from tpd.memory import TooLargeError
 from tpd.resolve import resolve
-from tpd.show import answers
+from tpd.show import answers, maps
 from tpd.show.scenes import page
 from tpd.show.tables import show
 from tpd.sources.moments import Moment
@@ -60,7 +60,7 @@ def answer(question: Question, scratch: Path) -> None:
         [f"{side.moment.name}: {side.action_name}" for side in (fact, foil)],
         [side.moment.picture for side in (fact, foil)],
         said,
-        f"return of {fact.name} minus {foil.name}" if fact.moment.name == foil.moment.name else None,
+        f"{fact.name} minus {foil.name}",
     )
     figure.savefig(out / "explanation.png")
     save_explanation(both, out / "explanation.npz")
@@ -105,6 +105,7 @@ def _joined(contrast: Contrast) -> Explanation:
     """Fact and foil as two pairs of one explanation."""
     both = [contrast.fact, contrast.foil]
     values = [side.agent_value for side in both if side.agent_value is not None]
+    draws = [side.draws for side in both if side.draws is not None]
     return Explanation(
         observations=np.concatenate([side.observations for side in both]),
         actions=np.concatenate([side.actions for side in both]),
@@ -115,6 +116,7 @@ def _joined(contrast: Contrast) -> Explanation:
         discount=contrast.fact.discount,
         agent_value=np.concatenate(values) if len(values) == 2 else None,
         unknown=np.concatenate([side.unknown for side in both]),
+        draws=np.concatenate(draws, axis=1) if len(draws) == 2 else None,
     )
 
 
@@ -167,3 +169,11 @@ def _what_if(run: Kept, outcome: str, names: Sequence[str], explanation: Explana
         rows = answers.most_fragile(run.env, met, found, now)
         show(answers.fragile_table(outcome, rows))
         (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))
+    spec = maps.MapSpec.from_config(run.config.maps, run.env)
+    if spec is not None:
+        atlas = maps.Atlas.explore(run.explainer, run.env, spec)
+        found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
+        moves = np.where(
+            found.best < 0, np.nan, np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
+        )
+        maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")

@@ -12,6 +12,7 @@ from PIL import Image
 
 from tpd import kept, what_if
 from tpd.ask.question import Question, QuestionError
+from tpd.bands import ENOUGH_DRAWS
 from tpd.checks import whole_number
 from tpd.explanation import Explanation
 from tpd.kept import Kept
@@ -37,7 +38,7 @@ class Side:
         return self.kept.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        return self.kept.explainer.explain(self.moment.observation, self.action[None])
+        return self.kept.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
 
 
 def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side]:

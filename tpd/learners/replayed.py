@@ -10,6 +10,7 @@ from tpd.kernels import count_edges, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import Edges, PairTable, locate
+from tpd.posterior import CountedTable
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Transitions
 
 
@@ -152,7 +153,7 @@ class ReplayedFHTD:
             solution,
         )
         expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
-        return PairTable(self._num_actions, pairs, expected, visits, into_unknown, edges)
+        return CountedTable(self._num_actions, pairs, expected, visits, into_unknown, edges)
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for so many pairs, refused if it is too large."""

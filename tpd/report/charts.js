@@ -140,8 +140,10 @@ class Charts {
 
   happenedBy(pair, step, ahead) {
     const marks = [];
-    const traces = this.firsts.map((k) => {
+    const bands = [];
+    const traces = this.firsts.map((k, i) => {
       let sum = 0;
+      bands.push(...this.shade(pair, k, this.book.band(pair, i, this.firsts.length)));
       const trace = this.curve(
         pair,
         k,
@@ -153,6 +155,7 @@ class Charts {
       }
       return trace;
     });
+    traces.unshift(...bands);
     traces.push(...this.marks(marks));
     return [
       traces,
@@ -237,6 +240,19 @@ class Charts {
       marker: { size: 4 },
       hovertemplate: `%{y:${format}}<extra>${escaped(plainName(outcome))}</extra>`,
     };
+  }
+
+  // the area between the ends of a band, in the colour of the outcome
+  shade(pair, k, band) {
+    if (band === null) return [];
+    const edge = { ...this.curve(pair, k), mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+    const reach = this.book.arrays.reach[pair];
+    const [low, high] = band.map((end) => end.map((value, h) => (h < reach ? value : null)));
+    const fill = { fill: "tonexty", fillcolor: `${this.book.outcomes[k].colour}40` };
+    return [
+      { ...edge, name: "", y: low },
+      { ...edge, name: "", y: high, ...fill },
+    ];
   }
 
   marks(marks) {

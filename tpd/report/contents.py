@@ -24,6 +24,8 @@ from tpd.words import ContrastNarrator, Narrator
 TAKEN = 0
 """The column of the action taken, where its opposite is the only other."""
 NEVER = -1
+FEW_DRAWS = 19
+"""Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
 MOST_TURNING_POINTS = 6
 LEAST_CHANGE = 0.02
 """Of a probability, at a step that is called a turning point."""
@@ -72,7 +74,8 @@ def gather(kept: Kept, episodes: int) -> Contents:
         assert recording is not None
         moments = _each_step(env, recording)
     state, column = np.nonzero(moments.valid)
-    explanation = explainer.explain(moments.observations[state], moments.actions[state, column])
+    asked = moments.observations[state], moments.actions[state, column]
+    explanation = explainer.explain(*asked, draws=FEW_DRAWS)
     options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, moments, explorable=bool(fields))
@@ -100,6 +103,7 @@ def gather(kept: Kept, episodes: int) -> Contents:
         "expected": expected.planes,
         "unknown": unknown.planes,
         **_figures(explanation),
+        **_bands(explanation),
     }
     if recording is not None:
         arrays["begins"] = recording.episodes.begins.astype(np.int32)
@@ -139,6 +143,20 @@ def _figures(explanation: Explanation) -> dict[str, Array]:
     if explanation.agent_value is not None:
         figures["agent_value"] = explanation.agent_value.astype(np.float32)
     return figures
+
+
+def _bands(explanation: Explanation) -> dict[str, Array]:
+    """How sure it is: of first occurrences up to each step [low and high, horizon, pair], and of returns."""
+    if explanation.draws is None:
+        return {}
+    firsts = [k for k, name in enumerate(explanation.legend.names) if name.startswith(FIRST)]
+    ends = [np.clip(np.nan_to_num(end[:, :, firsts]), 0, 1) for end in explanation.sum_band()]
+    planes = np.concatenate(ends, axis=2).transpose(2, 1, 0).astype(np.float64)
+    bands = {"band": Quantised.of(planes, np.zeros(len(planes)), np.ones(len(planes))).planes}
+    if explanation.legend.reward_bound is not None:
+        low, high = (end[:, -1].astype(np.float32) for end in explanation.return_band())
+        bands |= {"return_low": low, "return_high": high}
+    return bands
 
 
 def first_episodes(recording: Recording, count: int) -> Recording:

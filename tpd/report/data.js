@@ -63,6 +63,12 @@ class Book {
     return this.curve(this.arrays.unknown, 1, pair, 0, 0, 1);
   }
 
+  // [low, high], each [horizon]: the band of the i-th first occurrence up to each step, or null
+  band(pair, i, count) {
+    const { band } = this.arrays;
+    return band ? [i, count + i].map((k) => this.curve(band, 2 * count, pair, k, 0, 1)) : null;
+  }
+
   curve(planes, kinds, pair, k, low, span) {
     const half = kinds * this.horizon * this.pairs;
     return Array.from({ length: this.horizon }, (_, h) => {
@@ -82,6 +88,13 @@ class Book {
       (sum, weight, k) => (weight === null ? sum : sum + weight * this.count(pair, k)),
       0,
     );
+  }
+
+  // the ends of the band of a return, in words; nothing where it has none
+  returnBand(pair) {
+    const { return_low: low, return_high: high } = this.arrays;
+    if (!low || Number.isNaN(low[pair])) return "";
+    return ` (${worthInWords(low[pair])} to ${worthInWords(high[pair])})`;
   }
 
   // the valid column of the largest return, if larger than that of the column taken

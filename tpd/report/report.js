@@ -346,7 +346,11 @@ class Page {
         const cells = [
           [book.actionName(state, column), ...notes].join(" "),
           ...(book.rewarded
-            ? [known ? number(book.worth(pair, book.originalWeights)) : "never tried: unknown"]
+            ? [
+                known
+                  ? number(book.worth(pair, book.originalWeights)) + book.returnBand(pair)
+                  : "never tried: unknown",
+              ]
             : []),
           ...(changed ? [known ? number(worth(column)) : ""] : []),
           ...(own ? [worthInWords(book.arrays.agent_value[pair])] : []),
@@ -367,7 +371,9 @@ class Page {
       }),
     );
     $("returns-note").textContent =
-      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. Runs on: probability that the episode lasts longer.`;
+      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ${
+        "return_low" in book.arrays ? "In brackets: its 90 % band. " : ""
+      }Runs on: probability that the episode lasts longer.`;
   }
 
   showOvertaking({ state, taken }, foil) {

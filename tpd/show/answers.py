@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from tpd.bands import LEVEL
 from tpd.envs import Environment
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
@@ -41,17 +42,22 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
         table.add_row(outcome, *cells)
     if rewarded and contrast.foreseen[0, -1]:
         table.add_section()
-        ahead = contrast.expected_return[0, -1]
+        ahead = f"{contrast.expected_return[0, -1]:+.2f}"
+        if contrast.drawn:
+            low, high = (float(end[0, -1]) for end in contrast.return_band())
+            ahead += f" ({low:+.2f} to {high:+.2f})"
         table.add_row(
             "return",
             "",
             worth(contrast.fact.expected_return[0, -1]),
             "",
             worth(contrast.foil.expected_return[0, -1]),
-            f"{ahead:+.2f}",
+            ahead,
         )
     visits = [f"{side.support[0]:g}" for side in (contrast.fact, contrast.foil)]
     table.caption = f"visits behind it: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
+    if contrast.drawn:
+        table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
     return table
 
 
@@ -64,7 +70,12 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
         return ["", "0"]
     peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
     once = is_event and side.legend.names[k].startswith(FIRST)
-    return [f"{peak} at step {step}", f"{100 * total:.1f} %" if once else f"{total:.2f}"]
+    said = f"{100 * total:.1f} %" if once else f"{total:.2f}"
+    if side.draws is not None:
+        band = side.sum_band()
+        low, high = (float(end[0, -1, k]) for end in band)
+        said += f" ({100 * low:.0f}..{100 * high:.0f})" if once else f" ({low:.2f}..{high:.2f})"
+    return [f"{peak} at step {step}", said]
 
 
 def ranking(

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -163,6 +163,22 @@ def steps_map(atlas: Atlas, first: str) -> Figure:
         _cells(axes, x, y, ahead[page], shades, np.sqrt(likely[page]))
     _bar(figure, shades, f"expected steps until {event}")
     _size_key(figure)
+    return figure
+
+
+def fragile_map(atlas: Atlas, outcome: str, now: float, moves: FloatArray) -> Figure:
+    """How far the reward of an outcome has to move [state] before another action overtakes: dark is soon.
+
+    NaN where that is not known or was not asked, infinite where no other action ever does.
+    """
+    title = f"How far the reward of {outcome} has to move from {now:g} before another action overtakes"
+    figure, pages = _panels(atlas, title)
+    size = max(abs(now), 1.0)
+    shades = ScalarMappable(LogNorm(size / 100, size * 10), "Greys_r")
+    shown = np.clip(moves, size / 100, size * 10).reshape(atlas.shape)
+    for (axes, x, y), page in zip(pages, shown, strict=True):
+        _cells(axes, x, y, page, shades)
+    _bar(figure, shades, "change of the reward, or more")
     return figure
 
 

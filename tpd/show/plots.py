@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
 
 from tpd import colours
+from tpd.bands import LEVEL, Band
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.types import Array, FloatArray
@@ -36,6 +37,7 @@ ENDED_COLOUR = "#DDDDDD"
 UNKNOWN: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch": "////", "linewidth": 0}
 GUIDE: dict[str, Any] = {"color": "#555555", "linestyle": ":", "linewidth": 0.8}
 TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
+TOTAL_BAND: dict[str, Any] = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 3}
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 
@@ -79,6 +81,8 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
         axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
         _lines(axes, explanation, row, shown)
+        if explanation.draws is not None:
+            _bands(axes, explanation, row, shown, explanation[row : row + 1].band())
 
 
 def _each_time(explanation: Explanation) -> list[str]:
@@ -98,7 +102,10 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("has happened by then")
     axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        _lines(axes, explanation, row, first_names(explanation), np.cumsum(explanation.expected[row], axis=0))
+        sums = np.cumsum(explanation.expected[row], axis=0)
+        _lines(axes, explanation, row, first_names(explanation), sums)
+        if explanation.draws is not None:
+            _bands(axes, explanation, row, first_names(explanation), explanation[row : row + 1].sum_band())
 
 
 def other_names(explanation: Explanation) -> list[str]:
@@ -126,6 +133,19 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
         axes.plot(_as_far_as_known(explanation, row, explanation.expected_reward[row]), **TOTAL)
 
 
+def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
+    """How much likelier each event is after the fact than after the foil, step by step."""
+    _finish(axes, contrast, row)
+    axes.set_ylabel("difference of probabilities" if contrast.fact.legend.events else "difference")
+    axes.axhline(0, color="black", linewidth=0.8)
+    if contrast.known[row]:
+        names = contrast.fact.legend.names
+        for name in _each_time(contrast.fact):
+            values = contrast.expected[row, :, names.index(name)]
+            if np.abs(values).max() > SMALLEST_SHOWN:
+                axes.plot(_as_far_as_known(contrast, row, values), **line_style(names, name), marker=".")
+
+
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """How far the fact is ahead of the foil by each step, by where that comes from."""
     _finish(axes, contrast, row)
@@ -133,6 +153,9 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     if contrast.known[row]:
         _signed_stack(axes, contrast.component_returns[row].T * contrast.foreseen[row], contrast.fact)
         axes.plot(_as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
+        if contrast.drawn:
+            band = contrast.return_band()
+            axes.fill_between(range(contrast.horizon), band.low[row], band.high[row], **TOTAL_BAND)
 
 
 def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, list[list[Axes]], Axes]:
@@ -188,6 +211,15 @@ def _lines(
         column = values[:, explanation.legend.names.index(name)]
         line = line_style(explanation.legend.names, name.removeprefix(FIRST))
         axes.plot(_as_far_as_known(explanation, row, column), **line, marker=".", path_effects=outline)
+
+
+def _bands(axes: Axes, explanation: Explanation, row: int, names: Sequence[str], band: Band) -> None:
+    """The band [1, horizon, outcome] around the line of each outcome named."""
+    for name in names:
+        k = explanation.legend.names.index(name)
+        shade = line_style(explanation.legend.names, name)["color"]
+        steps = range(explanation.horizon)
+        axes.fill_between(steps, band.low[0, :, k], band.high[0, :, k], color=shade, alpha=0.25, linewidth=0)
 
 
 def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
@@ -246,6 +278,8 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label="unknown", **UNKNOWN))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
+    if explanation.draws is not None:
+        handles.append(Patch(label=f"{LEVEL:.0%} band", facecolor="#BBBBBB"))
     figure.legend(handles=handles, loc="lower center", ncols=KEY_COLUMNS, frameon=False)
 
 

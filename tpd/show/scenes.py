@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
+from tpd.bands import ENOUGH_DRAWS
 from tpd.checks import boolean
 from tpd.envs import Environment
 from tpd.explainer import Explainer
@@ -98,7 +99,7 @@ class Scene:
             chosen(explainer, env, moment.observation, action)
             for moment, action in zip(found, self.actions, strict=True)
         ]
-        return explainer.explain(observations, np.stack(actions))
+        return explainer.explain(observations, np.stack(actions), draws=ENOUGH_DRAWS)
 
     def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
         """The whole page, one column for each pair: moments, events, rewards; and what it shows."""
@@ -111,7 +112,7 @@ class Scene:
             [f"{moment.name}: {action}" for moment, action in zip(found, actions, strict=True)],
             [moment.picture for moment in found],
             self._notes(explanation, explainer, env, found),
-            f"return of {actions[0]} minus {actions[1]}" if self.contrast else None,
+            f"{actions[0]} minus {actions[1]}" if self.contrast else None,
         )
         return figure, explanation
 
@@ -139,8 +140,8 @@ def page(
 ) -> Figure:
     """A column for each pair: its picture, what is expected, and where the reward comes from.
 
-    With `difference`, which names it, the difference of the first two returns is in place of the
-    second picture.
+    With `difference`, which names it, a last row shows how the first two differ, in their probabilities
+    and in their returns.
     """
     legend = explanation.legend
     rewarded = legend.reward_bound is not None
@@ -151,20 +152,24 @@ def page(
         panels.append(plots.other_outcomes)
     if rewarded:
         panels.append(plots.reward_components)
+    contrasted = difference is not None and rewarded
     width = CHARACTERS_PER_COLUMN * len(names)
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
-    figure, grid, below = plots.page(1 + len(panels), len(names), len(lines), len(legend.names) + 3)
+    rows = 1 + len(panels) + contrasted
+    figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3)
     for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
-        if i == 1 and difference is not None and rewarded:
-            plots.return_difference(grid[0][i], explanation[:1] - explanation[1:2], 0)
-            grid[0][i].set_title(difference, fontsize=10)
-        else:
-            plots.picture(grid[0][i], picture)
+        plots.picture(grid[0][i], picture)
         for row, panel in enumerate(panels, start=1):
             panel(grid[row][i], explanation, i)
             if i and panel is not panels[0]:
                 grid[row][i].sharey(grid[row][0])
         grid[1][i].set_title(name, fontsize=10)
+    if contrasted:
+        contrast = explanation[:1] - explanation[1:2]
+        plots.event_difference(grid[-1][0], contrast, 0)
+        plots.return_difference(grid[-1][1], contrast, 0)
+        grid[-1][0].set_title(f"probabilities of {difference}", fontsize=10)
+        grid[-1][1].set_title(f"return of {difference}", fontsize=10)
     plots.key(figure, explanation)
     plots.notes(below, lines)
     figure.suptitle(title, fontsize=13)

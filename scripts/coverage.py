@@ -1,0 +1,217 @@
+"""Whether bands hold what they promise: the exact truth against the bands from many data sets.
+
+python scripts/coverage.py                                 prints the table of docs/uncertainty.md
+python scripts/coverage.py steps=1e5 policies=0 data=10    a part of it: one policy, ten data sets
+python scripts/coverage.py env=frozen_lake steps=1e5       in another environment with a table
+"""
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from tpd.bands import LEVEL, Band
+from tpd.cli import CONFIG_FOLDER
+from tpd.experiment import Parts, build
+from tpd.explanation import TOLERATED
+from tpd.learners.replayed import ReplayedFHTD
+from tpd.outcomes import FIRST
+from tpd.pair_table import PairTable
+from tpd.posterior import Posterior, outcomes, returns, so_far
+from tpd.seeding import generator
+from tpd.sources.collection import collect
+from tpd.tracking.runs import MlflowTracking
+from tpd.truth.exact import ExactSolution
+from tpd.types import BoolArray, DiscretePolicy, FloatArray
+
+SETTINGS = {"env": "fuel_taxi", "steps": "1e5,5e5,5e6", "policies": "0,1,2", "data": "19"}
+EPISODES = 1000
+CERTAIN = 1e-12  # a truth as near to 0 or 1 as that is not judged
+VISITS = (1, 3, 10, 30, 100, 300, 1000, np.inf)
+
+
+class Tally:
+    """Figures that are shares of a whole, summed over policies and data sets."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, FloatArray] = defaultdict(lambda: np.zeros(2))
+
+    def add(self, figure: str, part: FloatArray | BoolArray, whole: FloatArray | BoolArray) -> None:
+        self._sums[figure] += part.sum(), whole.sum()
+
+    def shares(self) -> dict[str, float]:
+        return {figure: float(part / whole) for figure, (part, whole) in self._sums.items() if whole}
+
+
+class Study:
+    """One policy, the pairs that it met or could have, and the truth about them."""
+
+    def __init__(self, env: str, seed: int) -> None:
+        with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+            config = compose("config", [f"env={env}", "evaluation=none", f"seed={seed}"])
+        self.parts: Parts = build(config)
+        self.parts.trainer.train()
+        policy = self.parts.trainer.policy
+        assert isinstance(policy, DiscretePolicy)
+        self.policy = policy
+        self.horizon = self.parts.explainer.predictor.horizon
+        exact = ExactSolution(self.parts.env, policy, self.parts.outcomes, horizon=self.horizon)
+        self.cases = exact.cases(EPISODES, generator(seed, "evaluation"))
+        self.foil = np.flatnonzero(~self.cases.own)
+        met = self.cases.observations[self.cases.own]  # ascending, and before the foils
+        self.fact = np.searchsorted(met, self.cases.observations[self.foil])
+        names = self.parts.outcomes.legend.names
+        self.each_step = slice(sum(not name.startswith(FIRST) for name in names))  # first occurrences follow
+        self.truth = outcomes(self.cases.expected)[:, :, self.each_step]
+        self.uncertain = _uncertain(self.truth)
+
+    def table(self, steps: int, data: int) -> PairTable:
+        """What one data set teaches."""
+        learner = ReplayedFHTD(self.parts.env, self.policy, self.parts.outcomes, horizon=self.horizon)
+        rng = generator(self.parts.seed, f"bands from {steps} steps, data {data}")
+        training = self.parts.training
+        source = collect(
+            self.parts.env,
+            self.policy,
+            rng,
+            steps=steps,
+            exploration=training.exploration,
+            num_envs=training.num_envs,
+        )
+        for batch in source:
+            learner.update(batch)
+        return learner.table()
+
+    def judge(self, steps: int, data_sets: int, tally: Tally) -> None:
+        """Add up how the bands of every data set do."""
+        pairs = self.cases.observations, self.cases.actions
+        estimates, supports, widths = [], [], []
+        for data in range(data_sets):
+            table = self.table(steps, data)
+            posterior = _timed_posterior(table, self.policy, tally)
+            support = np.where(table.unknown(*pairs)[:, -1] <= TOLERATED, table.support(*pairs), 0)
+            band = self._each_step(posterior.band(*pairs))
+            self._judge_cells(band, support, tally)
+            self._judge_first(posterior.band(*pairs, so_far), support, tally)
+            self._judge_contrasts(posterior, support, tally)
+            estimates.append(table.predict(*pairs)[:, :, self.each_step])
+            supports.append(support)
+            widths.append(band.high - band.low)
+        ends = np.quantile(estimates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="normal_unbiased")
+        width, spread = np.mean(widths, axis=0), ends[1] - ends[0]
+        for name, group in self._groups(np.min(supports, axis=0)).items():
+            judged = group & self.uncertain
+            tally.add(f"{name}/width over spread", width[judged], spread[judged])
+
+    def _judge_cells(self, band: Band, support: FloatArray, tally: Tally) -> None:
+        within = _within(band, self.truth)
+        for name, group in self._groups(support).items():
+            judged = group & self.uncertain
+            tally.add(f"{name}/covered", within[judged], judged)
+            tally.add(f"{name}/truth below", (self.truth < band.low)[judged], judged)
+            tally.add(f"{name}/truth above", (self.truth > band.high)[judged], judged)
+            for least, below in pairwise(VISITS):
+                visited = judged & ((support >= least) & (support < below))[:, None, None]
+                tally.add(f"{name}/covered/{least} visits or more", within[visited], visited)
+
+    def _judge_first(self, band: Band, support: FloatArray, tally: Tally) -> None:
+        """Whether something has happened for the first time by then."""
+        truth = so_far(self.cases.expected)
+        judged = _uncertain(truth)
+        judged[:, :, self.each_step] = False
+        for name, group in self._groups(support).items():
+            of_group = group & judged
+            tally.add(f"{name}/first occurrences covered", _within(band, truth)[of_group], of_group)
+
+    def _judge_contrasts(self, posterior: Posterior, support: FloatArray, tally: Tally) -> None:
+        """Of all valid actions passed over in the states met, against the action taken there."""
+        states, actions = self.cases.observations, self.cases.actions
+        fact, foil = (states[self.fact], actions[self.fact]), (states[self.foil], actions[self.foil])
+        worth = returns(self.parts.outcomes.legend, self.policy.discount)
+        band = posterior.contrast(fact, foil, worth)
+        low, high = band.low[:, -1], band.high[:, -1]
+        value = worth(self.cases.expected)[:, -1]
+        truth = value[self.fact] - value[self.foil]
+        known = (support[self.fact] > 0) & (support[self.foil] > 0)
+        tally.add("return contrasts/covered", _within(Band(low, high), truth)[known], known)
+        decided = known & ((low > 0) | (high < 0))
+        tally.add("return contrasts/without zero", decided[known], known)
+        tally.add("return contrasts/without zero, sign wrong", (low * truth < 0)[decided], decided)
+        band = self._each_step(posterior.contrast(fact, foil))
+        difference = self.truth[self.fact] - self.truth[self.foil]
+        judged = known[:, None, None] & (self.uncertain[self.fact] | self.uncertain[self.foil])
+        tally.add("contrasts/covered", _within(band, difference)[judged], judged)
+
+    def _each_step(self, band: Band) -> Band:
+        return Band(band.low[:, :, self.each_step], band.high[:, :, self.each_step])
+
+    def _groups(self, support: FloatArray) -> dict[str, BoolArray]:
+        """The actions taken and those passed over, as far as they are known: [case, 1, 1]."""
+        own, known = self.cases.own, support > 0
+        return {"pi": (own & known)[:, None, None], "foils": (~own & known)[:, None, None]}
+
+
+def _timed_posterior(table: PairTable, policy: DiscretePolicy, tally: Tally) -> Posterior:
+    """With the time that it takes to have it and the bands of the whole table."""
+    start = time.perf_counter()
+    posterior = Posterior(table, policy)
+    posterior.band(*np.divmod(table.pairs, table.num_actions))
+    tally.add("seconds/bands of the whole table", np.array(time.perf_counter() - start), np.array(1))
+    return posterior
+
+
+def _uncertain(truth: FloatArray) -> BoolArray:
+    return np.asarray((truth > CERTAIN) & (truth < 1 - CERTAIN))
+
+
+def _within(band: Band, truth: FloatArray) -> BoolArray:
+    return np.asarray((band.low <= truth) & (truth <= band.high))
+
+
+def table(found: Mapping[int, Mapping[str, float]]) -> str:
+    """Markdown, with a column for each number of steps."""
+    lines = ["| | " + " | ".join(f"{steps:,} steps" for steps in found) + " |", "|---|" + "--:|" * len(found)]
+    figures = list(dict.fromkeys(figure for figures in found.values() for figure in figures))
+    for figure in figures:
+        cells = [f"{figures[figure]:.3f}" if figure in figures else "-" for figures in found.values()]
+        lines.append(f"| {figure} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def read(arguments: Sequence[str]) -> dict[str, str]:
+    """The settings, with what the arguments say of them."""
+    settings = dict(SETTINGS)
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name not in settings:
+            sys.exit(f"no setting {name!r}; there are {', '.join(settings)}")
+        settings[name] = value
+    return settings
+
+
+def numbers(value: str) -> list[int]:
+    return [int(float(number)) for number in value.split(",")]
+
+
+def main() -> None:
+    settings = read(sys.argv[1:])
+    studies = [Study(settings["env"], seed) for seed in numbers(settings["policies"])]
+    tracking = MlflowTracking(uri="sqlite:///mlflow.db", experiment="coverage")
+    found = dict[int, dict[str, float]]()
+    with tracking.open("coverage", settings, {}) as tracked:
+        for steps in numbers(settings["steps"]):
+            tally = Tally()
+            for study in studies:
+                study.judge(steps, int(settings["data"]), tally)
+            found[steps] = tally.shares()
+            tracked.metrics(found[steps], steps)
+    print(table(found))
+    print(f"to look at it: {tracking.ui_command()}")
+
+
+if __name__ == "__main__":
+    main()

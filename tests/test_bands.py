@@ -1,0 +1,105 @@
+"""Bands travel with explanations, and are said and drawn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests import small_mdp
+from tpd.bands import ENOUGH_DRAWS, band_of
+from tpd.evaluate import evaluate
+from tpd.explainer import Explainer
+from tpd.explanation import Explanation
+from tpd.learners.replayed import ReplayedFHTD
+from tpd.seeding import generator
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+from tpd.truth.exact import ExactSolution
+from tpd.words import compare, describe
+
+HORIZON = 4
+
+
+@pytest.fixture
+def explainer() -> Explainer:
+    """What few transitions of a small MDP teach."""
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    learner = ReplayedFHTD(env, policy, outcomes, horizon=HORIZON)
+    transitions = collect(
+        env, policy, generator(0, "test"), steps=150, exploration=Exploration(0.3), num_envs=5
+    )
+    for batch in transitions:
+        learner.update(batch)
+    return Explainer(learner, policy, outcomes.legend)
+
+
+@pytest.fixture
+def drawn(explainer: Explainer) -> Explanation:
+    return explainer.explain(np.array([0, 1, 2]), draws=ENOUGH_DRAWS)
+
+
+def test_the_ends_are_order_statistics_around_the_estimate() -> None:
+    draws = np.random.default_rng(0).permutation(np.arange(1, 60)).astype(float)[:, None, None]
+    band = band_of(draws, np.array([[30.0]]), np.array([[True]]))
+    assert [float(end.item()) for end in band] == pytest.approx([3, 57])
+    above = band_of(draws, np.array([[70.0]]), np.array([[True]]))
+    assert [float(end.item()) for end in above] == pytest.approx([3, 70])
+    assert np.isnan(band_of(draws, np.array([[30.0]]), np.array([[False]])).low)
+
+
+def test_without_draws_nothing_changes(explainer: Explainer, drawn: Explanation) -> None:
+    plain = explainer.explain(np.array([0, 1, 2]))
+    np.testing.assert_array_equal(plain.expected, drawn.expected)
+    assert plain.draws is None
+    with pytest.raises(ValueError, match="none were asked for"):
+        plain.band()
+
+
+def test_bands_hold_the_estimate_and_are_wider_the_surer_they_are_to_be(drawn: Explanation) -> None:
+    for band, estimate in (
+        (drawn.band(), drawn.expected),
+        (drawn.sum_band(), drawn.expected.cumsum(axis=1)),
+        (drawn.return_band(), drawn.expected_return),
+    ):
+        known = ~np.isnan(band.low)
+        assert known.any()
+        assert (band.low <= estimate)[known].all()
+        assert (estimate <= band.high)[known].all()
+    narrow, wide = drawn.band(0.5), drawn.band(0.9)
+    assert (narrow.width <= wide.width + 1e-12)[~np.isnan(wide.low)].all()
+
+
+def test_a_contrast_is_drawn_in_the_same_models(drawn: Explanation) -> None:
+    nothing = drawn - drawn
+    assert np.nanmax(np.abs(nothing.return_band().high)) == 0
+    apart = drawn[:1] - drawn[1:2]
+    assert apart.drawn
+    sure, separate = apart.return_band(), drawn.return_band()
+    widths = [
+        float((band.high - band.low)[row, -1]) for band, row in ((sure, 0), (separate, 0), (separate, 1))
+    ]
+    assert widths[0] <= widths[1] + widths[2]
+
+
+def test_what_is_exact_has_no_bands() -> None:
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    exact = Explainer(ExactSolution(env, policy, outcomes, horizon=HORIZON), policy, outcomes.legend)
+    assert exact.explain(np.array([0]), draws=ENOUGH_DRAWS).draws is None
+
+
+def test_wide_bands_are_said(drawn: Explanation) -> None:
+    assert " or " in describe(drawn, 0, "it")
+    assert " or " not in describe(replace(drawn, draws=None), 0, "it")
+    said = compare(drawn[:1] - drawn[1:2], 0, "this", "that")
+    assert "by the data" in said.lower() or "the data do not settle it" in said.lower()
+
+
+def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
+    env, outcomes = small_mdp.environment(), small_mdp.outcomes()
+    truth = ExactSolution(env, small_mdp.policy(), outcomes, horizon=HORIZON)
+    cases = truth.cases(300, generator(0, "cases"))
+    errors = evaluate(explainer, env, cases, bands=True)
+    assert errors.pi_covered is not None
+    assert 0.5 < np.nanmean(errors.pi_covered) <= 1
+    assert "odd/foil_covered" in errors.metrics()
+    assert evaluate(explainer, env, cases).pi_covered is None
