@@ -16,6 +16,8 @@ from tpd.types import Array, BoolArray, FloatArray, Index
 
 TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
+ENOUGH_VISITS = 5
+"""Of a pair, to draw a line of what is expected after it, and not only its band."""
 MOST_SHOWN = 3
 """How many pairs a notebook shows."""
 CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
@@ -91,6 +93,11 @@ class Explanation:
     def known(self) -> BoolArray:
         """[batch]: whether the pair was ever tried."""
         return np.asarray(self.support > 0)
+
+    @property
+    def sparse(self) -> BoolArray:
+        """[batch]: whether the pair was tried too rarely to say more than how unsure it is."""
+        return np.asarray(self.known & (self.support < ENOUGH_VISITS))
 
     @property
     def foreseen(self) -> BoolArray:
@@ -240,6 +247,11 @@ class Contrast:
     def known(self) -> BoolArray:
         """[batch]: whether both pairs were ever tried."""
         return self.fact.known & self.foil.known
+
+    @property
+    def sparse(self) -> BoolArray:
+        """[batch]: whether one of the pairs was tried too rarely to say more than how unsure it is."""
+        return self.fact.sparse | self.foil.sparse
 
     @property
     def unknown(self) -> FloatArray:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpd.explainer import ROUNDING
-from tpd.explanation import Contrast, Explanation
+from tpd.explanation import ENOUGH_VISITS, Contrast, Explanation
 from tpd.facts import Differences, Fact
 from tpd.futures import IMPOSSIBLE, Future, Futures, Term, percent
 from tpd.outcomes import FIRST
@@ -55,7 +55,8 @@ def _described(future: Future, also: str = "") -> str:
         said.append(_into_unknown(future))
     if future.visits < FEW_VISITS:
         stand = "visit stands" if future.visits == 1 else "visits stand"
-        said.append(f"only {future.visits:.0f} {stand} behind this")
+        much = "not enough data: " if future.visits < ENOUGH_VISITS else ""
+        said.append(f"{much}only {future.visits:.0f} {stand} behind this")
     return " ".join(map(_sentence, said))
 
 

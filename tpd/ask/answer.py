@@ -13,10 +13,13 @@ import numpy as np
 from tpd import kept, what_if, words
 from tpd.ask.question import HELP, Question, QuestionError, parse
 from tpd.ask.sides import Side, explain_each, sides, valid_actions
+from tpd.distributions import BoundedDistribution
 from tpd.explainer import Explainer
 from tpd.explanation import Contrast, Explanation
 from tpd.kept import Kept
+from tpd.learners.return_distribution import return_table
 from tpd.memory import TooLargeError
+from tpd.posterior import CountedTable
 from tpd.resolve import resolve
 from tpd.show import answers, maps
 from tpd.show.scenes import page
@@ -25,7 +28,7 @@ from tpd.sources.moments import Moment
 from tpd.storage import save_explanation
 from tpd.tracking.fetch import fetch
 from tpd.truth.exact import ExactSolution
-from tpd.types import Array, FloatArray
+from tpd.types import Array, DiscretePolicy, FloatArray
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -136,11 +139,28 @@ def _rank(question: Question, fact: Side, out: Path) -> None:
     if question.resolve:
         columns["re-solved"] = _resolved_returns(run, question.rewards, fact.moment, actions)
     own = None if fact.own is None else run.env.name_of_action(fact.own)
+    observed = _observed_returns(run, fact.moment, actions)
+    if observed is not None:
+        columns |= {
+            "5 % fall below": observed.quantile(0.05).low,
+            "5 % above": observed.quantile(0.95).high,
+            "mean of the worst tenth": observed.cvar(0.1).low,
+        }
+        answers.return_distributions(names, observed).savefig(out / "returns.png")
     show(answers.ranking(names, columns, own, explanation.support, question.rewards))
     if question.rewards:
         print("the rest of the policy is taken as it is, but for the column re-solved\n")
     if question.what_if is not None:
         _what_if(run, question.what_if, names, explanation, out)
+
+
+def _observed_returns(run: Kept, moment: Moment, actions: Array) -> BoundedDistribution | None:
+    """[action]: how the return that will be observed is distributed; None where no counts tell."""
+    table, policy = run.explainer.predictor, run.explainer.policy
+    if not isinstance(table, CountedTable) or not isinstance(policy, DiscretePolicy):
+        return None
+    returns = return_table(table, policy, run.explainer.legend, horizon=table.horizon)
+    return returns.distribution(np.repeat(moment.observation, len(actions)), actions)
 
 
 def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, actions: Array) -> FloatArray:

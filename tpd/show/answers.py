@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from tpd.bands import LEVEL
+from tpd.distributions import BoundedDistribution
 from tpd.envs import Environment
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
@@ -17,6 +18,8 @@ from tpd.types import Array, FloatArray
 from tpd.what_if import Fragility, discounted_counts, returns
 from tpd.words import worth
 
+EDGE = 0.001
+"""Rarer returns are left out of the picture."""
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
 
@@ -118,6 +121,30 @@ def against_reward(
     axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
     axes.set_xlabel(f"reward of {outcome}")
     axes.set_ylabel("return, the rest of the policy unchanged")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def return_distributions(names: Sequence[str], observed: BoundedDistribution) -> Figure:
+    """How likely each action ends in a return of at most so much, within the horizon.
+
+    Where part of the future is unknown the line becomes an area: it lies somewhere within.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    for i, (name, style) in enumerate(zip(names, cycle(CURVE_LOOKS), strict=False)):
+        look: dict[str, Any] = {**style, "marker": ""}
+        for side, label in ((observed.lowest, name), (observed.highest, None)):
+            likely = np.cumsum(side.probabilities[i])
+            axes.step(side.values[i], likely, where="post", label=label, **look)
+    low = float(np.nanmin(observed.quantile(EDGE).low))
+    high = float(np.nanmax(observed.quantile(1 - EDGE).high))
+    margin = 0.05 * (high - low) + 1e-9
+    axes.set_xlim(low - margin, high + margin)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("return within the horizon")
+    axes.set_ylabel("probability of at most this")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     return figure

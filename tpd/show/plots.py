@@ -223,8 +223,8 @@ def _bands(axes: Axes, explanation: Explanation, row: int, names: Sequence[str],
 
 
 def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
-    """[step]: a line ends where the future is no longer known."""
-    return np.where(explained.foreseen[row], values, np.nan)
+    """[step]: a line ends where the future is no longer known, and is none if too little data carries it."""
+    return np.where(explained.foreseen[row] & ~explained.sparse[row], values, np.nan)
 
 
 def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation) -> None:
@@ -243,12 +243,20 @@ def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
     if not explained.known[row]:
-        _say_unknown(axes)
+        _say(axes, "never tried: unknown")
+    elif explained.sparse[row]:
+        _say(axes, f"not enough data: {_visits(explained, row)}")
 
 
-def _say_unknown(axes: Axes) -> None:
+def _visits(explained: Explanation | Contrast, row: int) -> str:
+    sides = [explained] if isinstance(explained, Explanation) else [explained.fact, explained.foil]
+    fewest = min(float(side.support[row]) for side in sides)
+    return f"{fewest:.0f} visit{'' if fewest == 1 else 's'}"
+
+
+def _say(axes: Axes, words: str) -> None:
     box = {"facecolor": "white", "edgecolor": "black"}
-    axes.text(0.5, 0.5, "never tried: unknown", transform=axes.transAxes, ha="center", bbox=box)
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", bbox=box, zorder=5)
 
 
 def _hang_unknown(axes: Axes, unknown: FloatArray) -> None:

@@ -1,6 +1,7 @@
 """Runs in MLflow: what a job or a sweep leaves behind."""
 
 import importlib.metadata
+import logging
 import os
 import re
 import shlex
@@ -200,6 +201,7 @@ class MlflowRun:
             self._client.log_artifact(self._run_id, str(path), folder)
 
     def model(self, folder: Path, name: str) -> None:
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # the terminal is ours
         # models have no client of their own: they go to the store and experiment set for the process
         mlflow.set_tracking_uri(self._uri)
         mlflow.set_experiment(experiment_id=self._experiment_id)

@@ -1,0 +1,326 @@
+"""Whether 90 % intervals for what will be observed contain it in 90 % of fresh episodes.
+
+python scripts/conformal_study.py                  FuelTaxi: the first table of docs/distributions.md
+python scripts/conformal_study.py env=mountain_car agent=agents/dqn-MountainCar-v0.zip
+python scripts/conformal_study.py env=lunar_lander agent=agents/ppo-LunarLander-v2.zip seeds=0,1,2
+python scripts/conformal_study.py env=returns      distributions of FuelTaxi's return against the truth
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from hydra import compose, initialize_config_dir
+from scipy.stats import wasserstein_distance
+
+from tpd.cli import CONFIG_FOLDER
+from tpd.conformal import Calibration, Forecast, largest_ratio, likelihood_ratios, observed, random_steps
+from tpd.distributions import BoundedDistribution, Distribution
+from tpd.envs import Environment
+from tpd.experiment import Parts, build
+from tpd.explanation import Explanation
+from tpd.learners.replayed import ReplayedFHTD
+from tpd.learners.return_distribution import ReturnTable, return_table
+from tpd.pair_table import Edges, PairTable
+from tpd.seeding import generator
+from tpd.sources.collection import collect, play
+from tpd.sources.exploration import draw, mix, uniform
+from tpd.types import (
+    Array,
+    DiscretePolicy,
+    Episodes,
+    FloatArray,
+    IntArray,
+    Learner,
+    Policy,
+    SettlingLearner,
+    Transitions,
+)
+
+SETTINGS = {"env": "fuel_taxi", "agent": "", "seeds": "0,1,2,3,4,5,6,7,8,9"}
+LEVEL = 0.9
+TABLE_STEPS, TABLE_EPISODES = 100_000, 1000
+NETWORK_STEPS, NETWORK_UPDATES, NETWORK_EPISODES = 2000, 200, 150
+TIME_LIMIT = 200
+BEHAVIOURS = (0.2, 20_000), (0.2, 2000), (0.05, 2000)
+"""How often each takes any valid action instead, and how many episodes there are of it."""
+STEP = 10
+FINEST = 2001
+
+Row = dict[str, object]
+
+
+class Quantity(NamedTuple):
+    """What is forecast and observed of a window: a weighted sum over its steps."""
+
+    outcome: str | None
+    """None is the reward."""
+    weights: FloatArray
+    """[horizon]"""
+
+    def forecast(self, explanation: Explanation) -> Forecast:
+        """Around what is expected."""
+        if self.outcome is None:
+            return Forecast.around(explanation.expected_reward @ self.weights)
+        column = explanation.legend.names.index(self.outcome)
+        return Forecast.around(explanation.expected[:, :, column] @ self.weights)
+
+    def observed(self, parts: Parts, episodes: Episodes, steps: IntArray) -> FloatArray:
+        """[window]"""
+        values = episodes.transitions.reward
+        if self.outcome is not None:
+            (found,) = (o for o in parts.outcomes.outcomes if o.name == self.outcome)
+            values = found.values(episodes.transitions)
+        return observed(episodes, steps, values, self.weights)
+
+
+Forecaster = tuple[str, Quantity, Callable[[Explanation], Forecast]]
+
+
+@dataclass(frozen=True)
+class Exploring:
+    """Takes any valid action at rate epsilon, else that of a policy."""
+
+    policy: DiscretePolicy
+    env: Environment
+    epsilon: float
+
+    @property
+    def discount(self) -> float:
+        return self.policy.discount
+
+    def probabilities(self, observations: Array) -> FloatArray:
+        anything = uniform(self.env.mask(observations))
+        return mix(self.policy.probabilities(observations), anything, self.epsilon)
+
+    def action(self, observations: Array) -> Array:
+        return self.policy.action(observations)
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+        return draw(self.probabilities(observations), rng)
+
+    def action_values(self, observations: Array) -> FloatArray | None:
+        return None
+
+
+class Study:
+    """One policy and its explainer, and episodes to calibrate with and to judge by."""
+
+    def __init__(self, parts: Parts, steps: int, episodes: int) -> None:
+        self.parts, self.steps, self.episodes = parts, steps, episodes
+        parts.trainer.train()
+        policy = parts.trainer.policy
+        assert isinstance(policy, DiscretePolicy)
+        self.policy = policy
+        self.horizon = parts.explainer.predictor.horizon
+        self.returns = Quantity(None, policy.discount ** np.arange(self.horizon))
+        self._learn()
+
+    def _learn(self) -> None:
+        predictor = self.parts.explainer.predictor
+        assert isinstance(predictor, Learner)
+        for batch in collect(
+            self.parts.env,
+            self.policy,
+            self.rng("learning"),
+            steps=self.steps,
+            exploration=self.parts.training.exploration,
+            num_envs=self.parts.training.num_envs,
+            info_keys=self.parts.outcomes.info_keys,
+        ):
+            predictor.update(batch)
+        if isinstance(predictor, SettlingLearner):
+            predictor.settle(lambda updates: None)
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        return generator(self.parts.seed, f"conformal {purpose}")
+
+    def play(self, policy: Policy, limit: int, count: int, purpose: str) -> Episodes:
+        env = replace(self.parts.env, max_episode_steps=limit)
+        return play(env, policy, self.rng(purpose), episodes=count, info_keys=self.parts.outcomes.info_keys)
+
+    def explain(self, windows: Transitions) -> Explanation:
+        return self.parts.explainer.explain(windows.observation, windows.action)
+
+    def own_windows(self, forecasters: Sequence[Forecaster]) -> Iterator[Row]:
+        """Calibrated on episodes of the policy itself, anywhere in an episode."""
+        sides = []
+        for purpose in ("calibration", "test"):
+            episodes = self.play(self.policy, TIME_LIMIT, self.episodes, purpose)
+            steps = random_steps(episodes, self.horizon, TIME_LIMIT, self.rng(f"{purpose} steps"))
+            sides.append((episodes, steps, self.explain(episodes.transitions[steps])))
+        for name, quantity, forecaster in forecasters:
+            (seen, forecast), (fresh, wanted) = (
+                (quantity.observed(self.parts, episodes, steps), forecaster(explanation))
+                for episodes, steps, explanation in sides
+            )
+            yield judge(f"own: {name}", Calibration(forecast.scores(seen)), wanted, fresh)
+
+    def behaviour_windows(self) -> Iterator[Row]:
+        """Calibrated on the first steps of episodes that explore around the policy."""
+        ours = self.play(self.policy, self.horizon, self.episodes, "test from the start")
+        fresh = self.returns.observed(self.parts, ours, ours.begins)
+        wanted = self.returns.forecast(self.explain(ours.transitions[ours.begins]))
+        for epsilon, count in BEHAVIOURS:
+            behaviour = Exploring(self.policy, self.parts.env, epsilon)
+            theirs = self.play(behaviour, self.horizon, count, f"behaviour {epsilon} {count}")
+            forecast = self.returns.forecast(self.explain(theirs.transitions[theirs.begins]))
+            scores = forecast.scores(self.returns.observed(self.parts, theirs, theirs.begins))
+            ratios = likelihood_ratios(self.policy, behaviour, theirs, self.horizon)
+            largest = largest_ratio(epsilon, self.parts.env.num_actions, self.horizon)
+            name = f"ε = {epsilon}, {count} episodes"
+            yield judge(f"{name}: weighted", Calibration(scores, ratios, largest), wanted, fresh)
+            yield judge(f"{name}: as if its own", Calibration(scores), wanted, fresh)
+
+
+def quantiles(explanation: Explanation, returns: ReturnTable) -> Forecast:
+    """Between the quantiles that leave out half of the rest at either end."""
+    found = returns.distribution(explanation.observations, explanation.actions)
+    return Forecast.between(found.quantile((1 - LEVEL) / 2).low, found.quantile((1 + LEVEL) / 2).high)
+
+
+def scaled(explanation: Explanation, returns: ReturnTable) -> Forecast:
+    """Around what is expected, in proportion to the distance of the quantiles."""
+    between = quantiles(explanation, returns)
+    return Forecast.around(explanation.expected_return[:, -1], 1 + between.high - between.low)
+
+
+def judge(name: str, calibration: Calibration, forecast: Forecast, fresh: FloatArray) -> Row:
+    """How the intervals do in fresh windows."""
+    interval = calibration.interval(forecast, LEVEL)
+    return {
+        "windows": name,
+        "effective": calibration.effective_size,
+        "covered": np.nanmean(interval.contains(fresh)),
+        "width": np.mean(interval.high - interval.low),
+        "infinite": np.isinf(calibration.threshold(LEVEL)),
+    }
+
+
+def table_study(seed: int, steps: int) -> Study:
+    return Study(made("experiment=fuel_taxi", f"seed={seed}"), steps, TABLE_EPISODES)
+
+
+def fuel_taxi(seed: int) -> Iterator[Row]:
+    study = table_study(seed, TABLE_STEPS)
+    table = solved(study, learned_table(study), 101)
+    moves = Quantity("move", np.ones(study.horizon))
+    yield from study.own_windows(
+        [
+            ("return", study.returns, study.returns.forecast),
+            ("return, scaled by the distribution", study.returns, partial(scaled, returns=table)),
+            ("return, from its quantiles", study.returns, partial(quantiles, returns=table)),
+            ("moves in all", moves, moves.forecast),
+        ]
+    )
+    yield from study.behaviour_windows()
+
+
+def agent(env: str, path: str, seed: int) -> Iterator[Row]:
+    settings = f"policy.path={path}", f"explainer.settling_updates={NETWORK_UPDATES}", f"seed={seed}"
+    study = Study(made(f"experiment={env}", *settings), NETWORK_STEPS, NETWORK_EPISODES)
+    asked = {"return": study.returns}
+    if env == "lunar_lander":
+        asked["fuel in all"] = Quantity("fuel", np.ones(study.horizon))
+        asked[f"speed lost at step {STEP}"] = Quantity("speed", np.eye(study.horizon)[STEP])
+    yield from study.own_windows([(name, quantity, quantity.forecast) for name, quantity in asked.items()])
+
+
+def returns_against_truth() -> str:
+    """Markdown: over the pairs that a policy meets, how far from the true dynamics solved finely."""
+    studies = {steps: table_study(0, steps) for steps in (10_000, 100_000, 1_000_000)}
+    study = studies[10_000]  # the policy is the same in all
+    states = np.unique(study.play(study.policy, TIME_LIMIT, 2000, "met").transitions.observation)
+    pairs = states, study.policy.action(states)
+    truth = solved(study, true_table(study.parts), FINEST).distribution(*pairs).lowest
+    lines = [
+        "| learned from | atoms | Wasserstein distance | largest | CVaR of 10 % apart |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for atoms in (11, 51, 101, 501):
+        found = solved(study, true_table(study.parts), atoms).distribution(*pairs)
+        lines.append(f"| the true dynamics | {atoms} | {apart(found, truth)} |")
+    for steps, each in studies.items():
+        found = solved(each, learned_table(each), 101).distribution(*pairs)
+        lines.append(f"| {steps:,} transitions | 101 | {apart(found, truth)} |")
+    return "\n".join(lines)
+
+
+def apart(found: BoundedDistribution, truth: Distribution) -> str:
+    """Where nothing is unknown."""
+    known, ours = found.unknown == 0, found.lowest
+    both = zip(ours.values, truth.values, ours.probabilities, truth.probabilities, strict=True)
+    distances = np.array([wasserstein_distance(*one) for one in both])[known]
+    risk = np.abs(ours.cvar(0.1) - truth.cvar(0.1))[known]
+    return f"{distances.mean():.3f} | {distances.max():.2f} | {risk.mean():.3f}"
+
+
+def solved(study: Study, table: PairTable, atoms: int) -> ReturnTable:
+    return return_table(table, study.policy, study.parts.outcomes.legend, horizon=study.horizon, atoms=atoms)
+
+
+def learned_table(study: Study) -> PairTable:
+    learned = study.parts.explainer.predictor
+    assert isinstance(learned, ReplayedFHTD)
+    return learned.table()
+
+
+def true_table(parts: Parts) -> PairTable:
+    """A table whose counts are in the proportion of the true probabilities."""
+    model = parts.env.model
+    assert model is not None
+    transitions, probability = model.transitions()
+    outcome, continuation = parts.outcomes.observe(transitions)
+    pair = transitions.observation * model.num_actions + transitions.action
+    count = np.round(probability * 1e12).astype(np.int64)
+    edges = Edges(pair, transitions.next_observation, outcome, continuation, count)
+    pairs = np.unique(pair)
+    return PairTable(model.num_actions, pairs, np.zeros((len(pairs), 1, 1)), np.ones(len(pairs)), None, edges)
+
+
+def made(*overrides: str) -> Parts:
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        return build(compose("config", [*overrides, "evaluation=none"]))
+
+
+def rows(settings: dict[str, str]) -> Iterator[Row]:
+    """A row for each seed and kind of window."""
+    for seed in map(int, settings["seeds"].split(",")):
+        found = fuel_taxi(seed) if not settings["agent"] else agent(settings["env"], settings["agent"], seed)
+        yield from ({"seed": seed, **row} for row in found)
+
+
+def table(found: pd.DataFrame) -> str:
+    """Markdown, with means over the seeds and the standard deviation of what is covered."""
+    lines = ["| windows | effective number | covered | sd over seeds | width |", "|---|--:|--:|--:|--:|"]
+    for name, group in found.groupby("windows", sort=False):
+        finite = group.width[~group.infinite.astype(bool)]
+        width = (
+            f"{finite.mean():.3g}" if len(finite) == len(group) else f"infinite in {len(group) - len(finite)}"
+        )
+        covered = f"{100 * group.covered.mean():.1f} % | {100 * group.covered.std():.1f}"
+        lines.append(f"| {name} | {group.effective.mean():.0f} | {covered} | {width} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    settings = dict(SETTINGS)
+    for argument in sys.argv[1:]:
+        name, _, value = argument.partition("=")
+        if name not in settings:
+            sys.exit(f"no setting {name!r}; there are {', '.join(settings)}")
+        settings[name] = value
+    if settings["env"] not in ("fuel_taxi", "returns") and not settings["agent"]:
+        sys.exit(f"env={settings['env']} needs an agent=...zip")
+    if settings["env"] == "returns":
+        print(returns_against_truth())
+    else:
+        print(table(pd.DataFrame(rows(settings))))
+
+
+if __name__ == "__main__":
+    main()
