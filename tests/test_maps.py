@@ -13,7 +13,7 @@ from tpd.explainer import Explainer
 from tpd.outcomes import OutcomeSet
 from tpd.resolve import resolve
 from tpd.show import maps
-from tpd.show.maps import Atlas, MapSpec, threshold
+from tpd.show.maps import Atlas, MapSpec, settled_from, threshold
 from tpd.truth.exact import ExactSolution
 from tpd.types import Array, FloatArray
 
@@ -81,12 +81,18 @@ def test_a_square_is_as_large_as_the_event_is_likely(explainer: Explainer, fuel_
 
 
 def test_a_threshold_is_where_it_turns_for_good() -> None:
-    nan = np.nan
     assert threshold(np.array([0.0, 0.9, 0.9, 0.4, 0.1])) == 3
-    assert threshold(np.array([0.0, 0.9, nan, 0.4, nan])) == 3
     assert threshold(np.array([0.9, 0.1, 0.8, 0.9])) == 2
     assert threshold(np.array([0.1, 0.2])) is None
-    assert threshold(np.array([nan, nan])) is None
+
+
+def test_no_threshold_is_read_through_the_unknown() -> None:
+    nan = np.nan
+    assert settled_from(np.array([0.1, 0.2, 0.3, 0.4])) == 0
+    assert settled_from(np.array([nan, 0.2, 0.3, 0.4])) == 1
+    assert settled_from(np.array([0.1, 0.2, nan, 0.4])) is None
+    assert settled_from(np.array([0.1, 0.2, 0.3, nan])) is None
+    assert settled_from(np.array([nan, nan])) is None
 
 
 def test_the_fuel_threshold_can_be_read(explainer: Explainer, fuel_taxi: Environment) -> None:
@@ -122,5 +128,6 @@ def test_a_map_of_other_fields_is_refused(
 
 
 def test_no_map_is_drawn_where_none_is_asked_for(fuel_taxi: Environment) -> None:
-    assert MapSpec.from_config({}, fuel_taxi) is None
+    assert MapSpec.from_config({}, Environment("FrozenLake-v1")) is None
+    assert MapSpec.from_config({}, fuel_taxi) == SPEC
     assert MapSpec.from_config(FIELDS, fuel_taxi) == SPEC

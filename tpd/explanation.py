@@ -18,6 +18,7 @@ TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
 ENOUGH_VISITS = 5
 """Of a pair, to draw a line of what is expected after it, and not only its band."""
+SMALLEST_GAIN = 0.005
 MOST_SHOWN = 3
 """How many pairs a notebook shows."""
 CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
@@ -189,7 +190,9 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """One row for each pair, step and outcome: what is expected, and how well that is known."""
         known = {"unknown": self.unknown, "support": self.support}
-        return _tidy({**self._pairs(), "expected": self.expected, **known}, self.expected.shape)
+        expected = np.where(self.known[:, None, None], self.expected, np.nan)
+        bands = {} if self.draws is None else self.band()._asdict()
+        return _tidy({**self._pairs(), "expected": expected, **bands, **known}, self.expected.shape)
 
     def _pairs(self) -> dict[str, Array]:
         """What pair, step and outcome each expectation belongs to; the state where it is a number."""
@@ -296,7 +299,11 @@ class Contrast:
         """One row for each pair, step and outcome: fact, foil and their difference."""
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
-        compared = {"fact": self.fact.expected, "foil": self.foil.expected, "difference": self.expected}
+        fact, foil = (
+            np.where(side.known[:, None, None], side.expected, np.nan) for side in (self.fact, self.foil)
+        )
+        compared = {"fact": fact, "foil": foil, "difference": fact - foil}
+        compared |= self.band()._asdict() if self.drawn else {}
         known = {"unknown": self.unknown, "support": np.minimum(self.fact.support, self.foil.support)}
         return _tidy({**pairs, **foils, **compared, **known}, self.expected.shape)
 
@@ -314,7 +321,20 @@ class Contrast:
             strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said))
         title = f"{self.fact._name(row)} against {self.foil._name(row)}"
         remark = f"{_remark(self.fact, row)} against {_remark(self.foil, row)}"
+        if self.fact.legend.reward_bound is not None and self.foreseen[row, -1]:
+            remark += f"; {self._worth(row)}"
         return html.Section(title, remark, strips, self.foreseen[row])
+
+    def _worth(self, row: int) -> str:
+        """How far the return of the fact is ahead, and by which components."""
+        said = f"return difference {self.expected_return[row, -1]:+.2f}"
+        if self.drawn:
+            band = self.return_band()
+            said += f" ({band.low[row, -1]:+.2f} to {band.high[row, -1]:+.2f})"
+        gains = zip(self.fact.component_names, self.component_returns[row, -1], strict=True)
+        largest = sorted(gains, key=lambda gain: -abs(gain[1]))
+        parts = [f"{name} {gain:+.2f}" for name, gain in largest if abs(gain) >= SMALLEST_GAIN]
+        return f"{said}: {', '.join(parts)}" if parts else said
 
 
 def plain(actions: Array) -> Array:

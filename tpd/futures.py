@@ -21,6 +21,8 @@ class Term(NamedTuple):
     """The column of its first occurrence, if that is explained."""
     weight: float | None
     is_event: bool
+    fills: bool
+    """Whether it is an event that is rewarded, or one of those of which one happens at each step."""
 
 
 @lru_cache
@@ -32,7 +34,9 @@ def terms(legend: Legend) -> tuple[Term, ...]:
         plain = name.removeprefix(FIRST) if name in legend.events else name
         if plain == name or plain not in columns:
             first = columns.get(FIRST + name) if plain == name else column
-            found.append(Term(plain, column, first, legend.weights[column], name in legend.events))
+            rewarded = legend.weights[column] is not None
+            fills = name in legend.events and (name in legend.partition or rewarded)
+            found.append(Term(plain, column, first, legend.weights[column], name in legend.events, fills))
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 STATUS, SWEEP = "status.json", "sweep.json"
 ROLE = "tpd.role"
+LONGEST_NAME = 80
 
 
 def run_job(cfg: DictConfig) -> None:
@@ -47,7 +49,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
-    with open_run(tracking, f"{cfg.name} seed {parts.seed}", settings(cfg), tags) as tracked:
+    with open_run(tracking, _name(cfg, parts), settings(cfg), tags) as tracked:
         tracked.files(folder / kept.CONFIG)
         findings = run(parts, folder, tracked)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
@@ -60,6 +62,16 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
         show(verification_table(title, findings.verification.frame()))
     print(f"plots and explainer: {folder}")
     tell_where(tracking, tracked)
+
+
+def _name(cfg: DictConfig, parts: Parts) -> str:
+    """The run in few words: the experiment, the seed, and what else was asked for."""
+    usual = ("experiment", "seed", "tracking", "hydra")
+    overrides = HydraConfig.get().overrides.task
+    apart = [override for override in overrides if not key_of(override).startswith(usual)]
+    return textwrap.shorten(
+        ", ".join([f"{cfg.name} seed {parts.seed}", *apart]), LONGEST_NAME, placeholder=" …"
+    )
 
 
 def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> str | None:

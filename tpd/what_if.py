@@ -11,18 +11,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpd.bands import band_of
+from tpd.checks import number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import Legend
 from tpd.types import Array, BoolArray, FloatArray, IntArray
 
+LARGEST_REWARD = 1e12
 SAME_COUNT = 1e-9
 """Discounted counts that differ by less are the same but for rounding."""
 
 
 def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
     """The legend with the rewards of some outcomes exchanged."""
+    for name, reward in rewards.items():
+        number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
     bound = _accounted(legend)
     old = {name: reward_of(legend, name) for name in rewards}
     weights = {**dict(zip(legend.names, legend.weights, strict=True)), **rewards}
@@ -86,6 +91,24 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     if np.isnan(difference) or abs(count) <= SAME_COUNT:
         return None
     return reward - difference / count
+
+
+def settled(contrast: Contrast, outcome: str) -> BoolArray:
+    """[batch]: whether the data leave no doubt after which of the two the outcome counts for more.
+
+    If they do, nobody can say at which reward of it one overtakes the other.
+    """
+    fact, foil = (_drawn_counts(side, outcome) for side in (contrast.fact, contrast.foil))
+    estimate = discounted_counts(contrast.fact, outcome) - discounted_counts(contrast.foil, outcome)
+    band = band_of((fact - foil)[..., None], estimate[:, None], contrast.foreseen[:, -1:])
+    return np.asarray((band.low > 0) | (band.high < 0))[:, 0]
+
+
+def _drawn_counts(explanation: Explanation, outcome: str) -> FloatArray:
+    """[draw, batch]: the discounted count of an outcome in every draw."""
+    assert explanation.draws is not None
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(explanation.draws[..., explanation.legend.names.index(outcome)] @ powers)
 
 
 class Interval(NamedTuple):

@@ -13,7 +13,7 @@ from tpd.explanation import ENOUGH_VISITS, Contrast, Explanation
 from tpd.facts import Differences, Fact
 from tpd.futures import IMPOSSIBLE, Future, Futures, Term, percent
 from tpd.outcomes import FIRST
-from tpd.what_if import overtaking, reward_of
+from tpd.what_if import overtaking, reward_of, settled
 
 MOST_SAID, MOST_AGAINST = 4, 2
 FEW_VISITS = 30
@@ -98,7 +98,7 @@ def _worth_saying(future: Future) -> list[Term]:
     """The rare and consequential first; what fills most of the steps only if there is nothing else."""
     count = future.count
     every = [term for term in future.terms if abs(count[term.column]) > IMPOSSIBLE]
-    special = [term for term in every if not term.is_event or count[term.column] <= max(1, future.steps / 2)]
+    special = [term for term in every if not term.fills or count[term.column] <= max(1, future.steps / 2)]
     stakes = {term: abs((term.weight or 0) * count[term.column]) for term in special}
     largest = max(stakes.values(), default=0.0)
     staked = [
@@ -325,12 +325,14 @@ def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
     if abs(one - other) < NEGLIGIBLE:
         sooner = better.discounted[term.column] > lesser.discounted[term.column]
         return f"as often, but {'sooner' if sooner else 'later'}"
+    sooner = better.discounted[term.column] > lesser.discounted[term.column]
+    but = "" if sooner == (one > other) else f", but {'sooner' if sooner else 'later'}"
     if term.first is not None and max(one, other) <= 1 + ROUNDING:
         said = f"{percent(better.count[term.first])} against {percent(lesser.count[term.first])}"
-        return f"{said} within {better.horizon} steps"
+        return f"{said} within {better.horizon} steps{but}"
     if better.ending[term.column] and lesser.ending[term.column]:
-        return f"{percent(one)} against {percent(other)}"
-    return f"{_times(one)} against {_times(other)}"
+        return f"{percent(one)} against {percent(other)}{but}"
+    return f"{_times(one)} against {_times(other)}{but}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -379,6 +381,11 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:
         return _sentence(f"{said} no reward of {outcome}")
+    if contrast.drawn and not settled(contrast, outcome)[row]:
+        return _sentence(
+            f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
+            "nor whether it would have to be larger or smaller than now"
+        )
     article = "an" if outcome[0].lower() in "aeiou" else "a"
     return _sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
 

@@ -46,19 +46,48 @@ def main(arguments: Sequence[str]) -> None:
 def answer(question: Question, scratch: Path) -> None:
     """Find what is asked for, say it, and draw it."""
     run = kept.read(fetch(question.run, question.store, scratch / "run"), question.trust)
+    _check_rewards(question, run)
     fact, foil = sides(question, run, scratch)
-    contrast = fact.explain() - foil.explain()
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
     out.mkdir(parents=True, exist_ok=True)
+    if foil is None:
+        _tell_alone(fact, out)
+    else:
+        _tell_both(question, fact, foil, out)
+    if run.env.discrete and question.against is None and question.foil_state is None:
+        _rank(question, fact, out)
+    print(f"plots: {out}")
+
+
+def _check_rewards(question: Question, run: Kept) -> None:
+    """Refuse rewards that there are not, before anything is said."""
+    asked = dict(question.rewards)
+    if question.what_if is not None:
+        asked.setdefault(question.what_if, 0.0)
+    if asked or question.resolve:
+        what_if.with_rewards(run.explainer.legend, asked)
+
+
+def _tell_alone(fact: Side, out: Path) -> None:
+    """What is expected where there is no choice."""
+    explanation = fact.explain()
+    said = [words.describe(explanation, 0, fact.name), "There is no other valid action here."]
+    print(f"{fact.kept.name}: {fact.moment.name}\n\n{' '.join(said)}\n")
+    name = f"{fact.moment.name}: {fact.action_name}"
+    page(fact.name, explanation, [name], [fact.moment.picture], said).savefig(out / "explanation.png")
+    save_explanation(explanation, out / "explanation.npz")
+
+
+def _tell_both(question: Question, fact: Side, foil: Side, out: Path) -> None:
+    """What is expected of both, and how they differ."""
+    contrast = fact.explain() - foil.explain()
     here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
-    print(f"{run.name}: {here}\n")
     said = _said(question, fact, foil, contrast)
-    print("\n\n".join(said) + "\n")
+    print("\n\n".join([f"{fact.kept.name}: {here}", *said]) + "\n")
     show(answers.comparison(contrast, fact.name, foil.name))
     both = _joined(contrast)
-    title = f"{fact.name} against {foil.name}"
     figure = page(
-        title,
+        f"{fact.name} against {foil.name}",
         both,
         [f"{side.moment.name}: {side.action_name}" for side in (fact, foil)],
         [side.moment.picture for side in (fact, foil)],
@@ -67,9 +96,6 @@ def answer(question: Question, scratch: Path) -> None:
     )
     figure.savefig(out / "explanation.png")
     save_explanation(both, out / "explanation.npz")
-    if run.env.discrete and question.against is None and question.foil_state is None:
-        _rank(question, fact, out)
-    print(f"plots: {out}")
 
 
 def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> list[str]:
@@ -127,8 +153,6 @@ def _rank(question: Question, fact: Side, out: Path) -> None:
     """All valid actions here, under the rewards as they are and as they might be."""
     run = fact.kept
     if run.explainer.legend.reward_bound is None:
-        if question.what_if is not None or question.rewards or question.resolve:
-            what_if.with_rewards(run.explainer.legend, {question.what_if or "reward": 0.0})
         return
     actions = np.array(valid_actions(run, fact.moment))
     names = [run.env.name_of_action(action) for action in actions]

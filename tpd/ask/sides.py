@@ -41,18 +41,23 @@ class Side:
         return self.kept.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
 
 
-def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side]:
-    """The two things compared: actions, states or runs, whichever is asked for."""
+def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side | None]:
+    """The two things compared: actions, states or runs, whichever is asked for.
+
+    No second one where there is no choice.
+    """
     moment, own = _find(run, question.state)
     action = _action(run, moment, own, question.action, question.run)
     if question.against is not None:
-        other = kept.read(fetch(question.against, question.store, scratch / "against"), question.trust)
-        there, its_own = _find(other, question.state)
-        foil = _action(other, there, its_own, question.foil or question.action, question.against)
-        names = [run.name, other.name] if run.name != other.name else [question.run, question.against]
+        rival = kept.read(fetch(question.against, question.store, scratch / "against"), question.trust)
+        if rival.env.id != run.env.id:
+            raise QuestionError(f"{run.env.id} and {rival.env.id} are different worlds, and not compared")
+        there, its_own = _find(rival, question.state)
+        foil = _action(rival, there, its_own, question.foil or question.action, question.against)
+        names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
         return (
             Side(run, moment, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
-            Side(other, there, its_own, foil, f"{names[1]} ({other.env.name_of_action(foil)})"),
+            Side(rival, there, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
         there, its_own = _find(run, question.foil_state)
@@ -61,13 +66,13 @@ def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side]:
             Side(run, moment, own, action, f"{run.env.name_of_action(action)} in {moment.name}"),
             Side(run, there, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
         )
-    foil = _foil(run, moment, action) if question.foil is None else _named(run, question.foil)
-    if np.array_equal(foil, action):
+    fact = Side(run, moment, own, action, run.env.name_of_action(action))
+    other = _foil(run, moment, action) if question.foil is None else _named(run, question.foil)
+    if other is None:
+        return fact, None
+    if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {run.env.name_of_action(action)}")
-    return (
-        Side(run, moment, own, action, run.env.name_of_action(action)),
-        Side(run, moment, own, foil, run.env.name_of_action(foil)),
-    )
+    return fact, Side(run, moment, own, other, run.env.name_of_action(other))
 
 
 def _find(run: Kept, state: Any) -> tuple[Moment, Array | None]:
@@ -116,14 +121,17 @@ def _named(run: Kept, action: Any) -> Array:
     return np.asarray(run.env.action(action))
 
 
-def _foil(run: Kept, moment: Moment, action: Array) -> Array:
-    """The best of the other actions as far as is known; where actions are continuous, the opposite."""
+def _foil(run: Kept, moment: Moment, action: Array) -> Array | None:
+    """The best of the other actions as far as is known; where actions are continuous, the opposite.
+
+    None where there is no other valid action.
+    """
     space = run.env.action_space
     if isinstance(space, gym.spaces.Box):
         return np.asarray(space.low + space.high - action)
     others = np.array([a for a in valid_actions(run, moment) if a != action])
     if not len(others):
-        raise QuestionError(f"in {moment.name} there is no other valid action; name a foil")
+        return None
     explanation = explain_each(run, moment, others)
     if explanation.legend.reward_bound is None:
         return np.asarray(others[explanation.support.argmax()])

@@ -198,6 +198,10 @@ class Environment:
 
     def state(self, description: StateDescription) -> Array:
         """[...]: one observation, given as an index, by its fields or as a vector."""
+        if isinstance(description, Mapping) and set(description) != set(self.state_fields):
+            fields = ", ".join(self.state_fields)
+            has = f"it has the fields {fields}, all of which are needed" if fields else "it has no fields"
+            raise ValueError(f"{self.id} does not know the state {dict(description)}: {has}")
         if not self.tabular:
             vector = np.asarray(description, dtype=self.observation_space.dtype)
             if vector.shape != self.observation_space.shape:
@@ -208,12 +212,14 @@ class Environment:
         num_states, _ = self.table_shape()
         if isinstance(description, int) and 0 <= description < num_states:
             return np.array(description)
-        if isinstance(description, Mapping) and hasattr(self._probe, "encode"):
-            try:
-                return np.array(int(self._probe.encode(**description)))
-            except TypeError as error:
-                raise ValueError(f"{self.id} does not know the state {dict(description)}: {error}") from error
+        if isinstance(description, Mapping):
+            return np.array(int(self._probe.encode(**description)))
         raise ValueError(f"{self.id} does not know the state {description!r}; it has {num_states} states")
+
+    @property
+    def map_layout(self) -> Mapping[str, str]:
+        """Which field goes across a map of all states, down, from panel to panel and from page to page."""
+        return dict(getattr(self._probe, "map_layout", {}))
 
     @property
     def state_fields(self) -> Mapping[str, Sequence[int | bool]]:

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from tpd.checks import number, one_of, whole_number
 from tpd.efo import check_decomposition
 from tpd.envs import Environment
 from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork, VectorEncoder, tensors
+from tpd.learners.network_ensemble import train_members
+from tpd.learners.network_loss import least_losses, losses, observed, targets
 from tpd.learners.network_replay import Experience, Replay
-from tpd.learners.network_stored import NetworkPredictor
+from tpd.learners.network_stored import EnsemblePredictor, NetworkPredictor
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
 from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
@@ -23,6 +24,7 @@ HOLD_OUT = 20  # one in so many transitions is not trained on
 HELD_OUT_SIZE = 10_000
 PATIENCE = 8
 BETTER = 0.99
+MEMBERS_SHARE = 5  # the members make one update for so many that the network may make to settle
 
 
 class NetworkFHTD:
@@ -32,6 +34,9 @@ class NetworkFHTD:
     and the end, a sigmoid for each other event, regression for the rest, all on the copy's `O_{h-1}`
     after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
     decomposes them. Predictions are the copy's, which averages over the last updates.
+
+    members: how many heads show, once it has settled, what else could be expected; with 1 there are no
+    bands. They are taught last, and change neither the network nor its predictions.
     """
 
     tie = NetworkPredictor.tie
@@ -54,6 +59,7 @@ class NetworkFHTD:
         replay_size: int,
         seed: int,
         features_extractor: FeaturesExtractor | None = None,
+        members: int = 1,
     ) -> None:
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self.form = one_of("form", form, ("efo", "fhgvf"))
@@ -61,7 +67,9 @@ class NetworkFHTD:
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.follow_rate = number("follow_rate", follow_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
-        self.settling = whole_number("settling_updates", settling_updates, at_least=0)
+        self._network_updates = whole_number("settling_updates", settling_updates, at_least=0)
+        self.members = whole_number("members", members, at_least=1)
+        self._member_updates = self._network_updates // MEMBERS_SHARE if self.members > 1 else 0
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
         self.policy = policy
@@ -79,14 +87,16 @@ class NetworkFHTD:
                 features_extractor=features_extractor,
             )
         self.lagged = copy.deepcopy(self.network).requires_grad_(False)
-        rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
-        self._rng = generator(seed, "replay")
+        self.learning_rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate, fused=True)
+        self._rng, self._seed = generator(seed, "replay"), seed
         self._replay = Replay(whole_number("replay_size", replay_size, at_least=1))
         self._held_out = Replay(HELD_OUT_SIZE)
         self._seen, self._owed = 0, 0.0
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
-        self._predictor = NetworkPredictor(self.lagged, tried, self.discount if form == "fhgvf" else None)
+        self._value_discount = self.discount if form == "fhgvf" else None
+        self._predictor = NetworkPredictor(self.lagged, tried, self._value_discount)
+        self._ensemble: EnsemblePredictor | None = None
         self._losses: list[float] = []
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
         self.updates = 0
@@ -113,19 +123,46 @@ class NetworkFHTD:
             self._owed -= 1
             self.learn()
 
+    @property
+    def settling(self) -> int:
+        """How many updates settling takes at most, those of the members included."""
+        return self._network_updates + self._member_updates
+
     def settle(self, progress: Callable[[int], None] = lambda updates: None) -> None:
+        """Make the most of what was kept: of the network first, then of its members."""
+        self._forget_other_memories()
+        if not len(self._replay):
+            return
+        updates = self.updates
+        self._settle_network(progress)
+        progress(self._network_updates - (self.updates - updates))
+        if self._member_updates:
+            heads = train_members(
+                self.lagged,
+                self._replay,
+                self.policy,
+                generator(self._seed, "members"),
+                count=self.members,
+                updates=self._member_updates,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                discount=self._value_discount,
+                progress=progress,
+            )
+            self._ensemble = EnsemblePredictor(
+                self.lagged, self._predictor.tried, self._value_discount, heads
+            )
+
+    def _settle_network(self, progress: Callable[[int], None]) -> None:
         """Replay until what was held out is predicted no better, or the updates allowed are spent.
 
         What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
         news had the time to travel through all steps ahead.
         """
-        self._forget_other_memories()
-        if not len(self._replay):
-            return
-        check_every = max(1, self.settling // 40)
+        check_every = max(1, self._network_updates // 40)
         warm_up = self.horizon / self.follow_rate
         best, since = np.inf, 0
-        for update in range(1, self.settling + 1):
+        for update in range(1, self._network_updates + 1):
             self.learn()
             progress(1)
             if update % check_every or self.updates < warm_up or not len(self._held_out):
@@ -136,8 +173,11 @@ class NetworkFHTD:
             else:
                 since += 1
             if since == PATIENCE:
-                progress(self.settling - update)
                 return
+
+    def solved(self) -> NetworkPredictor:
+        """What it predicts now; with its members, as long as they speak of the network as it is."""
+        return self._ensemble or self._predictor
 
     def figures(self) -> dict[str, float]:
         """How learning goes, since last asked."""
@@ -155,11 +195,11 @@ class NetworkFHTD:
 
     def description(self) -> dict[str, Any]:
         """How the network is built."""
-        return self._predictor.description()
+        return self.solved().description()
 
     def arrays(self) -> dict[str, Array]:
         """Its weights."""
-        return self._predictor.arrays()
+        return self.solved().arrays()
 
     def held_out_loss(self) -> float:
         """How far what was held out is from its targets, beyond what no prediction could avoid."""
@@ -168,7 +208,8 @@ class NetworkFHTD:
             target = self._targets(batch)
             features = self.lagged.features(batch.observation, batch.action)
             outputs = self.lagged.outputs(features, batch.action)
-            return float(self._loss(outputs, target) - self._least_loss(target))
+            least = least_losses(self.network, target).mean()
+            return float(losses(self.network, outputs, target).mean() - least)
 
     def _forget_other_memories(self) -> None:
         """Drop what was kept, if it carries memories that no longer mean what they did."""
@@ -187,17 +228,18 @@ class NetworkFHTD:
                 network.scale.copy_(torch.as_tensor(size))
             if self.form == "efo":
                 for network in networks:
-                    network.start_from(self._channels(experience)[0].mean(dim=0))
+                    network.start_from(observed(network, experience)[0].mean(dim=0))
         for network in networks:
             if isinstance(network.encoder, VectorEncoder):
                 network.encoder.see(tensors(experience.observation).float())
 
     def learn(self) -> None:
         """One update from a random batch of what is kept."""
+        self._ensemble = None
         batch = self._replay.sample(self.batch_size, self._rng)
         target = self._targets(batch)
         features = self.network.features(batch.observation, batch.action)
-        loss = self._loss(self.network.outputs(features, batch.action), target)
+        loss = losses(self.network, self.network.outputs(features, batch.action), target).mean()
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
@@ -211,29 +253,8 @@ class NetworkFHTD:
     @torch.no_grad()
     def _targets(self, batch: Experience) -> Tensor:
         """[batch, horizon, channel]: the outcome now, then what the copy expects after the next action."""
-        now, goes_on = self._channels(batch)
-        after = self._after(batch.next_observation) * goes_on[:, None]
-        if self.form == "fhgvf":
-            after = now[:, None] + self.discount * after
-        elif self.network.columns.partition:
-            end = len(self.network.columns.partition)
-            after[:, :, end] += 1 - goes_on[:, None, end]
-        return torch.cat([now[:, None], after[:, :-1]], dim=1)
-
-    def _channels(self, batch: Experience) -> tuple[Tensor, Tensor]:
-        """[batch, channel]: the outcomes, and whether each goes on, in the network's order."""
-        columns = self.network.columns
-        outcome = torch.from_numpy(batch.outcome)
-        continuation = torch.from_numpy(batch.continuation)
-        partition, events, real = (list(c) for c in (columns.partition, columns.events, columns.real))
-        end = partition[:1]  # the partition goes on exactly as long as the episode
-        now = [
-            outcome[:, partition],
-            torch.zeros(len(batch), len(end)),
-            outcome[:, events],
-            outcome[:, real] / self.network.scale,
-        ]
-        return torch.cat(now, dim=1), continuation[:, [*partition, *end, *events, *real]]
+        after = self._after(batch.next_observation)
+        return targets(self.network, batch, after, self._value_discount)
 
     def _after(self, observations: Array) -> Tensor:
         """[batch, horizon, channel]: what the copy expects of the policy's next action."""
@@ -251,20 +272,3 @@ class NetworkFHTD:
         mean = torch.zeros(len(observations), *channels.shape[1:])
         mean.index_add_(0, torch.as_tensor(rows), channels * weight[:, None, None])
         return mean
-
-    def _loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Cross-entropy for events, squares for the rest, summed over outcomes, mean over steps ahead."""
-        partition, events, real = self.network.split(outputs)
-        true_partition, true_events, true_real = self.network.split(target)
-        categorical = -(true_partition * partition.log_softmax(dim=-1)).sum(dim=-1)
-        binary = functional.binary_cross_entropy_with_logits(events, true_events, reduction="none")
-        squares = functional.mse_loss(real, true_real, reduction="none")
-        total: Tensor = categorical + binary.sum(dim=-1) + squares.sum(dim=-1) / 2
-        return total.mean()
-
-    def _least_loss(self, target: Tensor) -> Tensor:
-        """The loss of predicting the targets themselves."""
-        partition, events, _ = self.network.split(target)
-        categorical: Tensor = torch.special.entr(partition)
-        binary: Tensor = torch.special.entr(events) + torch.special.entr(1 - events)
-        return categorical.sum(dim=-1).mean() + binary.sum(dim=-1).mean()

@@ -1,5 +1,6 @@
 """What a report shows: recorded moments, every action there, and what is expected of each."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from tpd.report.dynamics import dynamics
 from tpd.report.packing import Quantised
 from tpd.report.pictures import Pictures
 from tpd.sources.recording import Recording
-from tpd.turning_points import turning_points
+from tpd.turning_points import END, turning_points
 from tpd.types import Array, DiscretePolicy, Episodes, FloatArray, IntArray
 from tpd.words import ContrastNarrator, Narrator
 
@@ -27,8 +28,8 @@ NEVER = -1
 FEW_DRAWS = 19
 """Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
 MOST_TURNING_POINTS = 6
-LEAST_CHANGE = 0.02
-"""Of a probability, at a step that is called a turning point."""
+LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
+"""Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def gather(kept: Kept, episodes: int) -> Contents:
         "unknown": unknown.planes,
         **_figures(explanation),
         **_bands(explanation),
+        **_settled(explanation, options),
     }
     if recording is not None:
         arrays["begins"] = recording.episodes.begins.astype(np.int32)
@@ -157,6 +159,21 @@ def _bands(explanation: Explanation) -> dict[str, Array]:
         low, high = (end[:, -1].astype(np.float32) for end in explanation.return_band())
         bands |= {"return_low": low, "return_high": high}
     return bands
+
+
+def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
+    """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
+    if explanation.draws is None:
+        return {}
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
+    columns = options.shape[1]
+    settled = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
+    for fact, foil in np.ndindex(columns, columns):
+        both = (options[:, fact] != NEVER) & (options[:, foil] != NEVER)
+        apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
+        settled[both, fact, foil] = (apart > 0).all(axis=0) | (apart < 0).all(axis=0)
+    return {"settled": settled}
 
 
 def first_episodes(recording: Recording, count: int) -> Recording:
@@ -276,19 +293,32 @@ def _turning_points(explainer: Explainer, env: Environment, recording: Recording
     if explainer.predictor.horizon < 2:
         return []
     found = turning_points(explainer, recording)
-    largest = found[found["change"] >= LEAST_CHANGE].head(MOST_TURNING_POINTS)
+    least = LEAST_CHANGE if explainer.predictor.tie == 0 else LEAST_CHANGE_OF_NETWORKS
+    largest = found[found["change"] >= least].head(MOST_TURNING_POINTS)
+
+    def met(row: dict[Hashable, Any]) -> str:
+        return f" met {row['happened']}" if explainer.legend.partition else ""
+
     return [
         {
             "episode": int(row["episode"]),
             "step": int(row["step"]),
             "text": (
-                f"Episode {row['episode']}, step {row['step']}: {env.name_of_action(row['action'])} met "
-                f"{row['happened']}, {str(row['outcome']).removeprefix(FIRST)} now expected "
-                f"{row['after']:.0%} instead of {row['before']:.0%}"
+                f"Episode {row['episode']}, step {row['step']}: "
+                f"{env.name_of_action(row['action'])}{met(row)}, "
+                f"{_forecast(str(row['outcome']), explainer.predictor.horizon)} {row['after']:.0%} "
+                f"instead of {row['before']:.0%}"
             ),
         }
         for row in largest.to_dict("records")
     ]
+
+
+def _forecast(outcome: str, horizon: int) -> str:
+    """What is forecast of an outcome: whether it happens, or in which share of the steps."""
+    if outcome.startswith(FIRST) or outcome == END:
+        return f"{outcome.removeprefix(FIRST)} within {horizon} steps now"
+    return f"steps with {outcome} now"
 
 
 def _sentences(

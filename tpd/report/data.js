@@ -90,6 +90,14 @@ class Book {
     );
   }
 
+  // whether the data leave no doubt after which of two actions an outcome counts for more
+  settled(state, fact, foil, k) {
+    const { settled } = this.arrays;
+    if (!settled) return true;
+    const pairs = this.columns * this.columns;
+    return settled[(state * pairs + fact * this.columns + foil) * this.outcomes.length + k] > 0;
+  }
+
   // the ends of the band of a return, in words; nothing where it has none
   returnBand(pair) {
     const { return_low: low, return_high: high } = this.arrays;

@@ -162,8 +162,14 @@ class Page {
   }
 
   key(event) {
+    const upOrDown = event.key === "ArrowUp" || event.key === "ArrowDown";
     const busy =
-      event.target.matches("input, select, button") || event.ctrlKey || event.altKey || event.metaKey;
+      event.ctrlKey ||
+      event.altKey ||
+      event.metaKey ||
+      event.target.matches("select, input[type=number]") ||
+      (event.target.matches("input[type=range]") && !(event.target.id === "step" && (upOrDown || event.key === " "))) ||
+      (event.target.matches("button, a") && event.key === " ");
     const does = {
       ArrowLeft: () => this.go(this.episode, this.step - 1),
       ArrowRight: () => this.go(this.episode, this.step + 1),
@@ -238,7 +244,9 @@ class Page {
     this.showControls();
     this.showPicture(moment);
     this.showFoils(moment, foil);
-    $("sentence").textContent = this.book.sentences[moment.index][foil ?? moment.taken];
+    const changed = this.weights.some((weight, k) => weight !== this.book.originalWeights[k]);
+    const said = this.book.sentences[moment.index][foil ?? moment.taken];
+    $("sentence").textContent = changed ? `With the rewards as they were: ${said}` : said;
     this.showFutures(moment, foil);
     this.showReturns(moment);
     this.showOvertaking(moment, foil);

@@ -58,7 +58,9 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
             ahead,
         )
     visits = [f"{side.support[0]:g}" for side in (contrast.fact, contrast.foil)]
-    table.caption = f"visits behind it: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
+    tabular = contrast.fact.observations.ndim == 1
+    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
+    table.caption = f"{what}: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
     return table
@@ -77,7 +79,7 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
     if side.draws is not None:
         band = side.sum_band()
         low, high = (float(end[0, -1, k]) for end in band)
-        said += f" ({100 * low:.0f}..{100 * high:.0f})" if once else f" ({low:.2f}..{high:.2f})"
+        said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
     return [f"{peak} at step {step}", said]
 
 

@@ -44,7 +44,11 @@ class MapSpec:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], env: Environment) -> "MapSpec | None":
-        """What a config asks for, refusing fields that states do not have; None where it asks for none."""
+        """What a config asks for, or else the environment; None where neither does.
+
+        Fields that states do not have are refused.
+        """
+        config = config or env.map_layout
         if not config:
             return None
         known = {field.name for field in fields(cls)}
@@ -108,13 +112,19 @@ class Atlas:
 
 
 def threshold(likely: FloatArray) -> int | None:
-    """The panel from which on a probability [panel] stays likely, or unlikely; None if it is so in all.
+    """The panel from which on a probability [panel] stays likely, or unlikely; None if it is so in all."""
+    others = np.flatnonzero((likely > EVEN) != (likely[-1:] > EVEN))
+    return int(others[-1] + 1) if len(others) else None
 
-    Panels where it is unknown (NaN) say nothing.
+
+def settled_from(likely: FloatArray) -> int | None:
+    """The first panel after which, but for the very first ones, every probability [panel] is known.
+
+    None where that is not so up to the last panel, or for fewer than half of them.
     """
-    known = np.flatnonzero(~np.isnan(likely))
-    others = np.flatnonzero((likely[known] > EVEN) != (likely[known[-1:]] > EVEN))
-    return int(known[others[-1] + 1]) if len(others) else None
+    unknown = np.flatnonzero(np.isnan(likely))
+    begin = int(unknown[-1] + 1) if len(unknown) else 0
+    return begin if begin <= len(likely) / 2 else None
 
 
 def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Figure]:
@@ -210,11 +220,13 @@ def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappabl
     y, x = np.indices((down, across))
     last = np.full((down, across), np.nan)
     for place in np.ndindex(down, across):
-        known = likely[(slice(None), *place)]
-        if np.isnan(known).all():
+        every = likely[(slice(None), *place)]
+        begin = settled_from(every)
+        if begin is None:
             continue
-        last[place] = known[~np.isnan(known)][-1]
-        found = threshold(known)
+        last[place] = every[-1]
+        found = threshold(every[begin:])
+        found = None if found is None else found + begin
         said = "·" if found is None else _word(atlas.values[1][found])
         ink = "white" if last[place] > EVEN else "black"
         axes.text(place[1], place[0], said, ha="center", va="center", color=ink, fontsize=10)

@@ -2,12 +2,14 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from tpd.checks import whole_number
+from tpd.bands import LEVEL, Band
+from tpd.checks import number, whole_number
 from tpd.envs import Environment
 from tpd.observations import batch
 from tpd.outcomes import OutcomeSet
@@ -16,7 +18,7 @@ from tpd.sources.exploration import draw, random_actions, uniform
 from tpd.sources.memory import begin, follow
 from tpd.truth.cases import Cases
 from tpd.truth.forks import Env, Forks, Moment, random_state
-from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
+from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, Index, IntArray, Policy, Transitions
 
 TOGETHER = 256  # environments that are held and stepped at once
 SCOUTS = 2  # rollouts that show whether any other would be the same
@@ -31,6 +33,18 @@ class _Start:
     """[1, ...]: as the policy sees it, with its memory if it has one"""
     actions: Array
     """[choice, ...]: the policy's own, and after it a foil, if any other action is valid"""
+
+
+@dataclass(frozen=True)
+class SampledCases(Cases):
+    """Cases whose truth is a mean over rollouts."""
+
+    rollouts: FloatArray = field(kw_only=True)
+    """[case]: how many there were; inf where any other would have been the same"""
+
+    def __getitem__(self, index: Index) -> "SampledCases":
+        chosen = super().__getitem__(index)
+        return SampledCases(**vars(chosen), rollouts=self.rollouts[index])
 
 
 class MonteCarlo:
@@ -62,19 +76,43 @@ class MonteCarlo:
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
 
-    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+    def cases(self, episodes: int, rng: np.random.Generator) -> SampledCases:
         """The policy's own action and a foil at moments drawn from all steps of the episodes."""
         starts = self._choose(whole_number("episodes", episodes, at_least=1), rng)
         estimates = list(self._estimate(starts, rng))
         choices = [len(start.actions) for start in starts]
-        return Cases(
+        return SampledCases(
             observations=np.concatenate([start.observation for start in starts]).repeat(choices, axis=0),
             actions=np.concatenate([start.actions for start in starts]),
             own=np.concatenate([np.arange(count) == 0 for count in choices]),
             weight=np.ones(sum(choices)),
-            expected=np.concatenate([mean for mean, _ in estimates]),
-            standard_error=np.concatenate([error for _, error in estimates]),
+            expected=np.concatenate([mean for mean, _, _ in estimates]),
+            standard_error=np.concatenate([error for _, error, _ in estimates]),
+            rollouts=np.repeat([rollouts for _, _, rollouts in estimates], choices),
         )
+
+    @property
+    def events(self) -> BoolArray:
+        """[outcome]: which outcomes happen or not, the last being termination."""
+        return np.array([*(outcome.is_event for outcome in self.outcomes.outcomes), True])
+
+    def band(self, cases: SampledCases, level: float = LEVEL) -> Band:
+        """[case, horizon, outcome]: where the expectations lie, by the rollouts alone.
+
+        Exact binomial limits (Clopper and Pearson) for events, Student's t for the rest, and no width
+        where any other rollout would have been the same.
+        """
+        assert cases.standard_error is not None
+        number("level", level, 0, 1)
+        low, high = cases.expected.copy(), cases.expected.copy()
+        drawn = np.isfinite(cases.rollouts)
+        rollouts = cases.rollouts[drawn, None, None]
+        mean, error = cases.expected[drawn], cases.standard_error[drawn]
+        reach = stats.t.ppf((1 + level) / 2, rollouts - 1) * error
+        exact = clopper_pearson(np.rint(mean * rollouts), rollouts, level)
+        low[drawn] = np.where(self.events, exact.low, mean - reach)
+        high[drawn] = np.where(self.events, exact.high, mean + reach)
+        return Band(low, high)
 
     def _choose(self, episodes: int, rng: np.random.Generator) -> list[_Start]:
         """Keep some steps of the episodes, each with the same chance, without holding all of them."""
@@ -129,15 +167,16 @@ class MonteCarlo:
 
     def _estimate(
         self, starts: Sequence[_Start], rng: np.random.Generator
-    ) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """For each start the mean and its standard error, [choice, horizon, outcome] both."""
+    ) -> Iterator[tuple[FloatArray, FloatArray, float]]:
+        """For each start the mean and its standard error [choice, horizon, outcome], and of how many."""
         scouted = list(self._roll_out(starts, SCOUTS, rng, scouting=True))
         unsettled = [start for start, (_, settled) in zip(starts, scouted, strict=True) if not settled]
         further = self._roll_out(unsettled, self.rollouts - SCOUTS, rng)
         for seen, settled in scouted:
             if not settled and self.rollouts > SCOUTS:
                 seen = np.concatenate([seen, next(further)[0]], axis=1)
-            yield seen.mean(axis=1), seen.std(axis=1, ddof=1) / np.sqrt(seen.shape[1])
+            error = seen.std(axis=1, ddof=1) / np.sqrt(seen.shape[1])
+            yield seen.mean(axis=1), error, np.inf if settled else seen.shape[1]
             if self.progress is not None:
                 self.progress(1)
 
@@ -164,8 +203,8 @@ class MonteCarlo:
         """[fork, horizon, outcome] and [fork]: for each start, for each action, `count` forks."""
         forks = [len(start.actions) * count for start in starts]
         envs = list[Env]()
-        for start, number in zip(starts, forks, strict=True):
-            envs += self.forks.fork(start.moment, rng.integers(2**63, size=number))
+        for start, copies in zip(starts, forks, strict=True):
+            envs += self.forks.fork(start.moment, rng.integers(2**63, size=copies))
         observations = np.concatenate([start.observation for start in starts]).repeat(forks, axis=0)
         actions = np.concatenate([start.actions for start in starts]).repeat(count, axis=0)
         undrawn = [random_state(env) for env in envs] if scouting else []
@@ -194,6 +233,14 @@ class MonteCarlo:
         if self.env.discrete and isinstance(self.policy, DiscretePolicy):
             return np.asarray(self.policy.probabilities(observations).max(axis=1) == 1)
         return np.zeros(len(observations), dtype=np.bool_)
+
+
+def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEVEL) -> Band:
+    """The probabilities for which so many of the trials are not too few and not too many."""
+    outside = (1 - level) / 2
+    low = stats.beta.ppf(outside, happened, trials - happened + 1)
+    high = stats.beta.isf(outside, happened + 1, trials - happened)
+    return Band(np.where(happened == 0, 0.0, low), np.where(happened == trials, 1.0, high))
 
 
 class _Group:

@@ -31,6 +31,12 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     action_names: ClassVar[tuple[str, ...]] = ACTION_NAMES
+    map_layout: ClassVar[dict[str, str]] = {
+        "across": "col",
+        "down": "row",
+        "panels": "fuel",
+        "pages": "passenger",
+    }
     state_fields: ClassVar[dict[str, tuple[int | bool, ...]]] = {
         "row": tuple(range(SIZE)),
         "col": tuple(range(SIZE)),

@@ -1,0 +1,166 @@
+"""Whether the bands of networks hold what they promise, against rollouts from forks of the environment.
+
+python scripts/network_coverage.py experiment=mountain_car policy.path=agents/dqn-MountainCar-v0.zip
+python scripts/network_coverage.py experiment=lunar_lander policy.path=agents/ppo-LunarLander-v2.zip
+
+Settings are those of scripts/run.py. The bands are calibrated at moments of some episodes and judged at as
+many moments of others.
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from hydra import compose, initialize_config_dir
+
+from tpd.bands import ENOUGH_DRAWS
+from tpd.calibration import agrees, calibrate, near, uncertain
+from tpd.cli import CONFIG_FOLDER
+from tpd.experiment import Parts, build, learn
+from tpd.explanation import Contrast, Explanation
+from tpd.outcomes import FIRST
+from tpd.seeding import generator
+from tpd.show.progress import ProgressBars
+from tpd.tracking.runs import MlflowTracking
+from tpd.truth.monte_carlo import MonteCarlo, SampledCases
+from tpd.types import BoolArray, IntArray
+
+THIRDS = 3
+CERTAINLY_WRONG = 0.1
+"""How far from what was seen an expectation is that was taken for certain, and should not have been."""
+
+
+class Judged:
+    """Explanations of cases with their bands, cell by cell."""
+
+    def __init__(self, parts: Parts, cases: SampledCases, events: BoolArray) -> None:
+        self.explanation: Explanation = parts.explainer.explain(
+            cases.observations, cases.actions, draws=ENOUGH_DRAWS
+        )
+        self.names = parts.outcomes.legend.names
+        self.events = events[:-1]
+        self.cases = SampledCases(
+            cases.observations,
+            cases.actions,
+            cases.own,
+            cases.weight,
+            cases.expected[:, :, :-1],
+            None if cases.standard_error is None else cases.standard_error[:, :, :-1],
+            rollouts=cases.rollouts,
+        )
+        self.band = self.explanation.band()
+        self.agrees = agrees(self.band, self.explanation.expected, self.cases, self.events)
+        self.judged = uncertain(self.explanation.expected, self.events)
+
+    def share(self, among: BoolArray | None = None) -> float:
+        """The share of the judged cells whose truth lies in the band."""
+        judged = self.judged if among is None else self.judged & among
+        return float(self.agrees[judged].mean()) if judged.any() else float("nan")
+
+    def by_outcome(self) -> pd.DataFrame:
+        """A row for each outcome."""
+        columns = np.arange(len(self.names))
+        width = [self.band.width[..., k][self.judged[..., k]] for k in columns]
+        return pd.DataFrame(
+            {
+                "covered": [self.share(columns == k) for k in columns],
+                "mean width": [cells.mean() if len(cells) else np.nan for cells in width],
+                "cells": [len(cells) for cells in width],
+                "cases": [int(self.judged[..., k].any(axis=1).sum()) for k in columns],
+            },
+            index=pd.Index(self.names, name="outcome"),
+        )
+
+    def overall(self) -> dict[str, float]:
+        """Shares of all judged cells, of parts of them, and of differences between actions."""
+        horizon = self.explanation.horizon
+        third = np.arange(horizon)[:, None] * THIRDS // horizon
+        own = self.cases.own[:, None, None]
+        far = np.abs(self.explanation.expected - self.cases.expected) > CERTAINLY_WRONG
+        return {
+            "all": self.share(),
+            "events": self.share(self.events),
+            "other outcomes": self.share(~self.events),
+            "taken": self.share(own),
+            "passed over": self.share(~own),
+            **{f"third {part + 1} of the steps": self.share(third == part) for part in range(THIRDS)},
+            "first occurrences so far": self.so_far(),
+            "differences": self.differences(),
+            "differences of returns": self.return_differences(),
+            f"certain, and more than {CERTAINLY_WRONG} off": float((far & ~self.agrees)[~self.judged].mean()),
+        }
+
+    def so_far(self) -> float:
+        """The share of the probabilities that something has happened by step h that lie in their band."""
+        first = np.array([name.startswith(FIRST) for name in self.names])
+        sums = np.cumsum(self.explanation.expected, axis=1)
+        cases = replace(self.cases, expected=np.cumsum(self.cases.expected, axis=1))
+        judged = first & uncertain(sums, self.events)
+        return float(agrees(self.explanation.sum_band(), sums, cases, self.events)[judged].mean())
+
+    def differences(self) -> float:
+        """The share of the differences between action and foil that lie in their band, drawn together."""
+        contrast = self.contrast(self.explanation)
+        assert self.cases.standard_error is not None
+        squared = self.cases.standard_error**2
+        variance = squared[self.foil - 1] + squared[self.foil]
+        judged = self.judged[self.foil - 1] | self.judged[self.foil]
+        return float(near(contrast.band(), contrast.expected, self.true.expected, variance)[judged].mean())
+
+    def return_differences(self) -> float:
+        """The same for returns to the horizon; NaN if they are noisy, for their noise is not kept."""
+        contrast = self.contrast(self.explanation)
+        if np.isfinite(self.cases.rollouts).any():
+            return float("nan")
+        band, true = contrast.return_band(), self.true.expected_return
+        return float(near(band, contrast.expected_return, true, np.zeros(1))[:, -1].mean())
+
+    @property
+    def foil(self) -> IntArray:
+        """[foil]: which cases are foils; each follows the action that it is the foil of."""
+        return np.flatnonzero(~self.cases.own)
+
+    @property
+    def true(self) -> Contrast:
+        return self.contrast(replace(self.explanation, expected=self.cases.expected))
+
+    def contrast(self, explanation: Explanation) -> Contrast:
+        return explanation[self.foil - 1] - explanation[self.foil]
+
+
+def study(parts: Parts, truth: MonteCarlo) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What is covered before and after calibration: by outcome, and overall."""
+    episodes = parts.evaluation.episodes
+    cases = truth.cases(episodes, generator(parts.seed, "judging"))
+    before = Judged(parts, cases, truth.events)
+    factors = calibrate(parts.explainer, truth, episodes, generator(parts.seed, "calibration"))
+    after = Judged(parts, cases, truth.events)
+    table = after.by_outcome()
+    table.insert(0, "uncalibrated", before.by_outcome()["covered"])
+    table["factor"] = [factors[f"{name}/spread"] for name in table.index]
+    overall = pd.DataFrame({"uncalibrated": before.overall(), "calibrated": after.overall()})
+    return table, overall
+
+
+def main() -> None:
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        config = compose("config", sys.argv[1:])
+    parts = build(config)
+    make_truth, horizon = parts.evaluation.truth, parts.explainer.predictor.horizon
+    truth = make_truth and make_truth(parts.env, parts.trainer.policy, parts.outcomes, horizon=horizon)
+    if not isinstance(truth, MonteCarlo):
+        sys.exit("bands of networks are judged by rollouts: evaluation=monte_carlo")
+    tracking = MlflowTracking(uri="sqlite:///mlflow.db", experiment="coverage of networks")
+    with tracking.open(parts.config.name, {}, {}) as tracked:
+        with ProgressBars() as bars:
+            learn(parts, tracked, bars)
+        table, overall = study(parts, truth)
+        tracked.metrics({str(part): float(share) for part, share in overall["calibrated"].items()})
+        tracked.table(table.reset_index(), "coverage.json")
+    print(table.to_string(float_format="%.3f"), overall.to_string(float_format="%.3f"), sep="\n\n")
+    print(f"to look at it: {tracking.ui_command()}")
+
+
+if __name__ == "__main__":
+    main()
