@@ -17,7 +17,7 @@ ui: $(READY) ## Look at the runs in a browser, at http://127.0.0.1:5000
 	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
 
 test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12
 
 test-slow: $(READY) ## Run the long tests too
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser'

@@ -14,6 +14,12 @@ from tpd.experiment import Parts, build
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
 Compose = Callable[..., DictConfig]
+LONGEST = ("test_experiment", "test_ask", "test_notebooks", "test_served", "test_report", "test_wheel")
+"""The files that take longest, which go first, so that no worker is left with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ SMALL = [
     "evaluation.episodes=200",
     "evaluation.curve_episodes=50",
     "evaluation.curve_points=4",
+    "recording.episodes=0",
 ]
 EVENTS = ("dropoff", "pickup", "refuel", "failure", "traffic", "move", "invalid")
 

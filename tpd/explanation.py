@@ -16,7 +16,7 @@ from tpd.types import Array, BoolArray, FloatArray, Index
 
 TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
-ENOUGH_VISITS = 5
+ENOUGH_VISITS = 3
 """Of a pair, to draw a line of what is expected after it, and not only its band."""
 SMALLEST_GAIN = 0.005
 MOST_SHOWN = 3
