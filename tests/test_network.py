@@ -686,3 +686,13 @@ def test_an_action_without_a_choice_is_no_trouble() -> None:
     made = OutcomeNetwork(spaces.Box(-1, 1, (2,)), narrow, Columns.all_real(1), horizon=2, hidden=[4])
     features = made.features(np.zeros((3, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32))
     assert torch.isfinite(features).all()
+
+
+def test_what_lies_nowhere_near_what_was_seen_is_unseen() -> None:
+    encoder = VectorEncoder(2)
+    observations = torch.as_tensor(np.random.default_rng(0).normal(size=(5000, 2)), dtype=torch.float32)
+    rare = torch.cat([observations[:, :1], (torch.arange(5000) % 1000 == 0).float()[:, None]], dim=1)
+    assert not encoder.unseen(rare).any()  # as long as nothing was seen, nothing can be far from it
+    encoder.see(rare)
+    assert not encoder.unseen(rare).any()
+    assert encoder.unseen(torch.tensor([[99.0, 0.0], [0.0, 0.0]])).tolist() == [True, False]

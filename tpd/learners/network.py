@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from tpd.observations import unpack
 from tpd.outcomes import OutcomeSet
-from tpd.types import Array
+from tpd.types import Array, BoolArray
 
 LEAST_ODDS = 1e-3  # of what was not seen to happen at first
 RARE = 4.0  # how far below even the odds of an event start
+UNSEEN = 50.0  # standard deviations from the mean; a flag that one step in a thousand sets is nearer
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
 
 FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
@@ -89,8 +90,14 @@ class VectorEncoder(nn.Module):
         self.count.copy_(total)
 
     def forward(self, observations: Tensor) -> Tensor:
-        scaled = (observations.flatten(1) - self.mean) / (self.variance + 1e-8).sqrt()
-        return scaled.clamp(-FARTHEST, FARTHEST)
+        return self._scaled(observations).clamp(-FARTHEST, FARTHEST)
+
+    def unseen(self, observations: Tensor) -> Tensor:
+        """[batch]: whether an observation lies nowhere near any that was seen."""
+        return (self._scaled(observations).abs() > UNSEEN).any(dim=1) & (self.count > 0)
+
+    def _scaled(self, observations: Tensor) -> Tensor:
+        return (observations.flatten(1) - self.mean) / (self.variance + 1e-8).sqrt()
 
 
 class NumberEncoder(nn.Module):
@@ -257,6 +264,13 @@ class OutcomeNetwork(nn.Module):
     def description(self) -> dict[str, Any]:
         """How it is built, as plain values."""
         return self._settings | {"columns": asdict(self.columns), "horizon": self.horizon}
+
+    @torch.no_grad()
+    def unseen(self, observations: Array) -> BoolArray:
+        """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
+        if not isinstance(self.encoder, VectorEncoder):
+            return np.zeros(len(observations), dtype=np.bool_)
+        return np.asarray(self.encoder.unseen(tensors(observations)))
 
     def features(self, observations: Array, actions: Array | None = None) -> Tensor:
         """[batch, features] of observations, with the actions too where they are inputs."""

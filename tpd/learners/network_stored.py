@@ -59,9 +59,11 @@ class NetworkPredictor:
         return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        """[batch]: how often an action was tried at all, as a network knows no single pairs; 0 for
+        observations that lie nowhere near any that was seen.
+        """
         numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
-        return self.tried[numbers].astype(np.float64)
+        return np.where(self.network.unseen(observations), 0.0, self.tried[numbers])
 
     def _check(self, actions: Array) -> None:
         wrong = (actions < 0) | (actions >= len(self.tried))
