@@ -38,6 +38,8 @@ SMALL = [
     "evaluation.truth.moments=6",
     "evaluation.truth.rollouts=2",
     "evaluation.verification_episodes=4",
+    "recording.episodes=1",
+    "recording.steps=15",
 ]
 
 

@@ -375,6 +375,7 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
 def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) -> None:
     untried = "+figures.rare={pairs: [{state: {row: 0, col: 0, fuel: 20, passenger: true}, action: east}]}"
     few = ["policy.steps=500", "training.steps=500", "evaluation.episodes=20", "evaluation.curve_points=2"]
+    few.append("recording.episodes=0")
     done = tpd_run(tmp_path, "-m", *few, untried, "seed=0,1", "name=paper", "hydra.sweep.subdir=s${seed}")
     assert "Errors of paper" in done.stdout
     assert list(tmp_path.glob("outputs/sweeps/*/plots/rare_pair_1_over_seeds.png"))
