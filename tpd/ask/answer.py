@@ -105,29 +105,26 @@ def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> lis
     tie = fact.kept.explainer.predictor.tie
     if same_place and fact.own is not None:
         chosen = fact.kept.env.name_of_action(fact.own)
-        best = _favoured(fact, foil, tie)
+        best = _favoured(fact, foil)
     said = [words.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
     if question.what_if is not None:
         said.append(words.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
     return said
 
 
-def _favoured(fact: Side, foil: Side, tie: float) -> tuple[str, float] | None:
+def _favoured(fact: Side, foil: Side) -> tuple[str, float] | None:
     """A third action that the explained returns favour over the agent's own, and its return."""
     run = fact.kept
-    if not run.env.discrete or fact.kept.explainer.legend.reward_bound is None:
+    if not run.env.discrete or run.explainer.legend.reward_bound is None:
         return None
-    actions = np.array(valid_actions(run, fact.moment))
-    returns = what_if.returns(explain_each(run, fact.moment, actions), {})
-    mine = returns[actions == fact.own]
-    if not len(mine) or np.isnan(returns).all() or np.isnan(mine[0]):
+    valid = run.env.mask(fact.moment.observation)
+    actions = np.flatnonzero(valid[0])
+    returns = np.full(valid.shape, np.nan)
+    returns[0, actions] = what_if.returns(explain_each(run, fact.moment, actions), {})
+    best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
+    if best in (fact.own, fact.action, foil.action):
         return None
-    best = int(np.nanargmax(returns))
-    size = max(abs(returns[best]), abs(mine[0]))
-    shown = [int(side.action) for side in (fact, foil)]
-    if returns[best] - mine[0] <= tie * size or actions[best] in shown:
-        return None
-    return run.env.name_of_action(actions[best]), float(returns[best])
+    return run.env.name_of_action(best), float(returns[0, best])
 
 
 def _joined(contrast: Contrast) -> Explanation:
