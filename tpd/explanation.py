@@ -129,13 +129,14 @@ class Explanation:
         if self.legend.reward_bound is None:
             raise ValueError("these outcomes do not account for the reward")
         columns = [k for k, weight in enumerate(self.legend.weights) if weight is not None]
-        weights = np.array([self.legend.weights[k] for k in columns], dtype=np.float64)
-        return np.asarray(self.expected[:, :, columns] * weights)
+        return np.asarray(self.expected[:, :, columns] * self._weights[columns])
 
     @property
     def expected_reward(self) -> FloatArray:
         """[batch, horizon]"""
-        return np.asarray(self.reward_components.sum(axis=2))
+        if self.legend.reward_bound is None:
+            raise ValueError("these outcomes do not account for the reward")
+        return np.asarray(self.expected @ self._weights)
 
     @property
     def component_returns(self) -> FloatArray:
@@ -145,7 +146,12 @@ class Explanation:
     @property
     def expected_return(self) -> FloatArray:
         """[batch, horizon]: discounted reward accumulated up to step h."""
-        return np.asarray(self.component_returns.sum(axis=2))
+        return compose(self.expected_reward, self.discount, axis=1)
+
+    @property
+    def _weights(self) -> FloatArray:
+        """[outcome]: what each adds to the reward."""
+        return np.array([weight or 0.0 for weight in self.legend.weights])
 
     def band(self, level: float = LEVEL) -> Band:
         """[batch, horizon, outcome]: where what is expected lies."""
@@ -169,8 +175,7 @@ class Explanation:
     @property
     def drawn_returns(self) -> FloatArray:
         """[draw, batch, horizon]: the return of every draw up to step h."""
-        weights = np.array([weight or 0.0 for weight in self.legend.weights])
-        return compose(self._drawn @ weights, self.discount, axis=2)
+        return compose(self._drawn @ self._weights, self.discount, axis=2)
 
     @property
     def remainder(self) -> Remainder:

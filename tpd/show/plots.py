@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib import patheffects
@@ -22,6 +23,8 @@ from tpd.bands import LEVEL, Band
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.types import Array, FloatArray
+
+mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
 
 HATCHES = ("", "///", "...", "xxx")  # when the colours run out
 LINES = ("-", "--", "-.", (0, (1, 1)))
