@@ -1,5 +1,6 @@
 """SB3 models as black-box policies."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,14 @@ class SB3Policy:
         self.discount = float(getattr(model, "gamma", 1.0))
         self._normalization = normalization
         self._mask = mask
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What other processes are sent: the model without its environments and what it has seen."""
+        model = copy.copy(self.model)
+        needed = {"policy", "device", *self.model._get_torch_save_params()[0]}
+        for name in set(self.model._excluded_save_params()) - needed:
+            setattr(model, name, None)
+        return {**vars(self), "model": model}
 
     def action(self, observations: Array) -> Array:
         """[batch, ...]: the most likely action."""

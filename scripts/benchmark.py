@@ -18,20 +18,27 @@ from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
+import psutil
 from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
 
 from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
+from tpd.envs.recorded import Description
 from tpd.evaluate import Errors
 from tpd.experiment import Findings, Parts, build, judge, keep
 from tpd.kernels import fhtd_update
 from tpd.learners.replayed import Counts, ReplayedFHTD
 from tpd.outcomes import OutcomeSet, event
+from tpd.policies.function import GivenFunction
 from tpd.policies.tabular import TabularPolicy
+from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+from tpd.sources.shards import COLUMNS, read_shard, recorded, shard_path
 from tpd.tracking.runs import MlflowTracking, NoRun
+from tpd.training import Training
 from tpd.types import DiscretePolicy, FloatArray, IntArray, Transitions, concatenate
 
 STEPS, LOOP_STEPS = 5_000_000, 20_000
@@ -214,6 +221,81 @@ def collecting() -> Figures:
     yield "times faster than gymnasium.make in a loop (at least 30)", loop / ours
 
 
+# Sharding
+
+
+def sharding() -> Figures:
+    """One explainer taught by one process and by two, and what a recording costs; starting them aside."""
+    parts, rng = trained("explainer=replayed", "policy.steps=100000"), generator(0, "benchmark")
+    agent = GivenFunction(parts.env, rng, function=parts.trainer.policy.action, discount=0.99)
+    learner, usual = parts.explainer.predictor, parts.training
+    assert isinstance(learner, ReplayedFHTD)
+
+    def learn(steps: int, shards: int) -> None:
+        training = Training(
+            alongside=False,
+            steps=steps,
+            epsilon=usual.exploration.epsilon,
+            num_envs=usual.num_envs,
+            least_tried=False,
+            restarts=0.0,
+            shards=shards,
+            processes=shards,
+        )
+        training.run(parts.env, agent, generator(0, "benchmark"), learning=[learner.empty().update])
+
+    for shards in (1, 2):
+        learn(20_000, shards)
+    # in turn, so that both have the machine's moods, and often, so that both have a good one
+    times, works = [], []
+    for _ in range(8):
+        begin = work_done()
+        alone = seconds(partial(learn, STEPS, 1))
+        between = work_done()
+        times.append((alone, seconds(partial(learn, STEPS, 2))))
+        works.append((between - begin, work_done() - between))
+    one, two = map(min, zip(*times, strict=True))
+    yield "microseconds per transition, 1 process", 1e6 * one / STEPS
+    yield "times faster with 2 processes (2 at most)", one / two
+    little, more = map(min, zip(*works, strict=True))
+    yield "CPU seconds of 2 processes, times those of 1", more / little
+    yield from recording_cost(parts)
+    lander = Environment("LunarLander-v3")
+    idle = GivenFunction(
+        lander, rng, function=lambda observations: np.zeros(len(observations)), discount=0.99
+    )
+    wild = {"exploration": Exploration(1.0), "num_envs": 16}
+    landing = seconds(lambda: deque(collect(lander, idle.policy, rng, steps=LOOP_STEPS, **wild), maxlen=0))  # type: ignore[arg-type]
+    yield "microseconds per transition collected of LunarLander", 1e6 * landing / LOOP_STEPS
+
+
+def work_done() -> float:
+    """The CPU seconds of this process and of those that it started, which others at work do not change."""
+    this = psutil.Process()
+    spent = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return float(sum(times.user + times.system for times in spent))
+
+
+def recording_cost(parts: Parts) -> Figures:
+    """A recording of 5e6 transitions, written and read; megabytes are those of the arrays in memory."""
+    env, batches = parts.env, gather(parts)
+    description = Description(env.id, env.observation_space, env.action_space, (), (), 1, {})
+    columns = [getattr(batch, name) for batch in batches for name in COLUMNS]
+    megabytes = sum(column.nbytes for column in columns) / 1e6
+    with TemporaryDirectory() as folder:
+        path = shard_path(Path(folder), 0)
+        writing = seconds(lambda: deque(recorded(path, batches), maxlen=0), repeat=3)
+        reading = seconds(lambda: deque(read_shard(path, description), maxlen=0), repeat=3)
+        stored = path.stat().st_size
+    yield "recording: bytes per transition in memory", 1e6 * megabytes / STEPS
+    yield "recording: bytes per transition on disk", stored / STEPS
+    yield "recording: MB per second written", megabytes / writing
+    yield "recording: MB per second read", megabytes / reading
+    collecting = seconds(lambda: deque(stream(parts), maxlen=1), repeat=3)
+    yield "recording: writing, share of collecting", writing / collecting
+    yield "recording: reading, share of collecting", reading / collecting
+
+
 # Explaining
 
 
@@ -229,6 +311,33 @@ def explaining() -> Figures:
             parts.explainer.explain(states, actions)
             took = seconds(partial(parts.explainer.explain, states, actions), repeat=5)
             yield f"{name}: microseconds per pair, {count} at once", 1e6 * took / count
+
+
+def banding() -> Figures:
+    """What bands cost whoever asks for them, and whoever does not."""
+    parts = trained("explainer=replayed", "policy.steps=100000")
+    explainer, predictor = parts.explainer, parts.explainer.predictor
+    assert isinstance(predictor, ReplayedFHTD)
+    policy = predictor.policy
+    for batch in gather(parts):
+        predictor.update(batch)
+    table = predictor.table()
+    assert isinstance(table, CountedTable)
+    states, actions = np.divmod(table.pairs, table.num_actions)
+
+    def answered() -> None:
+        """All that an explanation asked for before there were bands."""
+        for ask in (table.predict, table.support, table.unknown):
+            ask(states, actions)
+        policy.probabilities(states)
+        policy.action_values(states)
+
+    bare = seconds(answered, repeat=9)
+    explained = seconds(partial(explainer.explain, states, actions), repeat=9)
+    yield "explaining all pairs without bands, times the bare answers", explained / bare
+    took = seconds(lambda: Posterior(table, policy).band(states, actions), repeat=3)
+    yield "bands of all pairs, seconds (below 1)", took
+    yield "the same, times explaining without bands", took / explained
 
 
 # Growth
@@ -418,4 +527,7 @@ def starting() -> Figures:
 
 
 if __name__ == "__main__":
-    measure((learning, collecting, explaining, growth, one_seed, ten_seeds, starting), sys.argv[1:])
+    measure(
+        (learning, collecting, sharding, explaining, banding, growth, one_seed, ten_seeds, starting),
+        sys.argv[1:],
+    )

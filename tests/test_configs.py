@@ -14,6 +14,9 @@ from tests.conftest import Compose
 from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
 from tpd.experiment import ConfigError, build
+from tpd.policies.function import GivenFunction
+from tpd.seeding import generator
+from tpd.training import Training
 from tpd.types import Array
 
 
@@ -63,6 +66,9 @@ PARTNERS: dict[str, list[str]] = {
     **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
     **{f"env={name}": NO_TABLES for name in UNNUMBERED},
     "policy=function": [FUNCTION],
+    # what was recorded goes with what knows the recording
+    "policy=recorded": ["training=recorded"],
+    "env=recorded": ["experiment=recorded"],
 }
 # agents are explained from their zip
 ENV_OF_AGENT = {
@@ -84,6 +90,16 @@ def agent(tmp_path: Path, compose_config: Compose) -> Any:
     return saved
 
 
+@pytest.fixture
+def recording(tmp_path: Path, fuel_taxi: Environment) -> str:
+    """A short recording; the override that names its folder."""
+    rng, folder = generator(0, "test"), tmp_path / "recording"
+    agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
+    settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
+    Training(**settings, steps=100, record=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
+    return f"training.path={folder}"
+
+
 def test_there_is_a_config_for_every_group() -> None:
     groups = {option.split("=")[0] for option in OPTIONS}
     assert groups == {
@@ -99,8 +115,12 @@ def test_there_is_a_config_for_every_group() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_composes_and_instantiates(option: str, compose_config: Compose, agent: Any) -> None:
+def test_every_option_composes_and_instantiates(
+    option: str, compose_config: Compose, agent: Any, recording: str
+) -> None:
     partners = list(PARTNERS.get(option, []))
+    if option.endswith("=recorded"):
+        partners.append(recording)
     if option in ENV_OF_AGENT:
         partners.append(agent(ENV_OF_AGENT[option]))
     cfg = compose_config(option, *partners)

@@ -34,6 +34,8 @@ def scenes_from_config(figures: DictConfig, env: Environment) -> "tuple[Scene, .
 
 def default_scenes(env: Environment) -> dict[str, Any]:
     """The policy's action against another, where episodes start and, if states have no names, later."""
+    if not env.playable:
+        return {}
     foil = RUNNER_UP if env.discrete else OPPOSITE
     moments: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
     return {

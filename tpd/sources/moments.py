@@ -34,6 +34,8 @@ def check(env: Environment, description: MomentDescription) -> None:
     """Refuse what does not name a moment."""
     if not _played(description):
         env.state(description)  # type: ignore[arg-type]
+    elif not env.playable:
+        raise ValueError(f"{env.id} cannot be stepped, so no episode comes to {description}: name a state")
 
 
 def name(env: Environment, description: MomentDescription) -> str:
