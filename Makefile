@@ -5,7 +5,7 @@ READY := .venv/.ready
 CHROMIUM := /usr/bin/chromium
 
 .DEFAULT_GOAL := help
-.PHONY: help run ui test test-slow test-browser lint clean
+.PHONY: help run ui test test-slow test-browser fuzz lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -24,6 +24,10 @@ test-slow: $(READY) ## Run the long tests too
 
 test-browser: $(READY) $(CHROMIUM) ## Look at the report and the MLflow UI in a real browser
 	$(BIN)/python -m pytest -m browser tests/browser
+
+fuzz: $(READY) ## Hand random files to all that reads one, for a minute each
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
+	$(BIN)/python scripts/fuzz.py seconds=60
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check .

@@ -5,13 +5,17 @@ modules that the present user trusts.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+import yaml
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from tpd import storage
 from tpd.envs import Environment
@@ -19,11 +23,13 @@ from tpd.envs.tabular import TabularModel
 from tpd.explainer import Explainer
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import HasTable
+from tpd.plain_files import brief, require_file
 from tpd.resolve import counted_model
 from tpd.sources.recording import Recording
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 OURS = ("tpd.envs", "tpd.outcomes")
+LARGEST_CONFIG, DEEPEST_CONFIG = 2**20, 50
 
 
 class UntrustedError(ValueError):
@@ -63,46 +69,97 @@ class Kept:
 
 def read(folder: Path, trusted: Sequence[str] = ()) -> Kept:
     """Read the folder of a run; `trusted` are modules of which its environment may be made."""
-    config = OmegaConf.load(folder / CONFIG)
-    assert isinstance(config, DictConfig)
+    config = read_config(folder / CONFIG)
     env = made_of(config, "env", trusted)
-    assert isinstance(env, Environment)
-    episodes = folder / EPISODES
+    if not isinstance(env, Environment):
+        raise ValueError(f"{folder / CONFIG}: its env is a {type(env).__name__}, not an environment")
+    with _blame("env"):
+        env.check()
+    episodes, explainer = folder / EPISODES, storage.load(folder / EXPLAINER)
     recording = storage.load_recording(episodes) if episodes.exists() else None
-    return Kept(config, storage.load(folder / EXPLAINER), env, recording, tuple(trusted))
+    outcomes = len(explainer.legend.names)
+    if recording is not None and recording.happened.shape[1] != outcomes:
+        shown = recording.happened.shape[1]
+        raise ValueError(f"{episodes}: shows {shown} outcomes, and {outcomes} are explained")
+    return Kept(config, explainer, env, recording, tuple(trusted))
+
+
+def read_config(path: Path) -> DictConfig:
+    """A stored config: plain YAML, without what could swell when it is read."""
+    require_file(path, LARGEST_CONFIG)
+    try:
+        _check_growth(path.read_bytes())
+        config = OmegaConf.load(path)
+    except (ValueError, RecursionError, OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: is no config ({brief(error)})") from error
+    if not isinstance(config, DictConfig):
+        raise ValueError(f"{path}: is no config, but a {type(config).__name__}")
+    return config
+
+
+def _check_growth(content: bytes) -> None:
+    """Refuse YAML that takes for ever to be read, before it is."""
+    depth = 0
+    for event in yaml.parse(content, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST_CONFIG:
+            raise ValueError(f"it is nested more than {DEEPEST_CONFIG} deep")
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it repeats parts of itself by aliases")
 
 
 def made_of(config: DictConfig, group: str, trusted: Sequence[str] | None = ()) -> Any:
     """Make a group of a stored config, if that needs no code of strangers."""
-    for name in _imported(OmegaConf.to_container(config[group], resolve=True)):
-        if trusted is not None and not _ours(name, trusted):
-            raise UntrustedError(
-                f"the {group} of this run needs {name!r}, which is not of tpd; "
-                f"if you trust it, say so: trust=[{name.split('.')[0]}]"
-            )
-    return instantiate(config[group], _convert_="all")
+    stored = config.get(group)
+    if not isinstance(stored, DictConfig):
+        raise ValueError(f"the config of this run has no {group}, but {stored!r}")
+    with _blame(group):
+        plain = OmegaConf.to_container(stored, resolve=True)  # what is made is what was looked at
+        for name in _imported(plain):
+            if trusted is not None and not _ours(name, trusted):
+                raise UntrustedError(
+                    f"the {group} of this run needs {name!r}, which is not of tpd; "
+                    f"if you trust it, say so: trust=[{name.split('.')[0]}]"
+                )
+        return instantiate(plain, _convert_="all")
 
 
-def _imported(plain: Any) -> Iterator[str]:
-    """What making this would import."""
+@contextmanager
+def _blame(group: str) -> Iterator[None]:
+    """Say of which part of a stored config an error is."""
+    try:
+        yield
+    except UntrustedError:
+        raise
+    except Exception as error:  # of whatever is made
+        raise ValueError(f"the {group} of this run cannot be made: {brief(error)}") from error
+
+
+def _imported(plain: Any, named: bool = False) -> Iterator[str]:
+    """What making this would import; `named` where it may name an environment."""
     if isinstance(plain, dict):
         for key, value in plain.items():
             if key == "_target_":
                 yield str(value)
-            elif key == "id" and ":" in str(value):  # Gymnasium imports what stands before the colon
-                yield str(value).split(":")[0]
-            yield from _imported(value)
+            yield from _imported(value, key in ("id", "env_id", "_args_"))
     elif isinstance(plain, list):
         for value in plain:
-            yield from _imported(value)
+            yield from _imported(value, named)
+    elif isinstance(plain, str):
+        if "${" in plain:  # which would be followed once more
+            raise ValueError(f"it has {plain!r} in it")
+        if named and ":" in plain:  # Gymnasium imports what stands before the colon
+            yield plain.split(":")[0]
 
 
 def _ours(name: str, trusted: Sequence[str]) -> bool:
     """Whether the name lies in a module of ours or trusted, and so does what it stands for."""
     if not _within(name, (*OURS, *trusted)):
         return False
-    defined_in = str(getattr(get_object(name), "__module__", name))  # not what a module of ours imported
-    return _within(defined_in, (*OURS, *trusted))
+    found = get_object(name)  # perhaps not of the module, but what the module imported
+    if not isinstance(found, type | FunctionType):
+        found = type(found)
+    return _within(str(found.__module__), (*OURS, *trusted))
 
 
 def _within(name: str, modules: Sequence[str]) -> bool:

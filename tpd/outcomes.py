@@ -48,7 +48,7 @@ class Outcome:
                 raise OutcomeError(
                     f"outcome {self.name!r} reads info[{key!r}], which these transitions do not have"
                 )
-        values = np.asarray(self.function(transitions), dtype=np.float32)
+        values = self._given(transitions)
         if values.shape != (len(transitions),):
             raise OutcomeError(
                 f"outcome {self.name!r} gave shape {values.shape} for {len(transitions)} transitions"
@@ -63,6 +63,18 @@ class Outcome:
             lambda row: f"outcome {self.name!r} is {values[row]}, outside {allowed}",
         )
         return values
+
+    def _given(self, transitions: Transitions) -> FloatArray:
+        """What the function gives, as numbers."""
+        try:
+            given = np.asarray(self.function(transitions))
+            if given.dtype.kind not in "biuf":
+                raise TypeError(f"it gave {given.dtype}, and no numbers")
+            with np.errstate(over="ignore"):  # what is too large is not within bounds
+                return given.astype(np.float32)
+        except Exception as error:  # of a function of the user's
+            reason = " ".join(str(error).split())
+            raise OutcomeError(f"outcome {self.name!r} failed: {type(error).__name__}: {reason}") from error
 
 
 def event(
@@ -195,6 +207,7 @@ class OutcomeSet:
 
     def observe(self, transitions: Transitions) -> Observed:
         """The outcomes of a batch, after checking every claim on every transition."""
+        check_finite(transitions)
         terminated = transitions.terminated.astype(np.float32)
         outcome = np.stack([o.values(transitions) for o in self.outcomes] + [terminated], axis=1)
         if self.partition:
@@ -240,7 +253,24 @@ def _first_occurrences(outcomes: Sequence[Outcome], names: Sequence[str]) -> lis
     return [event(name, by_name[name].function, None, True, by_name[name].info_keys) for name in names]
 
 
+def check_finite(transitions: Transitions) -> None:
+    """Refuse a batch in which a number is not finite: it would spread to all that is learned from it."""
+    for name in ("reward", "observation", "action", "next_observation"):
+        values = getattr(transitions, name)
+        if values.dtype.names is None:
+            _check_finite(name, values, transitions)
+        for key in values.dtype.names or ():
+            _check_finite(f"{name} {key!r}", values[key], transitions)
+
+
+def _check_finite(name: str, values: Array, transitions: Transitions) -> None:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        wrong = np.asarray(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+        _refuse(wrong, transitions, lambda row: f"the {name} is not finite")
+
+
 def _refuse(wrong: BoolArray, transitions: Transitions, complaint: Callable[[int], str]) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise OutcomeError(f"{complaint(row)} ({transitions.describe(row)})")
+        described = " ".join(transitions.describe(row).split())
+        raise OutcomeError(f"{complaint(row)} ({described})")

@@ -1,6 +1,11 @@
-"""Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's."""
+"""Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's.
 
+What is read is checked against itself: a file that cannot be what it says is refused in one line.
+"""
+
+import itertools
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -8,22 +13,25 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd.checks import number, whole_number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.outcomes import Legend
 from tpd.pair_table import Edges, HasTable, PairTable
+from tpd.plain_files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
 from tpd.policies.absent import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.posterior import CountedTable
-from tpd.sources.recording import Recording
+from tpd.sources.recording import Recording, check_frame
 from tpd.types import Array, DiscretePolicy, Episodes, Policy, Predictor, Transitions
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
 FORMAT = 2
 EDGE = "edge_"
-RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
 EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
+RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
+LARGEST = 1e30  # a reward that is meant
 
 
 @runtime_checkable
@@ -84,38 +92,109 @@ def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> 
 
     The agent is not stored with a network, and neither is a features extractor, which is code.
     """
-    description = json.loads((folder / DESCRIPTION).read_text())
-    if description.get("format") != FORMAT:
-        raise ValueError(f"{folder} has format {description.get('format')!r}, this is for {FORMAT}")
-    with np.load(folder / ARRAYS, allow_pickle=False) as stored:
-        arrays = dict(stored)
-    predictor: Predictor
-    policy: Policy
+    description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
+    with blame(folder / DESCRIPTION):
+        legend = _legend(description["legend"])
+        discount = number("discount", description["discount"], 0, 1)
+    width = len(legend.names) + 1
     if "network" in description:
-        from tpd.learners.network_stored import read  # torch takes its time, and tables do without
-
-        predictor = read(description["network"], arrays, features_extractor)
-        policy = AbsentPolicy(description["discount"])
-    else:
-        policy = TabularPolicy(arrays["policy"], description["discount"], arrays.get("action_values"))
-        edges = _edges(arrays)
-        table = PairTable if edges is None else CountedTable
-        predictor = table(
-            arrays["policy"].shape[1],
-            arrays["pairs"],
-            arrays["expected"],
-            arrays["support"],
-            arrays.get("into_unknown"),
-            edges,
-        )
-    return Explainer(predictor, policy, _legend(description["legend"]))
+        predictor = _network(folder, description["network"], stored, width, features_extractor)
+        return Explainer(predictor, AbsentPolicy(discount), legend)
+    probabilities = stored.take("policy", (None, None), REAL)
+    values = stored.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+    with blame(folder / ARRAYS):
+        policy = TabularPolicy(probabilities, discount, values)
+    return Explainer(_table(stored, probabilities.shape, width), policy, legend)
 
 
-def _edges(arrays: Mapping[str, Array]) -> Edges | None:
-    names = [field.name for field in fields(Edges)]
-    if f"{EDGE}{names[0]}" not in arrays:
+def read_description(folder: Path) -> dict[str, Any]:
+    """What an explainer says of itself, if it is of the present format."""
+    path = folder / DESCRIPTION
+    description = read_json(path)
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: is no description of an explainer, but a {type(description).__name__}")
+    if description.get("format") != FORMAT:
+        raise ValueError(f"{path}: has format {description.get('format')!r}, this is for {FORMAT}")
+    if not isinstance(description.get("network", {}), dict):
+        raise ValueError(f"{path}: its network is no table of settings")
+    return description
+
+
+def _table(stored: StoredArrays, shape: tuple[int, ...], width: int) -> PairTable:
+    """The table of a policy [state, action], with so many outcomes."""
+    num_states, num_actions = shape
+    pairs = stored.take("pairs", (None,), WHOLE)
+    stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
+    stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
+    expected = stored.take("expected", (len(pairs), None, width), REAL)
+    visits = stored.take("support", (len(pairs),), REAL, finite=False)
+    stored.check("support", visits >= 0)
+    unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
+    edges = _edges(stored, pairs, num_states, width)
+    table = PairTable if edges is None else CountedTable
+    return table(num_actions, pairs, expected, visits, unknown, edges)
+
+
+def _edges(stored: StoredArrays, pairs: Array, num_states: int, width: int) -> Edges | None:
+    pair = stored.take(f"{EDGE}pair", (None,), WHOLE, optional=True)
+    if pair is None:
         return None
-    return Edges(**{name: arrays[f"{EDGE}{name}"] for name in names})
+    stored.check(f"{EDGE}pair", np.isin(pair, pairs))
+    next_state = stored.take(f"{EDGE}next_state", pair.shape, WHOLE)
+    stored.check(f"{EDGE}next_state", (next_state >= 0) & (next_state < num_states))
+    outcome, continuation = (
+        stored.take(f"{EDGE}{name}", (len(pair), width), REAL) for name in ("outcome", "continuation")
+    )
+    count = stored.take(f"{EDGE}count", pair.shape, WHOLE)
+    stored.check(f"{EDGE}count", count > 0)
+    return Edges(pair, next_state, outcome, continuation, count)
+
+
+def _network(
+    folder: Path,
+    network: Mapping[str, Any],
+    stored: StoredArrays,
+    width: int,
+    features_extractor: Callable[..., Any] | None,
+) -> Predictor:
+    """The network that predicts so many outcomes."""
+    from tpd.learners.network_stored import read  # torch takes its time, and tables do without
+
+    with blame(folder / DESCRIPTION):
+        num_actions = _check_claims(network, width, stored.size)
+        if network["discount"] is not None:
+            number("discount", network["discount"], 0, 1)
+    stored.take("tried", (num_actions,), WHOLE)
+    arrays = stored.every(ANY)
+    with blame(folder):
+        return read(network, arrays, features_extractor)
+
+
+def _check_claims(network: Mapping[str, Any], width: int, values: int) -> int:
+    """Refuse a network with more weights than there are values; how many actions it tells apart."""
+    columns = sorted(itertools.chain.from_iterable(network["columns"].values()))
+    if columns != list(range(width)):
+        raise ValueError(f"its network predicts the columns {columns} of {width} outcomes")
+    observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
+    num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
+    outputs = num_actions * whole_number("horizon", network["horizon"], at_least=1) * width
+    hidden = [whole_number("hidden", size, at_least=1) for size in network["hidden"]]
+    inputs = observed + whole_number("memory", network["memory"], at_least=0)
+    if network["extracted"] or network["observation_space"]["kind"] == "Discrete":
+        observed, inputs = 0 if network["extracted"] else observed, 1  # features are made of them first
+    layers = [inputs, *hidden, outputs]
+    if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
+        raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
+    return num_actions
+
+
+def _size(space: Mapping[str, Any]) -> int:
+    """How many different, or how many numbers in one: observations or actions."""
+    if space["kind"] == "Discrete":
+        return whole_number("n", space["n"], at_least=1)
+    if space["kind"] == "Dict":
+        return sum(_size(part) for part in space["spaces"].values())
+    return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])
 
 
 def save_explanation(explanation: Explanation, path: Path) -> None:
@@ -129,12 +208,22 @@ def save_explanation(explanation: Explanation, path: Path) -> None:
 
 def load_explanation(path: Path) -> Explanation:
     """Read what `save_explanation` wrote."""
-    with np.load(path, allow_pickle=False) as stored:
-        words = json.loads(str(stored["words"]))
-        arrays = {name: stored[name] for name in EXPLAINED}
-        value = stored.get("agent_value")
+    stored = StoredArrays(path)
+    with blame(path):
+        words = json.loads(str(stored.take("words", (), "U")))
+        legend, discount = _legend(words["legend"]), number("discount", words["discount"], 0, 1)
+    expected = stored.take("expected", (None, None, len(legend.names)), REAL)
+    batch = expected.shape[:1]
     return Explanation(
-        **arrays, legend=_legend(words["legend"]), discount=words["discount"], agent_value=value
+        stored.take("observations", (*batch, ...), ANY, finite=False),
+        stored.take("actions", (*batch, ...), ANY, finite=False),
+        expected,
+        stored.take("running", expected.shape[:2], REAL),
+        stored.take("support", batch, REAL, finite=False),
+        legend,
+        discount,
+        stored.take("agent_value", batch, REAL, finite=False, optional=True),
+        stored.take("unknown", expected.shape[:2], REAL),
     )
 
 
@@ -153,21 +242,52 @@ def save_recording(recording: Recording, path: Path) -> None:
 
 def load_recording(path: Path) -> Recording:
     """Read what `save_recording` wrote."""
-    with np.load(path, allow_pickle=False) as stored:
-        transitions = Transitions(**{name: stored[name] for name in RECORDED})
-        frames = np.split(stored["frames"], stored["frame_ends"])[:-1]  # the last is what is left: nothing
-        return Recording(
-            Episodes(transitions, stored["begins"]),
-            stored["happened"],
-            tuple(frame.tobytes() for frame in frames),
-        )
+    stored = StoredArrays(path)
+    batch = stored.take("reward", (None,), REAL, finite=False).shape
+    transitions = Transitions(
+        observation=stored.take("observation", (*batch, ...), ANY, finite=False),
+        action=stored.take("action", (*batch, ...), ANY, finite=False),
+        next_observation=stored.take("next_observation", (*batch, ...), ANY, finite=False),
+        reward=stored.take("reward", batch, REAL, finite=False),
+        terminated=stored.take("terminated", batch, "b"),
+        truncated=stored.take("truncated", batch, "b"),
+    )
+    begins = stored.take("begins", (None,), WHOLE)
+    stored.check("begins", np.diff(begins, append=batch[0]) > 0)
+    stored.check("begins", begins[:1] == 0)
+    happened = stored.take("happened", (*batch, None), REAL)
+    return Recording(Episodes(transitions, begins), happened, _frames(stored, batch[0]))
+
+
+def _frames(stored: StoredArrays, steps: int) -> tuple[bytes, ...]:
+    """The picture of each step, or none at all."""
+    joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
+    stored.check("frame_ends", np.array(len(ends) in (0, steps)))
+    stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
+    frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last is what is left
+    for index, frame in enumerate(frames):
+        with blame(stored.path):
+            check_frame(frame, f"frame {index}")
+    return frames
 
 
 def _legend(plain: Mapping[str, Any]) -> Legend:
-    return Legend(
+    legend = Legend(
         names=tuple(plain["names"]),
         weights=tuple(plain["weights"]),
         partition=tuple(plain["partition"]),
         reward_bound=plain["reward_bound"],
         events=tuple(plain["events"]),
     )
+    if not legend.names or not all(isinstance(name, str) for name in legend.names):
+        raise ValueError(f"its outcomes have no names, but {legend.names}")
+    if len(set(legend.names)) < len(legend.names):
+        raise ValueError(f"its outcomes have the same names: {legend.names}")
+    if not {*legend.partition, *legend.events} <= {*legend.names}:
+        raise ValueError(f"its events are not among its outcomes {legend.names}")
+    if len(legend.weights) != len(legend.names):
+        raise ValueError(f"it has {len(legend.weights)} weights of {len(legend.names)} outcomes")
+    for value in (*legend.weights, legend.reward_bound):
+        if value is not None:
+            number("a weight", value, -LARGEST, LARGEST)
+    return legend

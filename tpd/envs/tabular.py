@@ -43,6 +43,7 @@ class TabularModel:
         for s, a in np.ndindex(num_states, num_actions):
             for b, entry in enumerate(table[s][a]):
                 probability[s, a, b], next_state[s, a, b], reward[s, a, b], terminated[s, a, b] = entry
+        _check_table(probability, next_state, reward)
         if mask is None:
             mask = np.ones((num_states, num_actions), dtype=np.bool_)
         mask = mask | ~mask.any(axis=1, keepdims=True)
@@ -68,6 +69,20 @@ class TabularModel:
             truncated=np.zeros(len(s), dtype=np.bool_),
         )
         return transitions, self.probability[s, a, b]
+
+
+def _check_table(probability: FloatArray, next_state: IntArray, reward: FloatArray) -> None:
+    """Refuse branches [state, action, branch] that are no dynamics, by the first pair that has them."""
+    num_states = len(probability)
+    wrong = {
+        "probabilities that do not add up to 1": ~np.isclose(probability.sum(axis=2), 1),
+        "a negative probability": (probability < 0).any(axis=2),
+        "a next state that there is not": ((next_state < 0) | (next_state >= num_states)).any(axis=2),
+        "a reward that is not finite": ~np.isfinite(reward).all(axis=2),
+    }
+    for what, pairs in wrong.items():
+        for s, a in np.argwhere(pairs)[:1].tolist():
+            raise ValueError(f"the table P has {what} in state {s}, action {a}")
 
 
 class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.checks import number, one_of, whole_number
+from tpd.checks import number, numbered, one_of, whole_number
 from tpd.efo import check_decomposition, decompose
 from tpd.envs import Environment
 from tpd.kernels import fhtd_update
@@ -11,6 +11,13 @@ from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable
 from tpd.types import Array, DiscretePolicy, FloatArray, Transitions
+
+
+def check_numbers(transitions: Transitions, num_states: int, num_actions: int) -> None:
+    """Refuse states and actions that a table has not: it would take them for others."""
+    numbered("observations", transitions.observation, num_states)
+    numbered("actions", transitions.action, num_actions)
+    numbered("next observations", transitions.next_observation, num_states)
 
 
 class TabularFHTD:
@@ -56,6 +63,7 @@ class TabularFHTD:
     def update(self, transitions: Transitions) -> None:
         """One pass over the batch, in order, with the policy as it is now."""
         outcome, continuation = self.outcomes.observe(transitions)
+        check_numbers(transitions, *self._visits.shape)
         arrived = np.zeros(len(self._visits), dtype=np.bool_)
         arrived[transitions.next_observation] = True
         states = np.flatnonzero(arrived)

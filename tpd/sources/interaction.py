@@ -1,12 +1,15 @@
 """Stepping vector environments: the one place that knows how episodes end and begin again."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tpd.observations import pack
+from tpd.outcomes import check_finite
 from tpd.sources.memory import begin, follow
 from tpd.types import Array, IntArray, Policy, RecurrentPolicy, Transitions
 
@@ -34,7 +37,8 @@ def interact(
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
-        arrived, reward, terminated, truncated, info = envs.step(action)
+        with stepping(envs.single_observation_space):
+            arrived, reward, terminated, truncated, info = envs.step(action)
         next_observation = follow(policy, observation, arrived) if remembers else pack(arrived)
         if remembers and ended.any():
             next_observation[ended] = begin(policy, pack(arrived)[ended])
@@ -47,9 +51,20 @@ def interact(
             truncated=truncated,
             info={key: _entry(info, key) for key in info_keys},
         )
+        check_finite(step)
         live = np.flatnonzero(~ended)
         yield live, step if len(live) == envs.num_envs else step[live]
         observation, ended = next_observation, terminated | truncated
+
+
+@contextmanager
+def stepping(space: gym.Space[Any]) -> Iterator[None]:
+    """Say of a step that fails what it should have been like: many fail by no longer observing this."""
+    try:
+        yield
+    except Exception as error:  # of an environment of the user's
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"the environment, which is to observe {space}, failed to step: {reason}") from error
 
 
 def _entry(info: dict[str, Any], key: str) -> Array:

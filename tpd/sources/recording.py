@@ -16,6 +16,7 @@ from tpd.envs.environment import draw
 from tpd.observations import batch
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
+from tpd.sources.interaction import stepping
 from tpd.sources.memory import begin, follow
 from tpd.types import Array, Episodes, FloatArray, Policy, Transitions, concatenate
 
@@ -79,19 +80,33 @@ def play_one(
         while not ended:
             picture = draw(one) if pictures else None
             action = policy.sample(observation, rng)
-            arrived, reward, terminated, truncated, info = one.step(action[0])
-            next_observation = follow(policy, observation, batch(one.observation_space, [arrived]))
+            with stepping(one.observation_space):
+                arrived, reward, terminated, truncated, info = one.step(action[0])
+                observed = batch(one.observation_space, [arrived])
+                gained = np.array([float(reward)])
+            next_observation = follow(policy, observation, observed)
             transition = Transitions(
                 observation=observation,
                 action=action,
                 next_observation=next_observation,
-                reward=np.array([reward], dtype=np.float64),
+                reward=gained,
                 terminated=np.array([terminated]),
                 truncated=np.array([truncated]),
                 info={key: np.asarray(info[key])[None] for key in info_keys},
             )
             yield Step(transition, picture)
             observation, ended = next_observation, bool(terminated or truncated)
+
+
+def check_frame(frame: bytes, name: str) -> None:
+    """Refuse what is no picture as `compressed` makes them."""
+    try:
+        with Image.open(io.BytesIO(frame), formats=["WEBP"]) as image:
+            size = image.size
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{name} is no WebP picture") from error
+    if size[0] > FRAME_SIZE[0] or size[1] > FRAME_SIZE[1]:
+        raise ValueError(f"{name} is {size[0]} x {size[1]} large, and at most {FRAME_SIZE} is recorded")
 
 
 def compressed(picture: Array) -> bytes:

@@ -30,9 +30,12 @@ def fetch(name: str, uri: str, folder: Path) -> Path:
             artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
         )
     except MlflowException as error:
-        raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {error.message}") from error
-    (description,) = (folder / "model").rglob(storage.DESCRIPTION)
-    description.parent.rename(folder / EXPLAINER)
+        reason = " ".join(error.message.split())
+        raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
+    found = [path.parent for path in (folder / "model").rglob(storage.DESCRIPTION)]
+    if len(found) != 1:
+        raise ValueError(f"run={name} has {len(found)} files {storage.DESCRIPTION} in its model, not one")
+    found[0].rename(folder / EXPLAINER)
     return folder
 
 

@@ -1,6 +1,6 @@
 """What a served explainer can be asked, row by row; what it cannot be is refused by row and column."""
 
-import json
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 from tpd import storage
+from tpd.plain_files import read_arrays
 from tpd.types import Array, BoolArray, FloatArray
 
 STATE, ACTION, FOIL = "state", "action", "foil"
 MOST_ROWS, MOST_LINES = 10_000, 1_000_000
 SHOWN_EXAMPLES = 2
+LARGEST_SHOWN = 10**15
 
 
 class QuestionError(ValueError):
@@ -35,8 +37,9 @@ class Numbered:
             raise QuestionError(f"{reprlib.repr(value)} is not a whole number")
         if not 0 <= value < self.count:
             article = "an" if self.noun[0] in "aeiou" else "a"
+            shown = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else reprlib.repr(value)
             raise QuestionError(
-                f"{value:.15g} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
+                f"{shown} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
             )
         return int(value)
 
@@ -117,6 +120,8 @@ class Questions:
         for column in (STATE, ACTION):
             if column not in rows:
                 raise QuestionError(f"column {column} is missing")
+        for column in rows.columns[rows.columns.duplicated()]:
+            raise QuestionError(f"column {reprlib.repr(column)} is there twice")
         foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
         contrasted = np.array([not _is_missing(foil) for foil in foils])
         return Asked(
@@ -140,11 +145,10 @@ class Questions:
 
 def questions(folder: Path) -> Questions | None:
     """What the saved explainer in a folder can be asked; None if it needs code that is not stored with it."""
-    network = json.loads((folder / storage.DESCRIPTION).read_text()).get("network")
-    with np.load(folder / storage.ARRAYS, allow_pickle=False) as arrays:
-        if network is None:
-            return _about_table(arrays["policy"], arrays["pairs"])
-        return None if network["extracted"] else _about_network(network, arrays)
+    network, arrays = storage.read_description(folder).get("network"), read_arrays(folder / storage.ARRAYS)
+    if network is None:
+        return _about_table(arrays["policy"], arrays["pairs"])
+    return None if network["extracted"] else _about_network(network, arrays)
 
 
 def _about_table(policy: FloatArray, pairs: Array) -> Questions:
@@ -200,8 +204,9 @@ def _size(shape: tuple[int, ...]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    return number and bool(np.isfinite(value))
+    if isinstance(value, float | np.floating):
+        return math.isfinite(value)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _is_missing(value: Any) -> bool:

@@ -1,0 +1,74 @@
+"""Write docs/doors.md: every door x hostile input, and what came of it. Fails if anything got in.
+
+python scripts/doors.py
+"""
+
+import itertools
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
+
+TABLE = Path(__file__).resolve().parent.parent / "docs" / "doors.md"
+HEAD = f"""# Doors
+
+Every function that reads a file or a request, and the hostile inputs that it was handed, each in a process
+of its own with {SECONDS} s and {ROOM // 2**30} GB. No code of theirs ran: what cannot be is refused in one
+line, and what nobody believes or looks at is left alone. `python scripts/doors.py` makes this page, and
+fails if something ran, hung, or was not refused in one line that names the culprit; `tests/test_doors.py`
+asserts the same.
+"""
+TOLD_HEAD = """
+## Only when told
+
+These run the code of the file, because the user said so.
+
+| file | hostile input | told by | what came of it |
+|---|---|---|---|
+"""
+
+
+def main() -> None:
+    """Try every door, and write the table."""
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        tried = [(case, _tried(case, scratch)) for case in cases()]
+        told = [(case, attempt(case, scratch)) for case in TOLD]
+    sections = itertools.groupby(tried, key=lambda pair: (pair[0].door.kind, pair[0].door.reader))
+    page = HEAD + "".join(_section(*door, list(rows)) for door, rows in sections) + TOLD_HEAD
+    for case, result in told:
+        came = "it ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
+        page += f"| {case.door.kind} | {case.name} | {case.door.reader} | {came} |\n"
+    TABLE.write_text(page)
+    open_ = [str(case) for case, result in tried if not result.fine(case)]
+    shut = [str(case) for case, result in told if result.what != RAN]
+    print(f"{len(tried)} hostile inputs at {len({case.door.kind for case, _ in tried})} doors: {TABLE}")
+    if open_ or shut:
+        sys.exit("\n".join([*(f"open: {case}" for case in open_), *(f"shut: {case}" for case in shut)]))
+
+
+def _tried(case: Case, scratch: Path) -> Result:
+    result = attempt(case, scratch)
+    print(f"{case}: {result.what}{': ' if result.line else ''}{result.line}")
+    return result
+
+
+def _section(kind: str, reader: str, rows: list[tuple[Case, Result]]) -> str:
+    lines = [f"\n## {kind[0].upper()}{kind[1:]}, by {reader}\n"]
+    lines += ["| hostile input | what came of it |", "|---|---|"]
+    for case, result in rows:
+        came = READ if result.what == READ else f"{result.what}: {_cell(result.line)}"
+        lines.append(f"| {_cell(case.name)} | {came} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """As code, so that nothing in it is markdown; without what differs from run to run."""
+    stable = re.sub(r"run=[0-9a-f]{32}", "run=…", text)
+    return f"`` {stable.replace('|', chr(92) + '|')} ``"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Coverage-guided fuzzing of all that reads a file: whatever is in it, it is read or refused in one line.
+
+python scripts/fuzz.py [seconds=60] [reader ...]
+"""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+import tpd.kernels  # noqa: F401  # numba compiles it as it is written
+
+with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
+    import gymnasium as gym
+    import numpy as np
+    import pandas as pd
+
+    from sb3_ext.loading import load_agent
+    from sb3_ext.normalization import load_normalization
+    from tests import good_files
+    from tpd import kept, storage
+    from tpd.explainer import Explainer
+    from tpd.tracking.questions import questions
+
+SECONDS = 60
+LONGEST_LINE = 1000
+SLOWEST, LARGEST = 20, 4096
+"""Seconds and megabytes that one input may take."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What reads a kind of file, and a good one to begin with."""
+
+    make: Callable[[Path], None]
+    file: str
+    read: Callable[[Path], Any]
+
+
+def load_run(folder: Path) -> None:
+    """Make what the config names."""
+    config = kept.read_config(folder / kept.CONFIG)
+    for group in ("env", "outcomes"):
+        kept.made_of(config, group)
+
+
+def load_explainer(folder: Path) -> None:
+    """Whatever can be read must have finite answers."""
+    explainer: Explainer = storage.load(folder / kept.EXPLAINER)
+    if not hasattr(explainer.predictor, "network"):
+        states = np.arange(good_files.lake().table_shape()[0])
+        with contextlib.suppress(ValueError):  # there are fewer states
+            assert np.isfinite(explainer.explain(states).expected).all()
+
+
+def ask(folder: Path) -> None:
+    """Read a question as it comes after MLflow has parsed it."""
+    asked = questions(folder / kept.EXPLAINER)
+    assert asked is not None
+    rows = json.loads((folder / "question.json").read_bytes())
+    if isinstance(rows, list):
+        columns = ["state", "action", "foil"]
+        asked.read(pd.DataFrame({name: pd.Series(rows, dtype=object) for name in columns}))
+
+
+def make_question(folder: Path) -> None:
+    good_files.table(folder)
+    (folder / "question.json").write_text(json.dumps([0, 1.0, None, [1], "1", 10**30]))
+
+
+POLE = gym.make(good_files.POLE)
+READERS = {
+    "agent": Reader(good_files.agent, "agent.zip", lambda folder: load_agent(folder / "agent.zip", POLE)),
+    "statistics": Reader(
+        good_files.statistics,
+        "statistics.pkl",
+        lambda folder: load_normalization(folder / "statistics.pkl", POLE.observation_space),
+    ),
+    "table": Reader(good_files.table, f"{kept.EXPLAINER}/{storage.ARRAYS}", load_explainer),
+    "table-json": Reader(good_files.table, f"{kept.EXPLAINER}/{storage.DESCRIPTION}", load_explainer),
+    "network": Reader(good_files.network, f"{kept.EXPLAINER}/{storage.ARRAYS}", load_explainer),
+    "network-json": Reader(good_files.network, f"{kept.EXPLAINER}/{storage.DESCRIPTION}", load_explainer),
+    "explanation": Reader(
+        good_files.explanation,
+        "explanation.npz",
+        lambda folder: storage.load_explanation(folder / "explanation.npz"),
+    ),
+    "episodes": Reader(
+        good_files.recording, kept.EPISODES, lambda folder: storage.load_recording(folder / kept.EPISODES)
+    ),
+    "config": Reader(good_files.run, kept.CONFIG, load_run),
+    "question": Reader(make_question, "question.json", ask),
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Fuzz every reader in a process of its own, which ends at the first thing that is wrong."""
+    given = dict(argument.split("=") for argument in arguments if "=" in argument)
+    wanted = [argument for argument in arguments if "=" not in argument] or list(READERS)
+    if unknown := set(wanted) - set(READERS):
+        sys.exit(f"there is no reader {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
+    seconds, failed = int(given.get("seconds", SECONDS)), []
+    for name in wanted:
+        # -P: else numba would take coverage.py, which lies here, for the library of that name
+        command = [sys.executable, "-P", __file__, "alone", name, str(seconds)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        told = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
+        print(f"{name}: {told[-1] if told else 'FOUND SOMETHING'}", flush=True)
+        if done.returncode:
+            failed.append(name)
+            print(done.stderr[-4000:])
+    if failed:
+        sys.exit(f"not every input was read or refused in one line: {', '.join(failed)}")
+
+
+def alone(name: str, seconds: int) -> None:
+    """Fuzz one reader, in this process."""
+    reader = READERS[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, corpus = Path(scratch, "files"), Path(scratch, "corpus")
+        folder.mkdir()
+        corpus.mkdir()
+        reader.make(folder)
+        good = (folder / reader.file).read_bytes()
+        for number, seed in enumerate(_seeds(good)):
+            (corpus / str(number)).write_bytes(seed)
+
+        def try_one(data: bytes) -> None:
+            (folder / reader.file).write_bytes(_spoilt(good, data))
+            try:
+                with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+                    reader.read(folder)
+            except (ValueError, OSError) as error:
+                if "\n" in str(error) or len(str(error)) > LONGEST_LINE:
+                    raise AssertionError("that is not one line") from error
+            assert not (folder / good_files.MARKER).exists(), "it ran"
+
+        limits = [f"-max_total_time={seconds}", f"-timeout={SLOWEST}", f"-rss_limit_mb={LARGEST}"]
+        os.chdir(folder)
+        atheris.Setup([sys.argv[0], *limits, str(corpus)], try_one)
+        atheris.Fuzz()
+
+
+def _seeds(good: bytes) -> list[bytes]:
+    """The file; of a zip its members, each after its number, as changes to the whole fail its checksums."""
+    if not zipfile.is_zipfile(io.BytesIO(good)):
+        return [good]
+    with zipfile.ZipFile(io.BytesIO(good)) as archive:
+        return [bytes([place]) + archive.read(name) for place, name in enumerate(archive.namelist())]
+
+
+def _spoilt(good: bytes, data: bytes) -> bytes:
+    """The file that an input stands for."""
+    if not zipfile.is_zipfile(io.BytesIO(good)) or not data:
+        return data
+    with zipfile.ZipFile(io.BytesIO(good)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members[list(members)[data[0] % len(members)]] = data[1:]
+    spoilt = io.BytesIO()
+    with zipfile.ZipFile(spoilt, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return spoilt.getvalue()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["alone"]:
+        alone(sys.argv[2], int(sys.argv[3]))
+    else:
+        main(sys.argv[1:])

@@ -1,0 +1,399 @@
+"""Every door: all that reads a file or a request, and what comes of hostile ones."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import gymnasium as gym
+import mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc.scoring_server import invocations
+
+from sb3_ext.buffers import load_replay_buffer
+from sb3_ext.loading import load_agent
+from sb3_ext.normalization import load_normalization
+from tests import good_files, hostile
+from tests.good_files import MARKER, POLE
+from tests.hostile import Spoil
+from tpd import kept, storage
+from tpd.envs import recorded
+from tpd.envs.recorded import Description
+from tpd.sources.shards import read_shard, shard_path, shard_paths
+from tpd.tracking.fetch import fetch
+
+SECONDS, ROOM = 60, 2 * 2**30
+LONGEST_LINE, MLFLOW_LINE = 800, 80
+ENFORCED = "Failed to enforce schema"
+READ, REFUSED, RAN, HUNG, UNCLEAR = "read as plain data", "refused", "RAN", "HUNG", "NOT CLEAR"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A kind of file, and who reads it."""
+
+    kind: str
+    reader: str
+    make: Callable[[Path], None]
+    """Makes a good one in a folder."""
+    read: Callable[[Path], object]
+    """Reads what lies in a folder."""
+    file: str
+    """In the folder: what hostile bytes are put in place of."""
+    own: Mapping[str, Spoil] = field(default_factory=dict)
+    """What is hostile to this kind alone."""
+    harmless: tuple[str, ...] = ()
+    """What may be read all the same, for nothing of it is believed or looked at."""
+    culprits: tuple[str, ...] = ()
+    """What else than the file the one line may name."""
+    anything: bool = True
+    """Whether it is handed all that can be put in place of any file; False where another door was."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hostile input at one door."""
+
+    door: Door
+    name: str
+    spoil: Spoil
+
+    def __str__(self) -> str:
+        return f"{self.door.kind}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    what: str
+    line: str
+
+    def fine(self, case: Case) -> bool:
+        """Whether nothing ran, and what is wrong was refused."""
+        return self.what == REFUSED or (self.what == READ and case.name in case.door.harmless)
+
+
+def cases() -> list[Case]:
+    """Every door with every hostile input."""
+    return [
+        Case(door, name, spoil)
+        for door in DOORS
+        for name, spoil in {**(hostile.anywhere(door.file) if door.anything else {}), **door.own}.items()
+    ]
+
+
+def attempt(case: Case, scratch: Path, seconds: float = SECONDS) -> Result:
+    """Hand the input over, with little time and memory; the good file is made once in `scratch`."""
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        folder = Path(name) / "door"
+        shutil.copytree(_template(case.door, scratch), folder)
+        case.spoil(folder)
+        what, line = _in_a_child(partial(case.door.read, folder), folder, seconds)
+        if (folder / MARKER).exists():
+            return Result(RAN, "")
+    line = line.replace(f"{folder}/", "").replace(str(folder), "the folder")
+    culprits = (Path(case.door.file).name, *case.door.culprits)
+    clear = any(culprit in line for culprit in culprits) and "\n" not in line and len(line) <= LONGEST_LINE
+    return Result(UNCLEAR if what == REFUSED and not clear else what, line)
+
+
+def _template(door: Door, scratch: Path) -> Path:
+    template = scratch / door.make.__name__
+    if not template.exists():
+        template.mkdir()
+        door.make(template)
+    return template
+
+
+def _in_a_child(read: Callable[[], object], folder: Path, seconds: float) -> tuple[str, str]:
+    """What came of reading."""
+    context = multiprocessing.get_context("fork")  # the libraries take seconds to load
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_report, args=(read, folder, sender))
+    child.start()
+    sender.close()
+    try:
+        return receiver.recv() if receiver.poll(seconds) else (HUNG, f"not done after {seconds} s")
+    except EOFError:
+        return UNCLEAR, "the process died"
+    finally:
+        child.kill()
+        child.join()
+
+
+def _report(read: Callable[[], object], folder: Path, sender: Connection) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM,) * 2)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        try:
+            read()
+        except (ValueError, TypeError, OSError) as error:
+            sender.send((REFUSED, str(error)))
+        except BaseException as error:
+            sender.send((UNCLEAR, f"{type(error).__name__}: {error}"))
+        else:
+            sender.send((READ, ""))
+
+
+# Who reads
+
+
+def read_explainer(folder: Path) -> None:
+    storage.load(folder / kept.EXPLAINER)
+
+
+def read_shards(folder: Path) -> None:
+    description = Description.read(folder)
+    for path in shard_paths(folder, description):
+        list(read_shard(path, description))
+
+
+def read_run(folder: Path, trusted: tuple[str, ...] = ()) -> None:
+    """All that its config names is made."""
+    run = kept.read(folder, trusted)
+    run.env.check()
+    run.outcomes()
+
+
+def fetch_run(folder: Path) -> None:
+    read_run(fetch(good_files.moved(folder), good_files.uri(folder), folder / "fetched"))
+
+
+def ask(folder: Path) -> None:
+    """Put the question in a folder as MLflow's server does."""
+    model = mlflow.pyfunc.load_model(str(folder / "model"))
+    path = folder / "question.json"
+    if not path.is_file():
+        raise ValueError("question.json is no request")
+    try:
+        schema = model.metadata.get_input_schema()
+        answer = invocations(path.read_bytes(), "application/json", model, schema)  # type: ignore[no-untyped-call]
+    except (MlflowException, RecursionError) as error:
+        raise ValueError(_said(error)) from error
+    json.loads(answer.response, parse_constant=_refuse_constant)
+
+
+def _said(error: Exception) -> str:
+    """The line of ours in what MLflow answers, or the beginning of its own."""
+    told = error.message if isinstance(error, MlflowException) else str(error)
+    before, _, ours = told.rpartition("\nError: ")
+    if before and not ours.startswith(ENFORCED):
+        return ours
+    own = told.rpartition("Error: ")[2] if ENFORCED in told else told
+    return f"MLflow: {' '.join(own.split())[:MLFLOW_LINE]}"
+
+
+def _refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def read_agent(folder: Path, trust: bool = False) -> None:
+    load_agent(folder / "agent.zip", gym.make(POLE), trust=trust)
+
+
+def read_statistics(folder: Path, trust: bool = False) -> None:
+    load_normalization(folder / "statistics.pkl", good_files.box(), trust=trust)
+
+
+def read_buffer(folder: Path, trust: bool = False) -> None:
+    load_replay_buffer(folder / "buffer.pkl", trust=trust)
+
+
+# The doors
+
+DESCRIPTION, ARRAYS = (f"{kept.EXPLAINER}/{name}" for name in (storage.DESCRIPTION, storage.ARRAYS))
+RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
+
+DOORS = (
+    Door(
+        "saved agent",
+        "`load_agent`",
+        good_files.agent,
+        read_agent,
+        "agent.zip",
+        hostile.agent("agent.zip"),
+        (hostile.OUTSIDE, hostile.OTHER_PICKLES, hostile.SETTINGS),
+    ),
+    Door(
+        "VecNormalize statistics",
+        "`load_normalization`",
+        good_files.statistics,
+        read_statistics,
+        "statistics.pkl",
+        hostile.statistics("statistics.pkl"),
+    ),
+    Door("replay buffer", "`load_replay_buffer`", good_files.buffer, read_buffer, "buffer.pkl"),
+    Door(
+        "explainer: the arrays of a table",
+        "`storage.load`",
+        good_files.table,
+        read_explainer,
+        ARRAYS,
+        hostile.arrays(ARRAYS, "expected"),
+        (hostile.OUTSIDE,),
+    ),
+    Door(
+        "explainer: the JSON of a table",
+        "`storage.load`",
+        good_files.table,
+        read_explainer,
+        DESCRIPTION,
+        hostile.description(DESCRIPTION),
+    ),
+    Door(
+        "explainer: the arrays of a network",
+        "`storage.load`",
+        good_files.network,
+        read_explainer,
+        ARRAYS,
+        hostile.arrays(ARRAYS, "weight.heads.weight"),
+        (hostile.OUTSIDE,),
+        (kept.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explainer: the JSON of a network",
+        "`storage.load`",
+        good_files.network,
+        read_explainer,
+        DESCRIPTION,
+        hostile.network(DESCRIPTION),
+        culprits=(kept.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explanation",
+        "`storage.load_explanation`",
+        good_files.explanation,
+        lambda folder: storage.load_explanation(folder / "explanation.npz"),
+        "explanation.npz",
+        hostile.arrays("explanation.npz", "expected"),
+        (hostile.OUTSIDE,),
+    ),
+    Door(
+        "recorded episodes",
+        "`storage.load_recording`",
+        good_files.recording,
+        lambda folder: storage.load_recording(folder / kept.EPISODES),
+        kept.EPISODES,
+        hostile.arrays(kept.EPISODES, "happened") | hostile.pictures(kept.EPISODES),
+        (hostile.OUTSIDE,),
+    ),
+    Door(
+        "recording to learn from: JSON",
+        "`Description.read`",
+        good_files.shards,
+        read_shards,
+        RECORDING,
+        hostile.shards(RECORDING),
+        culprits=(SHARD, "recording"),
+    ),
+    Door(
+        "recording to learn from: a shard",
+        "`read_shard`",
+        good_files.shards,
+        read_shards,
+        SHARD,
+    ),
+    Door(
+        "config of a run",
+        "`kept.read`",
+        good_files.run,
+        read_run,
+        kept.CONFIG,
+        hostile.config(),
+        culprits=("of this run",),
+    ),
+    Door(
+        "MLflow model",
+        "`fetch` and `kept.read`",
+        good_files.served,
+        fetch_run,
+        "model/MLmodel",
+        hostile.model("model/MLmodel"),
+        (*hostile.anywhere(""), hostile.LOADER, hostile.PICKLED),
+        (storage.DESCRIPTION,),
+    ),
+    Door(
+        "question to a served model",
+        "`ServedExplainer.predict`",
+        good_files.served,
+        ask,
+        "question.json",
+        hostile.question("question.json"),
+        culprits=("row", "MLflow:"),
+    ),
+)
+
+
+# Only when told
+
+
+def load_model(folder: Path) -> None:
+    mlflow.pyfunc.load_model(str(folder / "model"))
+
+
+def _told(
+    kind: str, how: str, make: Callable[[Path], None], read: Callable[[Path], object], file: str, name: str
+) -> Case:
+    door = next(door for door in DOORS if door.kind == kind)
+    spoils = {**hostile.anywhere(file), **door.own}
+    return Case(Door(kind, how, make, read, file), name, spoils[name])
+
+
+PICKLE = "a pickle that runs code"
+TOLD = (
+    _told(
+        "saved agent",
+        "`load_agent(..., trust=True)`",
+        good_files.agent,
+        partial(read_agent, trust=True),
+        "agent.zip",
+        hostile.SETTINGS,
+    ),
+    _told(
+        "VecNormalize statistics",
+        "`load_normalization(..., trust=True)`",
+        good_files.statistics,
+        partial(read_statistics, trust=True),
+        "statistics.pkl",
+        PICKLE,
+    ),
+    _told(
+        "replay buffer",
+        "`load_replay_buffer(..., trust=True)`",
+        good_files.buffer,
+        partial(read_buffer, trust=True),
+        "buffer.pkl",
+        PICKLE,
+    ),
+    _told(
+        "config of a run",
+        '`kept.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
+        good_files.run,
+        partial(read_run, trusted=("stranger",)),
+        kept.CONFIG,
+        "an id that imports",
+    ),
+    _told(
+        "MLflow model",
+        "`mlflow.pyfunc.load_model` and `mlflow models serve`, which follow any MLmodel",
+        good_files.served,
+        load_model,
+        "model/MLmodel",
+        hostile.LOADER,
+    ),
+)
+"""What runs the code of a file, because the user said so."""

@@ -1,0 +1,178 @@
+"""One good file of every kind that is read, to be spoilt."""
+
+import contextlib
+import json
+import sqlite3
+from collections import deque
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import yaml
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from tpd import kept, storage
+from tpd.envs import Environment
+from tpd.envs.actions import default_outcomes
+from tpd.envs.recorded import Description
+from tpd.explainer import Explainer
+from tpd.learners.network_fhtd import NetworkFHTD
+from tpd.learners.replayed import ReplayedFHTD
+from tpd.policies.function import FunctionPolicy
+from tpd.policies.tabular import TabularPolicy
+from tpd.seeding import generator
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+from tpd.sources.recording import Recorder
+from tpd.sources.shards import recorded, shard_path
+from tpd.tracking.runs import MlflowTracking
+
+LAKE, POLE = "FrozenLake-v1", "CartPole-v1"
+MARKER = "ran"
+"""The folder that appears when a hostile file has run."""
+MODULE = f"import os\nos.mkdir({MARKER!r})\n"
+STRANGER = "stranger.py"
+
+
+@cache
+def lake() -> Environment:
+    return Environment(LAKE)
+
+
+@cache
+def explained() -> Explainer:
+    """Of a frozen lake, of which a little was seen."""
+    env, outcomes = lake(), default_outcomes(lake())
+    policy = TabularPolicy(np.full(env.table_shape(), 0.25), 0.9)
+    learner = ReplayedFHTD(env, policy, outcomes, horizon=5)
+    seen = collect(env, policy, generator(0, "a"), steps=500, exploration=Exploration(0.0), num_envs=5)
+    for batch in seen:
+        learner.update(batch)
+    return Explainer(learner, policy, outcomes.legend)
+
+
+def small_network(env: Environment, policy: Any) -> NetworkFHTD:
+    """A learner that has learned nothing yet."""
+    return NetworkFHTD(
+        env,
+        policy,
+        default_outcomes(env),
+        horizon=3,
+        form="efo",
+        discount=0.9,
+        hidden=[4],
+        learning_rate=1e-3,
+        batch_size=4,
+        follow_rate=0.1,
+        updates_per_step=0.1,
+        settling_updates=0,
+        replay_size=100,
+        seed=0,
+    )
+
+
+def going_left(env: Environment) -> FunctionPolicy:
+    """A policy that always takes the action 0."""
+    return FunctionPolicy(lambda seen: np.zeros(len(seen), dtype=np.int64), 0.9, env.action_space)
+
+
+def table(folder: Path) -> None:
+    """An explainer that is a table."""
+    storage.save(explained(), lake(), folder / kept.EXPLAINER)
+
+
+def network(folder: Path) -> None:
+    """An explainer that is a network."""
+    env = Environment(POLE)
+    policy = going_left(env)
+    explainer = Explainer(small_network(env, policy), policy, default_outcomes(env).legend)
+    storage.save(explainer, env, folder / kept.EXPLAINER)
+
+
+def explanation(folder: Path) -> None:
+    """What is expected in a few states."""
+    storage.save_explanation(explained().explain(np.arange(4)), folder / "explanation.npz")
+
+
+def recording(folder: Path) -> None:
+    """Two short episodes, with pictures."""
+    env = Environment(POLE, max_episode_steps=3)
+    episodes = Recorder(episodes=2, steps=3).record(env, going_left(env), default_outcomes(env))
+    assert episodes is not None
+    storage.save_recording(episodes, folder / kept.EPISODES)
+
+
+def shards(folder: Path) -> None:
+    """A recording to learn from, of one shard."""
+    env = lake()
+    names = tuple(map(env.name_of_action, range(env.num_actions)))
+    Description(env.id, env.observation_space, env.action_space, names, (), 1, {}).write(folder)
+    policy, rng = explained().policy, generator(0, "a")
+    seen = collect(env, policy, rng, steps=50, exploration=Exploration(0.0), num_envs=5)
+    deque(recorded(shard_path(folder, 0), seen), maxlen=0)  # each batch is written as it passes
+
+
+def run(folder: Path) -> None:
+    """The folder of a run, and beside it a module of strangers."""
+    table(folder)
+    config = {
+        "name": "lake",
+        "seed": 0,
+        "env": {"_target_": "tpd.envs.Environment", "id": LAKE},
+        "outcomes": {"_target_": "tpd.envs.actions.default_outcomes", "_partial_": True},
+    }
+    (folder / kept.CONFIG).write_text(yaml.safe_dump(config))
+    (folder / STRANGER).write_text(MODULE)
+
+
+def served(folder: Path) -> None:
+    """An MLflow store with a run, and beside it the run's model and a question to that."""
+    run(folder)
+    with (
+        contextlib.chdir(folder),
+        MlflowTracking(uri=uri(folder), experiment="doors").open("run", {}, {}) as kept_run,
+    ):
+        kept_run.model(folder / kept.EXPLAINER, kept.EXPLAINER)
+    next(path for path in folder.rglob("MLmodel")).parent.rename(folder / "model")
+    (folder / "run").write_text(str(kept_run.id))
+    asked = {"columns": ["state", "action", "foil"], "data": [[0, 0, 1]]}
+    (folder / "question.json").write_text(json.dumps({"dataframe_split": asked}))
+
+
+def uri(folder: Path) -> str:
+    return f"sqlite:///{folder}/mlflow.db"
+
+
+def moved(folder: Path) -> str:
+    """The id of the run in a store, which learns here that it was moved."""
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
+        database.execute("UPDATE logged_models SET artifact_location = ?", [str(folder / "model")])
+        database.execute("UPDATE runs SET artifact_uri = ?", [str(folder)])
+    return (folder / "run").read_text()
+
+
+def agent(folder: Path) -> None:
+    """A saved agent."""
+    model = PPO("MlpPolicy", POLE, n_steps=8, batch_size=8, policy_kwargs={"net_arch": [4]}, device="cpu")
+    model.save(folder / "agent.zip")
+
+
+def statistics(folder: Path) -> None:
+    """The statistics of a VecNormalize."""
+    VecNormalize(DummyVecEnv([lambda: gym.make(POLE)])).save(str(folder / "statistics.pkl"))
+
+
+def buffer(folder: Path) -> None:
+    """A replay buffer."""
+    DQN("MlpPolicy", POLE, buffer_size=4, device="cpu").save_replay_buffer(folder / "buffer.pkl")
+
+
+def box() -> spaces.Box:
+    """The observations of the pole."""
+    space = gym.make(POLE).observation_space
+    assert isinstance(space, spaces.Box)
+    return space
