@@ -24,7 +24,7 @@ from tpd.kept import EPISODES, EXPLAINER, Kept
 from tpd.outcomes import OutcomeSet
 from tpd.portrait import portray
 from tpd.seeding import generator
-from tpd.show import reliability
+from tpd.show import reliability, survival
 from tpd.show.maps import MapSpec
 from tpd.show.progress import ProgressBars
 from tpd.show.scenes import Scene, scenes_from_config
@@ -95,6 +95,14 @@ def build(cfg: DictConfig) -> Parts:
     with blame("maps"):
         MapSpec.from_config(cfg.maps, env)
     recorder: Recorder = _make(cfg, "recording")
+    playing = {
+        "policy.steps": trainer.steps,
+        "evaluation.verification_episodes": evaluation.verification_episodes,
+        "recording.episodes": recorder.episodes,
+    }
+    for name, count in playing.items():
+        if count and not env.playable:
+            raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
     return Parts(
         cfg, seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes, recorder
     )
@@ -114,7 +122,9 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrai
     """Train the policy, learn to explain it, judge the explanations, keep what was found, and portray it."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars)
-    with _timed("evaluation", tracked):
+    with _timed("evaluation", tracked), ProgressBars(progress) as bars:
+        if parts.examiner is not None:
+            parts.examiner.calibrate(parts.evaluation.calibration_episodes, bars.counter)
         findings = judge(parts)
         if findings.errors is not None:
             curve[parts.training.transitions(parts.trainer)] = findings.errors
@@ -195,6 +205,10 @@ def keep(
         write_table(findings.verification.frame(), folder / "verification.json")
         tracked.metrics(findings.verification.metrics(), step)
         tracked.table(findings.verification.frame(), "verification.json")
+    if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
+        page = survival.draw(parts.explainer, *rolled_out, f"What has happened by then, seed {parts.seed}")
+        if page is not None:
+            page.savefig(plots / "survival.png")
     tracked.files(plots, "plots")
     recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
     if recording is not None:
