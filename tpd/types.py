@@ -148,6 +148,21 @@ class SettlingLearner(Learner, Protocol):
         """Make the most of what was kept, counting updates for whoever watches."""
 
 
+State = Mapping[str, Array]
+"""What something has learned, as plain arrays."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """Something that can be put down and taken up again, in another process, as it was."""
+
+    def state(self) -> State:
+        """All that sets it apart from a new one."""
+
+    def restore(self, state: State) -> None:
+        """Make a new one go on from there."""
+
+
 TransitionsCallback = Callable[[Transitions], None]
 Report = Callable[[Mapping[str, float], int], None]
 """Takes figures by name, and the step that they belong to."""
