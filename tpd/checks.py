@@ -1,7 +1,10 @@
 """Checks of settings, made where they enter: the error names the setting and what would be right."""
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 T = TypeVar("T")
 
@@ -40,3 +43,13 @@ def one_of(name: str, value: T, allowed: Collection[T]) -> T:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     return value
+
+
+def numbered(name: str, values: npt.NDArray[Any], count: int) -> npt.NDArray[np.integer[Any]]:
+    """The values [batch], if they are numbers of which there are so many, from 0."""
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be one whole number each, got {values.dtype} of shape {values.shape}")
+    wrong = (values < 0) | (values >= count)
+    if wrong.any():
+        raise ValueError(f"{name} must be numbered from 0 to {count - 1}, got {values[wrong][0]}")
+    return values

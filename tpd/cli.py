@@ -1,5 +1,6 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
+import errno
 import logging
 import os
 import sys
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 log = logging.getLogger(__name__)
+
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 _HERE = Path(__file__).resolve().parent
 # in a wheel the configs lie inside the package, in a checkout beside it
@@ -52,6 +55,10 @@ def _task(cfg: "DictConfig") -> None:
         run_job(cfg)
     except TooLargeError as error:  # what was learned shows only later how much it takes
         sys.exit(str(error))
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        sys.exit(f"{error}; with room to write, the same command again goes on from here")
 
 
 def run() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def to_go_on_in(root: str, name: str) -> str:
                 return str(record.parent)
         except BusyError:
             continue
-    return f"{root}/{name}"
+    taken = (f"{root}/{name}" + ("" if again == 1 else f"_{again}") for again in count(1))
+    return next(folder for folder in taken if not Path(folder).exists())
 
 
 def _same_unfinished(record: Path) -> bool:

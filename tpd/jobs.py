@@ -3,6 +3,7 @@
 import logging
 import textwrap
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import kept
-from tpd.experiment import ConfigError, Findings, Parts, blame, build, run
+from tpd.experiment import ConfigError, Findings, Parts, blame, build, run, settings
 from tpd.folders import (
     FAILED,
     FINISHED,
@@ -42,7 +43,9 @@ def run_job(cfg: DictConfig) -> None:
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     if hydra.mode != RunMode.MULTIRUN:
-        with blame("hydra.run.dir"), claimed(folder):
+        with ExitStack() as claim:
+            with blame("hydra.run.dir"):
+                claim.enter_context(claimed(folder))
             _run_alone(cfg, folder)
         return
     _quiet_console()
@@ -183,13 +186,6 @@ def open_run(
     """Start a run, refusing a store that cannot be had in one line."""
     with blame("tracking"):
         return outbox.open_run(tracking, folder, name, config, tags, parent)
-
-
-def settings(cfg: DictConfig) -> dict[str, Any]:
-    """The config as plain values, interpolations resolved."""
-    plain = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
 
 
 def _quiet_console() -> None:

@@ -15,9 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from tpd import storage
 from tpd.envs import Environment
 from tpd.evaluate import read_errors, read_table
+from tpd.experiment import settings
 from tpd.explanation import Explanation
 from tpd.folders import FINISHED, RUNNING, STATUS, read_record
-from tpd.jobs import report_link, settings
+from tpd.jobs import report_link
 from tpd.kept import CONFIG
 from tpd.portrait import PORTRAIT, REPORT
 from tpd.show import plots

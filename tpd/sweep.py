@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.experiment import ConfigError, blame, build
+from tpd.experiment import ConfigError, blame, build, settings
 from tpd.folders import (
     FAILED,
     FINISHED,
@@ -34,7 +34,6 @@ from tpd.jobs import (
     make_tracking,
     open_run,
     repeated,
-    settings,
     tell_where,
 )
 from tpd.kept import CONFIG

@@ -163,6 +163,8 @@ class Resumable(Protocol):
         """Make a new one go on from there."""
 
 
+Stage = Callable[[], None]
+"""A piece of work that starts from nothing but what the stages before it have left."""
 TransitionsCallback = Callable[[Transitions], None]
 Report = Callable[[Mapping[str, float], int], None]
 """Takes figures by name, and the step that they belong to."""

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import gymnasium as gym
@@ -31,6 +31,15 @@ class Environment:
     """Put around the environment, the first one innermost."""
     mask_function: Callable[[Array], BoolArray] | None = None
     """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What other processes are sent: the fields alone, from which the rest is made again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def playable(self) -> bool:
+        """Whether episodes can be played in it."""
+        return True
 
     def make(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """One environment."""

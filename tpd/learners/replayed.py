@@ -1,5 +1,6 @@
 """FHTD replayed to convergence: count what was seen, and solve the counts exactly."""
 
+import copy
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +12,7 @@ from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import Edges, PairTable, locate
 from tpd.posterior import CountedTable
-from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 
 
 class Counts:
@@ -60,6 +61,21 @@ class Counts:
             if begin < len(pair):
                 self._grow()
 
+    def merge(self, edges: Edges) -> None:
+        """Add what was counted elsewhere, exactly.
+
+        Edges can only be counted one by one, so each is counted once, and then as often as is missing:
+        a binary digit of all the numbers at a time.
+        """
+        self.add(edges.pair, edges.next_state, edges.outcome, edges.continuation)
+        missing, counted = edges.count - 1, self._count
+        for digit in range(int(missing.max(initial=0)).bit_length()):
+            some = missing >> digit & 1 == 1
+            self._count = np.zeros_like(counted)
+            self.add(edges.pair[some], edges.next_state[some], edges.outcome[some], edges.continuation[some])
+            counted += self._count << digit
+        self._count = counted
+
     def _grow(self) -> None:
         edges = self.edges
         self._allocate(self._outcome.shape[1], 2 * len(self._count))
@@ -103,6 +119,26 @@ class ReplayedFHTD:
         outcome, continuation = self.outcomes.observe(transitions)
         pair = transitions.observation * self._num_actions + transitions.action
         self._counts.add(pair, transitions.next_observation, outcome, continuation)
+        self._table = None
+
+    def empty(self) -> "ReplayedFHTD":
+        """Another one, for the same policy and outcomes, that has seen nothing."""
+        other = copy.copy(self)
+        other._counts, other._table = Counts(self.outcomes.width), None
+        return other
+
+    def merge(self, other: "ReplayedFHTD") -> None:
+        """Count all that the other one has counted."""
+        self._counts.merge(other._counts.edges)
+        self._table = None
+
+    def state(self) -> State:
+        """The counts."""
+        return vars(self._counts.edges)
+
+    def restore(self, state: State) -> None:
+        """Go on counting from there."""
+        self._counts.merge(Edges(**state))
         self._table = None
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:

@@ -1,0 +1,35 @@
+"""Work divided among processes, its results in a fixed order."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+from joblib import Parallel, delayed
+
+from tpd.envs import Environment
+
+T = TypeVar("T")
+
+
+def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environment) -> Iterator[T]:
+    """What the tasks give, in their order, as soon as it is there; they may make the environment."""
+    parallel = Parallel(
+        n_jobs=processes, backend="loky", return_as="generator", batch_size=1, max_nbytes=None
+    )
+    spec, done = gym.spec(env.id), 0
+    try:
+        for result in parallel(delayed(_call)(task, spec) for task in tasks):
+            yield result
+            done += 1
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f"one of {processes} processes died, as from lack of memory, when {done} of {len(tasks)} shares "
+            "were done: try fewer processes"
+        ) from error
+
+
+def _call(task: Callable[[], T], spec: EnvSpec) -> T:
+    gym.registry.setdefault(spec.id, spec)  # it may be registered by a script, which is not run again here
+    return task()

@@ -1,0 +1,118 @@
+"""Transitions in shares, which many processes can collect, or read, for one and the same learner."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tpd.envs import Environment
+from tpd.envs.recorded import Description
+from tpd.sources.processes import in_processes
+from tpd.sources.shards import read_shard, recorded, shard_path
+from tpd.types import Learner, Transitions, TransitionsCallback
+
+Share = Callable[[], Iterator[Transitions]]
+"""Begins to collect or read transitions, in whichever process it is called."""
+
+
+@runtime_checkable
+class MergingLearner(Learner, Protocol):
+    """A learner that learns the same from shares in turn as from what others learned of each."""
+
+    def empty(self) -> "MergingLearner":
+        """Another one that has seen nothing."""
+
+    def merge(self, other: Any) -> None:
+        """Learn all that the other one has learned."""
+
+
+@dataclass(frozen=True)
+class Elsewhere(Transitions):
+    """Transitions that another process has learned from: here there is nothing of them but their number."""
+
+    number: int = 0
+
+    @classmethod
+    def of(cls, number: int) -> "Elsewhere":
+        """So many of them."""
+        nothing, no = np.empty(0), np.empty(0, dtype=np.bool_)
+        return cls(nothing, nothing, nothing, nothing, no, no, number=number)
+
+    def __len__(self) -> int:
+        return self.number
+
+
+def learn_in_turn(shares: Sequence[Share], learning: Sequence[TransitionsCallback]) -> None:
+    """Show all transitions to whoever learns, a share after the other."""
+    for share in shares:
+        for batch in share():
+            for learn in learning:
+                learn(batch)
+
+
+def merges(learning: Sequence[TransitionsCallback]) -> bool:
+    """Whether all who learn can be merged; whoever only counts along does not matter."""
+    learners = [owner for owner in map(_owner, learning) if isinstance(owner, Learner)]
+    return bool(learners) and all(isinstance(learner, MergingLearner) for learner in learners)
+
+
+def learn_apart(
+    shares: Sequence[Share], learning: Sequence[TransitionsCallback], processes: int, env: Environment
+) -> None:
+    """As `learn_in_turn`, with others who learn from each share in its own process and are then merged."""
+    learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
+    counting = [learn for learn in learning if not isinstance(_owner(learn), MergingLearner)]
+    tasks = [partial(_teach, share, [learner.empty() for learner in learners]) for share in shares]
+    for others, number in in_processes(tasks, processes, env):
+        for learner, other in zip(learners, others, strict=True):
+            learner.merge(other)
+        for count in counting:
+            count(Elsewhere.of(number))
+
+
+def learn_from_files(
+    shares: Sequence[Share],
+    learning: Sequence[TransitionsCallback],
+    processes: int,
+    env: Environment,
+    description: Description,
+) -> None:
+    """As `learn_in_turn`, with shares that are collected in processes of their own and read from disk."""
+    with TemporaryDirectory() as folder:
+        paths = [shard_path(Path(folder), number) for number in range(len(shares))]
+        tasks = [partial(_exhaust, recording(path, share)) for path, share in zip(paths, shares, strict=True)]
+        for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
+            learn_in_turn([partial(read_shard, path, description)], learning)
+            path.unlink()
+
+
+def recording(path: Path, share: Share) -> Share:
+    """The share, which is also written to a file."""
+    return partial(_recorded, path, share)
+
+
+def _recorded(path: Path, share: Share) -> Iterator[Transitions]:
+    return recorded(path, share())
+
+
+def _owner(learn: TransitionsCallback) -> object:
+    """Whose method this is, if it is one."""
+    return getattr(learn, "__self__", None)
+
+
+def _teach(share: Share, learners: Sequence[MergingLearner]) -> tuple[Sequence[MergingLearner], int]:
+    number = 0
+    for batch in share():
+        number += len(batch)
+        for learner in learners:
+            learner.update(batch)
+    return learners, number
+
+
+def _exhaust(share: Share) -> None:
+    deque(share(), maxlen=0)
