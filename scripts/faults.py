@@ -7,11 +7,9 @@ Every fault meets a real run, as a user starts it; the same command is then give
 finished, and what it leaves is compared, bit for bit, with what an undisturbed run has left.
 """
 
-import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 from mlflow import MlflowClient
+
+from tests.breakable import Server, disk, enlarge
 
 SCRIPT = Path(__file__).with_name("run.py")
 SYNC = Path(__file__).with_name("sync.py")
@@ -41,6 +41,26 @@ SMALL = (
 )
 KILLS, SWEEPS = 50, 5
 SECONDS_AT_MOST = 600
+PAGE = """# Faults
+
+Every fault was done to a real run, as a user starts it. The same command was then given again until it
+had finished, and what it left was compared, bit for bit, with what an undisturbed run leaves: the tables
+of errors, the learning curve, the forecasts, every array of the explainer, and every metric of every step
+in the tracking store, which has to be there once. `python scripts/faults.py` makes this page, and fails if
+anything is lost.
+
+{faults}
+
+Small runs, with a checkpoint after every one of their nine stages (`checkpoint_seconds=0`). Most of the
+time to recover is that of starting Python and its libraries again, and of drawing.
+
+## Many at once
+
+Processes that all begin at the same moment, on a store that nobody has made yet. A metric is written to
+the folder of its run first, which is what the process waits for, and delivered from there in batches.
+
+{load}
+"""
 COMPARED = ("errors.json", "curve.json", "verification.json", "metrics.json")
 NOT_COMPARED = "seconds/"
 
@@ -223,36 +243,6 @@ def kill_worker(process: subprocess.Popen[bytes]) -> None:
     process.wait(SECONDS_AT_MOST)
 
 
-class Server:
-    """A real MLflow server."""
-
-    def __init__(self, where: Path) -> None:
-        self._where = where
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self._port}"
-        self.process = self.start()
-
-    def start(self) -> subprocess.Popen[bytes]:
-        options = ["--workers", "1", "--host", "127.0.0.1", "--port", str(self._port)]
-        kept = ["--backend-store-uri", f"sqlite:///{self._where}/server.db"]
-        kept += ["--artifacts-destination", str(self._where / "artifacts")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", *options, *kept],
-            cwd=self._where,
-            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        while True:
-            with socket.socket() as knocking:
-                if knocking.connect_ex(("127.0.0.1", self._port)) == 0:
-                    return self.process
-            time.sleep(0.3)
-
-
 def servers(count: int) -> Iterator[Row]:
     """The store goes away, or stops answering, while a run goes on."""
     with folder() as where:
@@ -260,32 +250,27 @@ def servers(count: int) -> Iterator[Row]:
         due, due_tracked = left_by(only_run(where)), tracked(store(where))
     rng = random.Random(2)
     for fault, strike, mend in (
-        ("the MLflow server is killed in the middle of a run", signal.SIGKILL, Server.start),
-        ("the MLflow server stops answering in the middle of a run", signal.SIGSTOP, wake),
+        ("the MLflow server is killed in the middle of a run", Server.stop, Server.start),
+        ("the MLflow server stops answering in the middle of a run", Server.freeze, Server.thaw),
     ):
         row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
         for _ in range(count):
             with folder() as where:
                 server = Server(where)
+                server.start()
                 process = start(where, *SMALL, f"tracking.uri={server.uri}")
                 time.sleep(rng.uniform(0.4, 0.9) * undisturbed)
-                os.killpg(server.process.pid, strike)
+                strike(server)
                 if process.wait(SECONDS_AT_MOST) != 0:
                     raise RuntimeError((where / "terminal.txt").read_text()[-3000:])
                 row.lost += differences(due, left_by(only_run(where)))
-                if strike == signal.SIGKILL:
-                    server.process.wait()
                 mend(server)
                 row.recovered.append(finish(where, "outputs", script=SYNC))
                 row.tried += 1
                 row.lost += differences(dict(due_tracked), dict(tracked(server.uri)))
-                kill(server.process)
+                server.stop()
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
         yield row
-
-
-def wake(server: Server) -> None:
-    os.killpg(server.process.pid, signal.SIGCONT)
 
 
 def full_disks(count: int) -> Iterator[Row]:
@@ -295,28 +280,18 @@ def full_disks(count: int) -> Iterator[Row]:
         finish(where, *SMALL, "tracking=none")
         due = left_by(only_run(where))
     for megabytes in range(1, count + 1):
-        with folder() as where, small_disk(where, megabytes):
+        with folder() as where, disk(where, f"size={megabytes}m"):
             process = start(where, *SMALL, "tracking=none")
             if process.wait(SECONDS_AT_MOST) == 0:
                 raise RuntimeError(f"{megabytes} MB were enough")
             if "No space left" not in (where / "terminal.txt").read_text().splitlines()[-1]:
                 row.lost += 1
             row.tried += 1
-            subprocess.run(["mount", "-o", "remount,size=200m", str(where)], check=True)
+            enlarge(where)
             row.recovered.append(finish(where, *SMALL, "tracking=none"))
             row.lost += differences(due, left_by(only_run(where)))
         print(f"{row.fault}: {row.tried}, lost: {row.lost}", flush=True)
     yield row
-
-
-@contextmanager
-def small_disk(where: Path, megabytes: int) -> Iterator[None]:
-    """Make the folder a disk of that size; for this one has to be root."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(where)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(where)], check=True)
 
 
 LOAD = """
@@ -324,14 +299,13 @@ import sys, time
 from pathlib import Path
 from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import MlflowTracking
-number, uri, where, parent = sys.argv[1:]
+number, uri, where = sys.argv[1:]
 took = []
 with open_run(MlflowTracking(uri=uri, experiment="load"), Path(where), number, {}, {}) as run:
     for step in range(1000):
         began = time.perf_counter()
         run.metrics({"loss": step / 1000}, step)
         took.append(time.perf_counter() - began)
-    began = time.perf_counter()
 print(*took)
 """
 
@@ -342,12 +316,15 @@ def load(count: int) -> Iterator[str]:
     yield "|---|--:|--:|--:|--:|--:|--:|"
     for kind in ("an SQLite file", "an MLflow server"):
         with folder() as where:
-            server = Server(where) if kind != "an SQLite file" else None
-            uri = store(where) if server is None else server.uri
+            server = Server(where)
+            uri = store(where)
+            if kind == "an MLflow server":
+                server.start()
+                uri = server.uri
             began = time.monotonic()
             processes = [
                 subprocess.Popen(
-                    [sys.executable, "-c", LOAD, str(number), uri, str(where / f"run_{number}"), ""],
+                    [sys.executable, "-c", LOAD, str(number), uri, str(where / f"run_{number}")],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                 )
@@ -360,8 +337,7 @@ def load(count: int) -> Iterator[str]:
             due = [(step, step / 1000) for step in range(1000)]
             lost = sum(len(set(due) ^ set(found.get(str(n), {}).get("loss", []))) for n in range(count))
             lost += sum(abs(len(run["loss"]) - 1000) for run in found.values())
-            if server is not None:
-                kill(server.process)
+            server.stop()
         micro = 1e6 * np.quantile(took, [0.5, 0.99])
         yield (
             f"| {kind} | {count} | 1000 | {lost or 'nothing'} "
@@ -391,7 +367,7 @@ def main() -> None:
     table = ["| fault | tried | lost | to recover, median | |", "|---|--:|--:|--:|---|", *map(str, rows)]
     print("\n".join([*table, "", *loaded]))
     if not asked:
-        DOCUMENT.write_text(json.dumps([table, loaded]))
+        DOCUMENT.write_text(PAGE.format(faults="\n".join(table), load="\n".join(loaded)))
     if any(row.lost for row in rows):
         sys.exit("something was lost")
 

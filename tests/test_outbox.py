@@ -1,11 +1,6 @@
 """What happens to a run when the store is gone, slow or refusing, and to what was left in its folder."""
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,49 +9,11 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
+from tests.breakable import Server
 from tpd.folders import claimed
 from tpd.tracking import outbox
 from tpd.tracking.outbox import JOURNAL, LETTER, Delivery, deliver_all, open_run
 from tpd.tracking.runs import MlflowTracking
-
-
-class Server:
-    """A real MLflow server that can go away and come back with what it had."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self._port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        options = ["--workers", "1", "--host", "127.0.0.1", "--port", str(self._port)]
-        store = ["--backend-store-uri", f"sqlite:///{self._folder}/server.db"]
-        artifacts = ["--artifacts-destination", str(self._folder / "artifacts")]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", *options, *store, *artifacts],
-            cwd=self._folder,
-            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 120
-        while not self._answers():
-            assert time.monotonic() < deadline, "the server does not start"
-            time.sleep(0.3)
-
-    def _answers(self) -> bool:
-        with socket.socket() as knocking:
-            return knocking.connect_ex(("127.0.0.1", self._port)) == 0
-
-    def stop(self) -> None:
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from tests.breakable import disk, enlarge
 from tests.conftest import Compose
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
@@ -230,20 +229,10 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
 # Disks
 
 
-@contextmanager
-def disk(folder: Path, options: str) -> Iterator[None]:
-    """A file system of its own, which only root can have."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a disk to fill")
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True)
-    if made.returncode:
-        pytest.skip(f"no disk can be mounted here: {made.stderr.decode()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk to fill")
 
 
+@needs_root
 def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Path) -> None:
     words = [*SMALL, "tracking=none"]
     with disk(tmp_path, "size=1m"):
@@ -252,10 +241,11 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Pat
         assert process.returncode != 0
         assert "No space left on device" in told.splitlines()[-1]
         assert "the same command again goes on" in told.splitlines()[-1]
-        subprocess.run(["mount", "-o", "remount,size=100m", str(tmp_path)], check=True)
+        enlarge(tmp_path)
         finish(tmp_path, *words)
 
 
+@needs_root
 def test_a_read_only_folder_is_named_before_any_work(tmp_path: Path) -> None:
     with disk(tmp_path, "ro"):
         process = start(tmp_path, *SMALL)
