@@ -3,8 +3,8 @@
 python scripts/network_coverage.py experiment=mountain_car policy.path=agents/dqn-MountainCar-v0.zip
 python scripts/network_coverage.py experiment=lunar_lander policy.path=agents/ppo-LunarLander-v2.zip
 
-Settings are those of scripts/run.py. The bands are calibrated at moments of some episodes and judged at as
-many moments of others.
+Settings are those of scripts/run.py. The bands are calibrated at moments of evaluation.calibration_episodes
+and judged at as many moments of evaluation.episodes others.
 """
 
 import sys
@@ -18,8 +18,10 @@ from tpd.bands import ENOUGH_DRAWS
 from tpd.calibration import agrees, calibrate, near, uncertain
 from tpd.cli import CONFIG_FOLDER
 from tpd.experiment import Parts, build, learn
+from tpd.explainer import Explainer
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
+from tpd.policies.absent import AbsentPolicy
 from tpd.seeding import generator
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import MlflowTracking
@@ -34,20 +36,17 @@ CERTAINLY_WRONG = 0.1
 class Judged:
     """Explanations of cases with their bands, cell by cell."""
 
-    def __init__(self, parts: Parts, cases: SampledCases, events: BoolArray) -> None:
-        self.explanation: Explanation = parts.explainer.explain(
+    def __init__(self, explainer: Explainer, cases: SampledCases) -> None:
+        self.explanation: Explanation = explainer.explain(
             cases.observations, cases.actions, draws=ENOUGH_DRAWS
         )
-        self.names = parts.outcomes.legend.names
-        self.events = events[:-1]
-        self.cases = SampledCases(
-            cases.observations,
-            cases.actions,
-            cases.own,
-            cases.weight,
-            cases.expected[:, :, :-1],
-            None if cases.standard_error is None else cases.standard_error[:, :, :-1],
-            rollouts=cases.rollouts,
+        self.names = explainer.legend.names
+        self.events = np.array([name in explainer.legend.events for name in self.names])
+        assert cases.standard_error is not None
+        self.cases = replace(
+            cases,
+            expected=cases.expected[:, :, :-1],
+            standard_error=cases.standard_error[:, :, :-1],
         )
         self.band = self.explanation.band()
         self.agrees = agrees(self.band, self.explanation.expected, self.cases, self.events)
@@ -85,62 +84,70 @@ class Judged:
             "taken": self.share(own),
             "passed over": self.share(~own),
             **{f"third {part + 1} of the steps": self.share(third == part) for part in range(THIRDS)},
-            "first occurrences so far": self.so_far(),
-            "differences": self.differences(),
-            "differences of returns": self.return_differences(),
+            **self.so_far(),
+            **self.compared(),
             f"certain, and more than {CERTAINLY_WRONG} off": float((far & ~self.agrees)[~self.judged].mean()),
         }
 
-    def so_far(self) -> float:
-        """The share of the probabilities that something has happened by step h that lie in their band."""
+    def so_far(self) -> dict[str, float]:
+        """The share of the probabilities to have happened by step h that lie in their band, and its width."""
         first = np.array([name.startswith(FIRST) for name in self.names])
         sums = np.cumsum(self.explanation.expected, axis=1)
         cases = replace(self.cases, expected=np.cumsum(self.cases.expected, axis=1))
         judged = first & uncertain(sums, self.events)
-        return float(agrees(self.explanation.sum_band(), sums, cases, self.events)[judged].mean())
+        band = self.explanation.sum_band()
+        return {
+            "first occurrences so far": float(agrees(band, sums, cases, self.events)[judged].mean()),
+            "mean width of these": float(band.width[judged].mean()),
+        }
 
-    def differences(self) -> float:
-        """The share of the differences between action and foil that lie in their band, drawn together."""
-        contrast = self.contrast(self.explanation)
+    def compared(self) -> dict[str, float]:
+        """Shares of returns, and of differences between action and foil, drawn together."""
+        fact, foil, error = self.foil - 1, self.foil, self.cases.return_error
         assert self.cases.standard_error is not None
         squared = self.cases.standard_error**2
-        variance = squared[self.foil - 1] + squared[self.foil]
-        judged = self.judged[self.foil - 1] | self.judged[self.foil]
-        return float(near(contrast.band(), contrast.expected, self.true.expected, variance)[judged].mean())
+        contrast, judged = self.contrast(self.explanation), self.judged[fact] | self.judged[foil]
+        true, seen = self.contrast(self.seen), contrast.return_band()
+        apart = near(contrast.band(), contrast.expected, true.expected, squared[fact] + squared[foil])
+        returns = near(
+            self.explanation.return_band(),
+            self.explanation.expected_return,
+            self.seen.expected_return,
+            error**2,
+        )
+        ahead = near(
+            seen, contrast.expected_return, true.expected_return, error[fact] ** 2 + error[foil] ** 2
+        )
+        return {
+            "differences": float(apart[judged].mean()),
+            "returns so far": float(returns.mean()),
+            "differences of returns so far": float(ahead.mean()),
+            "differences of returns to the horizon": float(ahead[:, -1].mean()),
+        }
 
-    def return_differences(self) -> float:
-        """The same for returns to the horizon; NaN if they are noisy, for their noise is not kept."""
-        contrast = self.contrast(self.explanation)
-        if np.isfinite(self.cases.rollouts).any():
-            return float("nan")
-        band, true = contrast.return_band(), self.true.expected_return
-        return float(near(band, contrast.expected_return, true, np.zeros(1))[:, -1].mean())
+    @property
+    def seen(self) -> Explanation:
+        """What the rollouts showed."""
+        return replace(self.explanation, expected=self.cases.expected)
 
     @property
     def foil(self) -> IntArray:
         """[foil]: which cases are foils; each follows the action that it is the foil of."""
         return np.flatnonzero(~self.cases.own)
 
-    @property
-    def true(self) -> Contrast:
-        return self.contrast(replace(self.explanation, expected=self.cases.expected))
-
     def contrast(self, explanation: Explanation) -> Contrast:
         return explanation[self.foil - 1] - explanation[self.foil]
 
 
 def study(parts: Parts, truth: MonteCarlo) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What is covered before and after calibration: by outcome, and overall."""
-    episodes = parts.evaluation.episodes
-    cases = truth.cases(episodes, generator(parts.seed, "judging"))
-    before = Judged(parts, cases, truth.events)
-    factors = calibrate(parts.explainer, truth, episodes, generator(parts.seed, "calibration"))
-    after = Judged(parts, cases, truth.events)
-    table = after.by_outcome()
-    table.insert(0, "uncalibrated", before.by_outcome()["covered"])
-    table["factor"] = [factors[f"{name}/spread"] for name in table.index]
-    overall = pd.DataFrame({"uncalibrated": before.overall(), "calibrated": after.overall()})
-    return table, overall
+    """What is covered: by outcome, and overall, also when it is stored without its agent."""
+    evaluation, explainer = parts.evaluation, parts.explainer
+    calibrate(explainer, truth, evaluation.calibration_episodes, generator(parts.seed, "calibration"))
+    cases = truth.cases(evaluation.episodes, generator(parts.seed, "judging"))
+    judged = Judged(explainer, cases)
+    stored = Explainer(explainer.predictor, AbsentPolicy(explainer.policy.discount), explainer.legend)
+    overall = {"covered": judged.overall(), "without the agent": Judged(stored, cases).overall()}
+    return judged.by_outcome(), pd.DataFrame(overall)
 
 
 def main() -> None:
@@ -156,7 +163,7 @@ def main() -> None:
         with ProgressBars() as bars:
             learn(parts, tracked, bars)
         table, overall = study(parts, truth)
-        tracked.metrics({str(part): float(share) for part, share in overall["calibrated"].items()})
+        tracked.metrics({str(part): float(share) for part, share in overall["covered"].items()})
         tracked.table(table.reset_index(), "coverage.json")
     print(table.to_string(float_format="%.3f"), overall.to_string(float_format="%.3f"), sep="\n\n")
     print(f"to look at it: {tracking.ui_command()}")

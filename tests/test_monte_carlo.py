@@ -1,14 +1,17 @@
 """Monte-Carlo truth: agrees with the exact solution, and forks what can be forked, by name."""
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from scipy import stats
 
 from tests import small_mdp
+from tpd.efo import compose
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi import events
 from tpd.outcomes import OutcomeSet, component, event, reward
@@ -16,7 +19,7 @@ from tpd.policies.tabular import GreedyPolicy
 from tpd.truth.cases import Cases, Truth
 from tpd.truth.exact import ExactSolution
 from tpd.truth.forks import Env, Forks, Moment
-from tpd.truth.monte_carlo import MonteCarlo
+from tpd.truth.monte_carlo import MonteCarlo, SampledCases, clopper_pearson
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 
 ROLLOUTS = 50
@@ -486,3 +489,78 @@ def test_observations_of_several_parts() -> None:
     np.testing.assert_array_equal(cases.expected[:, 0, 0], now)
     np.testing.assert_array_equal(cases.expected[:, 1, 0], then)
     np.testing.assert_array_equal(cases.actions[cases.own], 1 - cases.observations["last"][cases.own])
+
+
+# Bands
+
+
+HORIZON = 6
+
+
+def rolled_out(seed: int, outcomes: OutcomeSet | None = None) -> tuple[MonteCarlo, SampledCases]:
+    truth = MonteCarlo(
+        small_mdp.environment(),
+        small_mdp.policy(),
+        outcomes or small_mdp.outcomes(),
+        horizon=HORIZON,
+        moments=60,
+        rollouts=40,
+    )
+    return truth, truth.cases(20, rng(seed))
+
+
+def test_bands_of_rollouts_hold_the_truth() -> None:
+    truth, cases = rolled_out(seed=1)
+    solution = ExactSolution(
+        small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=HORIZON
+    )
+    true = solution.predict(cases.observations, cases.actions)
+    chance = (true > 1e-9) & (true < 1 - 1e-9)
+    band, narrow = truth.band(cases), truth.band(cases, level=0.5)
+    held, half = (((ends.low <= true) & (true <= ends.high))[chance].mean() for ends in (band, narrow))
+    assert 0.9 < held < 0.99  # exact limits are never too narrow
+    assert half < 0.8
+    some = cases[cases.own]
+    np.testing.assert_array_equal(truth.band(some).low, band.low[cases.own])
+    by_then, happened = truth.happened_by(cases), np.cumsum(true, axis=1)
+    chance = truth.once & (happened > 1e-9) & (happened < 1 - 1e-9)
+    held = ((by_then.low <= happened) & (happened <= by_then.high))[chance].mean()
+    assert 0.87 < held < 0.99
+    assert np.isnan(by_then.low[..., ~truth.once]).all()
+    np.testing.assert_array_equal(truth.once, [False, False, True, True])
+
+
+def test_exact_limits_are_those_of_clopper_and_pearson() -> None:
+    happened = np.arange(13.0)
+    band = clopper_pearson(happened, np.full(13, 12.0), level=0.9)
+    for count in range(13):
+        interval = stats.binomtest(count, 12).proportion_ci(0.9, method="exact")
+        assert (band.low[count], band.high[count]) == pytest.approx((interval.low, interval.high))
+
+
+def test_what_is_certain_has_no_width_and_other_outcomes_have_students() -> None:
+    outcomes = OutcomeSet([reward(0, 1), event("right", lambda t: t.action == 1)])
+    env = Environment("CartPole-v1", max_episode_steps=8)
+    truth = MonteCarlo(env, OpenBalance(), outcomes, horizon=5, moments=4, rollouts=6)
+    cases = truth.cases(1, rng())
+    assert np.isinf(cases.rollouts).all()
+    assert not truth.band(cases).width.any()
+    assert not truth.happened_by(cases).width[..., -1].any()
+    assert not cases.return_error.any()
+    error = np.full(cases.expected.shape, 0.1)
+    drawn = replace(cases, standard_error=error, rollouts=np.full(len(cases), 6.0))
+    width = truth.band(drawn).width
+    np.testing.assert_allclose(width[..., 0], 2 * 0.1 * stats.t.ppf(0.95, 5))
+    assert (width[..., 1] > 0.3).all()  # six rollouts that agree prove little
+
+
+def test_returns_are_as_noisy_as_they_say() -> None:
+    """Which the noise of their parts does not tell: what happens at one step changes the next."""
+    outcomes = OutcomeSet([component("place", lambda t: t.next_observation, 0, 10, weight=2.0)])
+    truth, cases = rolled_out(4, outcomes)
+    discount = truth.policy.discount
+    exact = ExactSolution(truth.env, truth.policy, outcomes, horizon=HORIZON)  # type: ignore[arg-type]
+    true = compose(2.0 * exact.predict(cases.observations, cases.actions)[..., 0], discount, axis=1)
+    error = compose(2.0 * cases.expected[..., 0], discount, axis=1) - true
+    noisy = cases.return_error > 0
+    assert (error[noisy] ** 2).mean() == pytest.approx((cases.return_error[noisy] ** 2).mean(), rel=0.35)

@@ -1,98 +1,112 @@
-"""Calibration: by how much draws have to be spread for their bands to hold the truth as often as they say.
+"""Calibration: an explainer finds out its own errors where the truth is known, and draws from them elsewhere.
 
-Truth that comes from rollouts is noisy, and a band is not for the noise. So what was seen is taken to agree
-with a band if it lies no farther from the estimate than both together allow: the square root of the squared
-reach of the band and of the squared reach of the noise. The noise of an event is that of a binomial whose
-probability is what the band allows nearest to what was seen.
+Truth that comes from rollouts is noisy, and a band is not for the noise: errors are made smaller by what of
+them must be noise. What was seen is taken to agree with a band if it lies no farther from the estimate than
+both together allow: the square root of the squared reach of the band and of the squared reach of the noise.
+The noise of an event is that of a binomial whose probability is the one within the band nearest to what was
+seen.
 """
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy import stats
 
-from tpd.bands import ENOUGH_DRAWS, LEVEL, Band
-from tpd.explainer import Explainer, SolvingPredictor
+from tpd.bands import LEVEL, Band
+from tpd.explainer import Explainer
+from tpd.learners.network_errors import LEVELS, KnownErrors, happened, unit
 from tpd.truth.monte_carlo import MonteCarlo, SampledCases
-from tpd.types import Array, BoolArray, FloatArray, Predictor
+from tpd.types import BoolArray, FloatArray, Predictor
 
 CERTAIN = 0.01
 """An event is not judged where it is expected with a probability as near to 0 or 1 as that."""
 FEWEST = 20
-"""An outcome that is judged in fewer cases is spread like all others of its kind."""
-LARGEST, HALVINGS = 1000.0, 20
+"""Moments it takes: of the errors of fewer, not even the largest lies outside a band of 90 %."""
+
+MOST_NOISE = 0.5
+"""Of a squared error: a few noisy moments must not make it look as if there were none."""
 
 
 @runtime_checkable
 class Calibratable(Predictor, Protocol):
-    """A predictor whose draws can be spread more or less."""
+    """A predictor that can draw from errors it is known to make."""
 
-    def deviations(self, observations: Array, actions: Array, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: by how much draws differ from the prediction, uncalibrated."""
-
-    def calibrate(self, factor: FloatArray) -> None:
-        """Spread what is drawn from now on by a factor [outcome] for each outcome."""
+    def calibrate(self, errors: KnownErrors) -> None:
+        """Draw from these errors, as long as what is predicted stays as it is."""
 
 
-def calibrate(
-    explainer: Explainer, truth: MonteCarlo, episodes: int, rng: np.random.Generator
-) -> dict[str, float]:
-    """Spread the draws so that their bands hold what is true at moments of episodes as often as they say.
+def calibrate(explainer: Explainer, truth: MonteCarlo, episodes: int, rng: np.random.Generator) -> None:
+    """Let an explainer that can be calibrated know its errors at moments of episodes of the policy.
 
-    The factors by name; none where the explainer has no draws to spread.
+    It is left without bands where the moments are too few to tell.
     """
-    predictor = explainer.predictor
-    if isinstance(predictor, SolvingPredictor):
-        predictor = predictor.solved()
-    if not isinstance(predictor, Calibratable):
-        return {}
-    factor = factors(predictor, truth.cases(episodes, rng), truth.events)
-    predictor.calibrate(factor)
-    names = (*explainer.legend.names, "termination")
-    return {f"{name}/spread": float(value) for name, value in zip(names, factor, strict=True)}
+    if not isinstance(explainer.predictor, Calibratable):
+        return
+    cases = truth.cases(episodes, rng)
+    if cases.own.sum() >= FEWEST:
+        predicted = explainer.predictor.predict(cases.observations, cases.actions)
+        explainer.predictor.calibrate(known_errors(predicted, cases, truth.events, truth.once, rng))
 
 
-def factors(predictor: Calibratable, cases: SampledCases, events: BoolArray) -> FloatArray:
-    """[outcome]: what the deviations of draws have to be multiplied with; events [outcome] are clipped."""
-    estimate = predictor.predict(cases.observations, cases.actions)
-    deviations = predictor.deviations(cases.observations, cases.actions, ENOUGH_DRAWS)
-    low, high = np.quantile(deviations, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0, method="weibull")
-    unit = Band(np.minimum(low, 0), np.maximum(high, 0))
-    judged = uncertain(estimate, events)
+def known_errors(
+    predicted: FloatArray, cases: SampledCases, events: BoolArray, once: BoolArray, rng: np.random.Generator
+) -> KnownErrors:
+    """The errors of what is predicted [case, horizon, outcome], by moments in random order.
 
-    def covered(factor: float, among: BoolArray) -> float:
-        band = spread(unit, factor, estimate, events)
-        return float(agrees(band, estimate, cases, events)[judged & among].mean())
-
-    found = np.ones(len(events))
-    for kind in (events, ~events):
-        if (judged & kind).any():
-            found[kind] = _factor(covered, kind) or 1.0
-        for column in np.flatnonzero(kind):
-            if judged[:, :, column].any(axis=1).sum() >= FEWEST:
-                found[column] = _factor(covered, np.arange(len(events)) == column) or found[column]
-    return found
-
-
-def _factor(covered: Callable[[float, BoolArray], float], among: BoolArray) -> float | None:
-    """The smallest factor that covers as much as it should, by bisection.
-
-    None if bands without any width would do: then what was seen is too noisy to tell.
+    Where something was certain, a moment does not show how wrong it is when it is not: the moment before
+    stands in.
     """
-    low, high = 1 / LARGEST, LARGEST
-    if covered(low, among) >= LEVEL:
-        return None
-    for _ in range(HALVINGS):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if covered(middle, among) < LEVEL else (low, middle)
-    return high
+    moment, choice = np.cumsum(cases.own) - 1, (~cases.own).astype(np.int64)
+    order = rng.permutation(moment[-1] + 1)
+
+    def by_moment(errors: FloatArray) -> FloatArray:
+        placed = np.full((len(order), 2, *errors.shape[1:]), np.nan)
+        placed[moment, choice] = errors
+        return filled(placed[order])
+
+    steps = by_moment(step_errors(predicted, cases, events))
+    curves = by_moment(curve_errors(predicted[..., once], cases.expected[..., once], cases.rollouts))
+    curves = np.maximum.accumulate(LEVELS[:, None] + curves, axis=2)
+    return KnownErrors(steps.astype(np.float32), curves.astype(np.float32), events, once)
 
 
-def spread(unit: Band, factor: float, estimate: FloatArray, events: BoolArray) -> Band:
-    """The band around an estimate when deviations that reach from `low` to `high` are multiplied."""
-    low, high = estimate + factor * unit.low, estimate + factor * unit.high
-    return Band(np.where(events, np.clip(low, 0, 1), low), np.where(events, np.clip(high, 0, 1), high))
+def step_errors(predicted: FloatArray, cases: SampledCases, events: BoolArray) -> FloatArray:
+    """[case, horizon, outcome]: in their units, NaN where it is certain.
+
+    At each step the mean square is made smaller by the variance of the noise, as far as few moments tell it.
+    """
+    assert cases.standard_error is not None
+    judged, size = uncertain(predicted, events), unit(predicted, events)
+    errors, noise = np.full((2, *predicted.shape), np.nan)
+    np.divide(cases.expected - predicted, size, out=errors, where=judged)
+    np.divide(cases.standard_error, size, out=noise, where=judged)
+    seen, unavoidable = (np.nansum(values**2, axis=0) for values in (errors, noise))
+    share = np.divide(unavoidable, seen, out=np.zeros_like(seen), where=seen > 0)
+    return np.asarray(errors * np.sqrt(1 - np.minimum(share, MOST_NOISE)))
+
+
+def curve_errors(predicted: FloatArray, seen: FloatArray, rollouts: FloatArray) -> FloatArray:
+    """[case, level, once]: of having happened, where that is said to be LEVELS; NaN if it never is.
+
+    From chances of first occurrences [case, horizon, once]. Each is made smaller by its own noise, for what
+    was seen always or never is next to certain.
+    """
+    said, true = happened(predicted), happened(seen)
+    found = np.full((len(said), len(LEVELS), said.shape[2]), np.nan)
+    for case, outcome in np.ndindex(len(said), said.shape[2]):
+        reached = said[case, -1, outcome] >= LEVELS
+        x, y = (np.append(0, values[case, :, outcome]) for values in (said, true))
+        found[case, reached, outcome] = np.interp(LEVELS[reached], x, y)
+    errors, noise = found - LEVELS[:, None], found * (1 - found) / (rollouts[:, None, None] - 1)
+    return np.asarray(np.sign(errors) * np.sqrt(np.maximum(0, errors**2 - noise)))
+
+
+def filled(errors: FloatArray) -> FloatArray:
+    """[moment, ...]: the moment before where one is NaN, the first following the last; 0 where all are."""
+    twice = np.concatenate([errors, errors])
+    number = np.arange(len(twice)).reshape(-1, *[1] * (errors.ndim - 1))
+    latest = np.maximum.accumulate(np.where(np.isnan(twice), 0, number), axis=0)[len(errors) :]
+    return np.asarray(np.nan_to_num(np.take_along_axis(twice, latest, axis=0)))
 
 
 def uncertain(estimate: FloatArray, events: BoolArray) -> BoolArray:
@@ -101,13 +115,15 @@ def uncertain(estimate: FloatArray, events: BoolArray) -> BoolArray:
 
 
 def agrees(band: Band, estimate: FloatArray, cases: SampledCases, events: BoolArray) -> BoolArray:
-    """[case, horizon, outcome]: whether the band holds what was seen, allowing for the noise of that."""
+    """[case, horizon, outcome]: whether the band holds what was seen, allowing for the noise of that.
+
+    Judged are the first outcomes of the cases, as many as the estimate has.
+    """
     assert cases.standard_error is not None
-    seen = cases.expected
+    judged = (..., slice(estimate.shape[-1]))
+    seen, error = cases.expected[judged], cases.standard_error[judged]
     nearest = np.where(events, np.clip(np.clip(seen, band.low, band.high), 0, 1), 0)
-    variance = np.where(
-        events, nearest * (1 - nearest) / cases.rollouts[:, None, None], cases.standard_error**2
-    )
+    variance = np.where(events, nearest * (1 - nearest) / cases.rollouts[:, None, None], error**2)
     return near(band, estimate, seen, variance)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tpd.bands import ENOUGH_DRAWS
+from tpd.calibration import Calibratable, agrees, calibrate, uncertain
 from tpd.checks import one_of, whole_number
 from tpd.envs import Environment
 from tpd.explainer import Explainer
@@ -16,7 +18,8 @@ from tpd.pair_table import HasTable
 from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
-from tpd.types import DiscretePolicy, FloatArray, State, Transitions
+from tpd.truth.monte_carlo import MonteCarlo, SampledCases
+from tpd.types import BoolArray, DiscretePolicy, FloatArray, State, Transitions
 
 CERTAIN = 1e-9
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
@@ -80,6 +83,8 @@ class Evaluation:
     """What explanations are compared with, over how many episodes, and how often.
 
     truth: makes the predictor that is right; None where there is none.
+    calibration_episodes: episodes of other moments, at which an explainer that can learn how wrong it is
+        does so before it is judged, where truth comes from rollouts; 0 for none.
     curve_points: how often the errors are measured in the course of learning, at growing intervals.
     verification_episodes: fresh episodes with which the predictions are compared; 0 for none.
     reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
@@ -93,6 +98,7 @@ class Evaluation:
         curve_points: int,
         curve_episodes: int,
         verification_episodes: int,
+        calibration_episodes: int,
         reference: Mapping[str, Mapping[str, tuple[float, float]]],
     ) -> None:
         self.truth = truth
@@ -100,6 +106,7 @@ class Evaluation:
         self.curve_points = whole_number("curve_points", curve_points, at_least=0)
         self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
         self.verification_episodes = whole_number("verification_episodes", verification_episodes, at_least=0)
+        self.calibration_episodes = whole_number("calibration_episodes", calibration_episodes, at_least=0)
         self.reference = reference
         for outcome, figures in reference.items():
             for metric, figure in figures.items():
@@ -129,6 +136,25 @@ class Examiner:
         if not self._policy_stays or episodes not in self._known:
             self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
         return evaluate(self._explainer, self._env, self._known[episodes], bands)
+
+    def calibrate(self, episodes: int, counter: Callable[[str, int], Callable[[int], None]]) -> None:
+        """Let the explainer find out how wrong it is, at other moments than those it is judged at.
+
+        Nothing happens with a truth that does not come from rollouts, or no episodes.
+        """
+        truth, can_be = self._truth, isinstance(self._explainer.predictor, Calibratable)
+        if isinstance(truth, MonteCarlo) and can_be and episodes:
+            truth.progress = counter("calibration", truth.moments)
+            calibrate(self._explainer, truth, episodes, generator(self._seed, "calibration"))
+            truth.progress = None
+
+    @property
+    def rolled_out(self) -> tuple[MonteCarlo, SampledCases] | None:
+        """What was judged last, where the truth comes from rollouts."""
+        cases = next(iter(self._known.values()), None)
+        if not isinstance(self._truth, MonteCarlo) or not isinstance(cases, SampledCases):
+            return None
+        return self._truth, cases
 
 
 class LearningCurve:
@@ -196,19 +222,32 @@ def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool =
 def _covered(explainer: Explainer, cases: Cases) -> FloatArray | None:
     """[outcome]: share of the expectations that lie in their bands, as far as the bands are put to a test.
 
-    None where there are no bands, or the truth is an estimate itself.
+    None where there are no bands. The noise of a truth that comes from rollouts is allowed for.
     """
+    if isinstance(cases, SampledCases):
+        explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
+        if explanation.draws is None:
+            return None
+        band, expected = explanation.band(), explanation.expected
+        events = np.array([name in explainer.legend.events for name in explainer.legend.names])
+        return _share(
+            agrees(band, expected, cases, events), uncertain(expected, events) & ~np.isnan(band.low)
+        )
     predictor = explainer.predictor
     table = predictor.table() if isinstance(predictor, HasTable) else None
-    if not isinstance(table, CountedTable) or cases.standard_error is not None:
+    if not isinstance(table, CountedTable):
         return None
     assert isinstance(explainer.policy, DiscretePolicy)
     band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
     exact = cases.expected[:, :, :-1]
     judged = (exact > CERTAIN) & (exact < 1 - CERTAIN) & ~np.isnan(band.low)
-    held = judged & (band.low <= exact) & (exact <= band.high)
+    return _share((band.low <= exact) & (exact <= band.high), judged)
+
+
+def _share(held: BoolArray, judged: BoolArray) -> FloatArray:
+    """[outcome]: how many of those judged [case, horizon, outcome] are held; NaN if none is."""
     count = judged.sum(axis=(0, 1))
-    return np.where(count > 0, held.sum(axis=(0, 1)) / np.maximum(1, count), np.nan)
+    return np.where(count > 0, (judged & held).sum(axis=(0, 1)) / np.maximum(1, count), np.nan)
 
 
 def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from tpd.kept import EPISODES, EXPLAINER, Kept
 from tpd.outcomes import OutcomeSet
 from tpd.portrait import portray
 from tpd.seeding import generator
-from tpd.show import reliability
+from tpd.show import reliability, survival
 from tpd.show.maps import MapSpec
 from tpd.show.progress import ProgressBars
 from tpd.show.scenes import Scene, scenes_from_config
@@ -40,6 +41,7 @@ from tpd.verify import Verification, verify
 log = logging.getLogger(__name__)
 
 CHECKPOINT = "checkpoint.npz"
+SETTLING_STAGES = 10
 
 
 class ConfigError(CompactHydraException):
@@ -125,7 +127,9 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrai
     """Train the policy, learn to explain it, judge the explanations, keep what was found, and portray it."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars, folder)
-    with _timed("evaluation", tracked):
+    with _timed("evaluation", tracked), ProgressBars(progress) as bars:
+        if parts.examiner is not None:
+            parts.examiner.calibrate(parts.evaluation.calibration_episodes, bars.counter)
         findings = judge(parts)
         if findings.errors is not None:
             curve[parts.training.transitions(parts.trainer)] = findings.errors
@@ -167,7 +171,9 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
         report=tracked.metrics,
     )
     if isinstance(predictor, SettlingLearner):
-        stages.append(partial(predictor.settle, bars.counter("settling", predictor.settling)))
+        advance = bars.counter("settling", predictor.settling)
+        leg = math.ceil(predictor.settling / SETTLING_STAGES)
+        stages += [partial(predictor.settle, advance, leg)] * SETTLING_STAGES
     resumed: dict[str, object] = {"policy": parts.trainer, "curve": curve}
     if isinstance(predictor, Learner):
         resumed["explainer"] = predictor
@@ -212,6 +218,10 @@ def keep(
         write_table(findings.verification.frame(), folder / "verification.json")
         tracked.metrics(findings.verification.metrics(), step)
         tracked.table(findings.verification.frame(), "verification.json")
+    if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
+        page = survival.draw(parts.explainer, *rolled_out, f"What has happened by then, seed {parts.seed}")
+        if page is not None:
+            page.savefig(plots / "survival.png")
     tracked.files(plots, "plots")
     recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
     if recording is not None:

@@ -144,8 +144,11 @@ class SettlingLearner(Learner, Protocol):
     def settling(self) -> int:
         """How many updates that takes at most."""
 
-    def settle(self, progress: Callable[[int], None]) -> None:
-        """Make the most of what was kept, counting updates for whoever watches."""
+    def settle(self, progress: Callable[[int], None], at_most: int | None = None) -> None:
+        """Make the most of what was kept, counting updates for whoever watches.
+
+        With `at_most` so many updates, after which another call goes on.
+        """
 
 
 State = Mapping[str, Array]

@@ -12,19 +12,29 @@ from tpd.checks import number, one_of, whole_number
 from tpd.efo import check_decomposition
 from tpd.envs import Environment
 from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork, VectorEncoder, tensors
-from tpd.learners.network_ensemble import train_members
+from tpd.learners.network_errors import KnownErrors
 from tpd.learners.network_loss import least_losses, losses, observed, targets
 from tpd.learners.network_replay import Experience, Replay
-from tpd.learners.network_stored import EnsemblePredictor, NetworkPredictor
+from tpd.learners.network_state import (
+    moments,
+    part,
+    put_moments,
+    put_stream,
+    put_weights,
+    stream,
+    under,
+    weights,
+)
+from tpd.learners.network_stored import CalibratedPredictor, NetworkPredictor
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
-from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
 
 HOLD_OUT = 20  # one in so many transitions is not trained on
 HELD_OUT_SIZE = 10_000
 PATIENCE = 8
 BETTER = 0.99
-MEMBERS_SHARE = 5  # the members make one update for so many that the network may make to settle
+NUMBERS = ("_seen", "_owed", "_version", "_settled", "_best_loss", "_no_better", "updates")
 
 
 class NetworkFHTD:
@@ -35,8 +45,7 @@ class NetworkFHTD:
     after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
     decomposes them. Predictions are the copy's, which averages over the last updates.
 
-    members: how many heads show, once it has settled, what else could be expected; with 1 there are no
-    bands. They are taught last, and change neither the network nor its predictions.
+    It has bands once it is calibrated, until it learns again.
     """
 
     tie = NetworkPredictor.tie
@@ -59,7 +68,6 @@ class NetworkFHTD:
         replay_size: int,
         seed: int,
         features_extractor: FeaturesExtractor | None = None,
-        members: int = 1,
     ) -> None:
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self.form = one_of("form", form, ("efo", "fhgvf"))
@@ -67,9 +75,7 @@ class NetworkFHTD:
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.follow_rate = number("follow_rate", follow_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
-        self._network_updates = whole_number("settling_updates", settling_updates, at_least=0)
-        self.members = whole_number("members", members, at_least=1)
-        self._member_updates = self._network_updates // MEMBERS_SHARE if self.members > 1 else 0
+        self.settling = whole_number("settling_updates", settling_updates, at_least=0)
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
         self.policy = policy
@@ -87,18 +93,19 @@ class NetworkFHTD:
                 features_extractor=features_extractor,
             )
         self.lagged = copy.deepcopy(self.network).requires_grad_(False)
-        self.learning_rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self.learning_rate, fused=True)
-        self._rng, self._seed = generator(seed, "replay"), seed
+        rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
+        self._rng = generator(seed, "replay")
         self._replay = Replay(whole_number("replay_size", replay_size, at_least=1))
         self._held_out = Replay(HELD_OUT_SIZE)
         self._seen, self._owed = 0, 0.0
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
         self._value_discount = self.discount if form == "fhgvf" else None
         self._predictor = NetworkPredictor(self.lagged, tried, self._value_discount)
-        self._ensemble: EnsemblePredictor | None = None
+        self._calibrated: CalibratedPredictor | None = None
         self._losses: list[float] = []
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
+        self._settled, self._best_loss, self._no_better = 0, np.inf, 0
         self.updates = 0
 
     def update(self, transitions: Transitions) -> None:
@@ -123,61 +130,71 @@ class NetworkFHTD:
             self._owed -= 1
             self.learn()
 
-    @property
-    def settling(self) -> int:
-        """How many updates settling takes at most, those of the members included."""
-        return self._network_updates + self._member_updates
-
-    def settle(self, progress: Callable[[int], None] = lambda updates: None) -> None:
-        """Make the most of what was kept: of the network first, then of its members."""
-        self._forget_other_memories()
-        if not len(self._replay):
-            return
-        updates = self.updates
-        self._settle_network(progress)
-        progress(self._network_updates - (self.updates - updates))
-        if self._member_updates:
-            heads = train_members(
-                self.lagged,
-                self._replay,
-                self.policy,
-                generator(self._seed, "members"),
-                count=self.members,
-                updates=self._member_updates,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                discount=self._value_discount,
-                progress=progress,
-            )
-            self._ensemble = EnsemblePredictor(
-                self.lagged, self._predictor.tried, self._value_discount, heads
-            )
-
-    def _settle_network(self, progress: Callable[[int], None]) -> None:
+    def settle(
+        self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None
+    ) -> None:
         """Replay until what was held out is predicted no better, or the updates allowed are spent.
 
         What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
-        news had the time to travel through all steps ahead.
+        news had the time to travel through all steps ahead. With `at_most` so many updates are made, and
+        the next call goes on.
         """
-        check_every = max(1, self._network_updates // 40)
+        self._forget_other_memories()
+        if not len(self._replay):
+            return
+        check_every = max(1, self.settling // 40)
         warm_up = self.horizon / self.follow_rate
-        best, since = np.inf, 0
-        for update in range(1, self._network_updates + 1):
+        end = self.settling if at_most is None else min(self.settling, self._settled + at_most)
+        while self._settled < end:
             self.learn()
+            self._settled += 1
             progress(1)
-            if update % check_every or self.updates < warm_up or not len(self._held_out):
+            if self._settled % check_every or self.updates < warm_up or not len(self._held_out):
                 continue
             loss = self.held_out_loss()
-            if loss < BETTER * best:
-                best, since = loss, 0
+            if loss < BETTER * self._best_loss:
+                self._best_loss, self._no_better = loss, 0
             else:
-                since += 1
-            if since == PATIENCE:
-                return
+                self._no_better += 1
+            if self._no_better == PATIENCE:
+                progress(self.settling - self._settled)
+                self._settled = self.settling
+
+    def state(self) -> State:
+        """The networks, what is kept for replay, and how far learning and settling are."""
+        numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
+        return {
+            **numbers,
+            "tried": self._predictor.tried,
+            "stream": stream(self._rng),
+            **under("network", weights(self.network)),
+            **under("lagged", weights(self.lagged)),
+            **under("optimizer", moments(self._optimizer)),
+            **under("replay", self._replay.state()),
+            **under("held_out", self._held_out.state()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        for name in NUMBERS:
+            setattr(self, name, state[name].item())
+        self._predictor.tried[:] = state["tried"]
+        put_stream(self._rng, state["stream"])
+        put_weights(self.network, part("network", state))
+        put_weights(self.lagged, part("lagged", state))
+        put_moments(self._optimizer, part("optimizer", state))
+        self._replay.restore(part("replay", state))
+        self._held_out.restore(part("held_out", state))
+
+    def calibrate(self, errors: KnownErrors) -> None:
+        """Draw from these errors, until it learns again."""
+        self._calibrated = CalibratedPredictor(
+            self.lagged, self._predictor.tried, self._value_discount, errors
+        )
 
     def solved(self) -> NetworkPredictor:
-        """What it predicts now; with its members, as long as they speak of the network as it is."""
-        return self._ensemble or self._predictor
+        """What it predicts now, with what else could be expected once it is calibrated."""
+        return self._calibrated or self._predictor
 
     def figures(self) -> dict[str, float]:
         """How learning goes, since last asked."""
@@ -235,7 +252,7 @@ class NetworkFHTD:
 
     def learn(self) -> None:
         """One update from a random batch of what is kept."""
-        self._ensemble = None
+        self._calibrated = None
         batch = self._replay.sample(self.batch_size, self._rng)
         target = self._targets(batch)
         features = self.network.features(batch.observation, batch.action)

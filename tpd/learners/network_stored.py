@@ -1,5 +1,6 @@
 """Networks that predict outcomes, as plain values and arrays."""
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,11 +9,12 @@ import torch
 from gymnasium import spaces
 
 from tpd.efo import decompose
-from tpd.learners.network import Columns, FeaturesExtractor, Heads, OutcomeNetwork
-from tpd.seeding import generator
-from tpd.types import Array, FloatArray, IntArray, Policy
+from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork
+from tpd.learners.network_errors import KnownErrors
+from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Policy
 
 ROWS_AT_ONCE = 8192
+WEIGHT, ERROR = "weight.", "error."
 
 
 class NetworkPredictor:
@@ -77,76 +79,44 @@ class NetworkPredictor:
 
     def arrays(self) -> dict[str, Array]:
         """The weights, and what they stand on."""
-        weights = {f"weight.{name}": value.numpy() for name, value in self.network.state_dict().items()}
+        weights = {f"{WEIGHT}{name}": value.numpy() for name, value in self.network.state_dict().items()}
         return weights | {"tried": self.tried}
 
 
-class EnsemblePredictor(NetworkPredictor):
-    """Knows what else could be expected: by members that each learned from its own resample of the data.
-
-    A draw is the prediction plus a mixture of how the members deviate from their mean: to first order in
-    the outputs of the network, so that a few members tell the spread. The weights of a mixture are normal
-    and the same for all pairs, so that draws vary together as the members do, and there can be more of them
-    than members. Events stay within [0, 1].
-    """
+class CalibratedPredictor(NetworkPredictor):
+    """Knows what else could be expected, by errors that it is known to make."""
 
     def __init__(
-        self,
-        network: OutcomeNetwork,
-        tried: IntArray,
-        discount: float | None,
-        members: Heads,
-        factor: FloatArray | None = None,
+        self, network: OutcomeNetwork, tried: IntArray, discount: float | None, errors: KnownErrors
     ) -> None:
         super().__init__(network, tried, discount)
-        self.members = members
-        self.factor = factor
-        """[outcome]: by how much deviations are too small, as calibration found; None before that"""
-
-    def calibrate(self, factor: FloatArray) -> None:
-        """Widen what is drawn from now on by a factor [outcome] for each outcome."""
-        self.factor = factor
+        self.errors = errors
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""
-        drawn = self.deviations(observations, actions, count)
-        if self.factor is not None:
-            drawn *= self.factor.astype(drawn.dtype)
-        drawn += self.predict(observations, actions)
-        for column in (*self.network.columns.partition, *self.network.columns.events):
-            np.clip(drawn[..., column], 0, 1, out=drawn[..., column])
-        return drawn
+        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs.
 
-    def deviations(self, observations: Array, actions: Array, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: mixtures of how the members deviate from their mean."""
-        self._check(actions)
-        network, columns = self.network, self.network.columns
-        members = self.members.bias.shape[1] // (network.horizon * columns.channels)
-        mixture = generator(0, "mixtures of members").standard_normal((count, members)) / np.sqrt(members - 1)
-        mixed = np.empty((count, len(observations), network.horizon, columns.width), dtype=np.float32)
-        rows_at_once = max(1, ROWS_AT_ONCE // members)
-        for start in range(0, len(observations), rows_at_once):
-            rows = slice(start, start + rows_at_once)
-            with torch.no_grad():
-                features = network.features(observations[rows], actions[rows])
-                channels = network.channels(network.outputs(features, actions[rows]))[:, None]
-                outputs = network.member_outputs(self.members, features, actions[rows])
-                deviations = network.changes(channels, outputs - outputs.mean(dim=1, keepdim=True))
-                changes = network.expected(deviations).numpy()
-            if self.discount is not None:
-                changes = decompose(changes, self.discount, axis=2)
-            mixed[:, rows] = np.tensordot(mixture.astype(np.float32), changes, axes=(1, 1))
-        return mixed
-
-    def description(self) -> dict[str, Any]:
-        """How the network is built, and how its draws are calibrated."""
-        factor = None if self.factor is None else [float(value) for value in self.factor]
-        return super().description() | {"calibration": factor}
+        Errors after two actions go together only where it is known which of them the policy takes.
+        """
+        if isinstance(policy, DiscretePolicy):
+            places, foil = _numbers(observations), policy.action(observations) != actions
+        else:
+            places, foil = _numbers(observations, actions), np.arange(count)[:, None] % 2 == 1
+        foil = np.broadcast_to(foil, (count, len(actions)))
+        return self.errors.draws(self.predict(observations, actions), places, foil)
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, also of the members."""
-        members = {f"member.{name}": value.numpy() for name, value in self.members.state_dict().items()}
-        return super().arrays() | members
+        """The weights, and the errors."""
+        return super().arrays() | {f"{ERROR}{name}": values for name, values in self.errors.arrays().items()}
+
+
+def _numbers(*batches: Array) -> IntArray:
+    """[batch]: a number for the rows of each, the same for the same."""
+    numbers = np.zeros(len(batches[0]), dtype=np.int64)
+    for batch in batches:
+        rows = (np.ascontiguousarray(row).tobytes() for row in batch)
+        found = [zlib.crc32(row, int(number)) for row, number in zip(rows, numbers, strict=True)]
+        numbers = np.array(found, dtype=np.int64)
+    return numbers
 
 
 def read(
@@ -166,31 +136,18 @@ def read(
         memory=description["memory"],
         features_extractor=features_extractor,
     )
-    network.load_state_dict(_tensors(arrays, "weight."))
+    weights = _named(arrays, WEIGHT)
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     network.requires_grad_(False)
-    if "member.weight" not in arrays:
+    if not (known := _named(arrays, ERROR)):
         return NetworkPredictor(network, arrays["tried"], description["discount"])
-    kept = _tensors(arrays, "member.")
-    num_actions, outputs, features = kept["weight"].shape
-    members = Heads(features, num_actions, outputs).requires_grad_(False)
-    members.load_state_dict(kept)
-    factor = description["calibration"]
-    return EnsemblePredictor(
-        network,
-        arrays["tried"],
-        description["discount"],
-        members,
-        None if factor is None else np.array(factor),
-    )
+    errors = KnownErrors.read(known, network.horizon, network.columns.width)
+    return CalibratedPredictor(network, arrays["tried"], description["discount"], errors)
 
 
-def _tensors(arrays: Mapping[str, Array], prefix: str) -> dict[str, torch.Tensor]:
+def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """The arrays whose names start so, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): torch.from_numpy(value)
-        for name, value in arrays.items()
-        if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:

@@ -3,16 +3,17 @@
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from tpd.bands import LEVEL, Band
 from tpd.checks import number, whole_number
+from tpd.efo import compose
 from tpd.envs import Environment
 from tpd.observations import batch
-from tpd.outcomes import OutcomeSet
+from tpd.outcomes import FIRST, OutcomeSet
 from tpd.seeding import reset_seed
 from tpd.sources.exploration import draw, random_actions, uniform
 from tpd.sources.memory import begin, follow
@@ -41,10 +42,26 @@ class SampledCases(Cases):
 
     rollouts: FloatArray = field(kw_only=True)
     """[case]: how many there were; inf where any other would have been the same"""
+    return_error: FloatArray = field(kw_only=True)
+    """[case, horizon]: standard error of the return up to step h"""
 
     def __getitem__(self, index: Index) -> "SampledCases":
         chosen = super().__getitem__(index)
-        return SampledCases(**vars(chosen), rollouts=self.rollouts[index])
+        return SampledCases(
+            **vars(chosen), rollouts=self.rollouts[index], return_error=self.return_error[index]
+        )
+
+
+class _Estimate(NamedTuple):
+    """What the rollouts of a start show."""
+
+    mean: FloatArray
+    """[choice, horizon, outcome]"""
+    error: FloatArray
+    """[choice, horizon, outcome]: standard error of the mean"""
+    return_error: FloatArray
+    """[choice, horizon]: standard error of the mean return up to step h"""
+    rollouts: float
 
 
 class MonteCarlo:
@@ -86,9 +103,10 @@ class MonteCarlo:
             actions=np.concatenate([start.actions for start in starts]),
             own=np.concatenate([np.arange(count) == 0 for count in choices]),
             weight=np.ones(sum(choices)),
-            expected=np.concatenate([mean for mean, _, _ in estimates]),
-            standard_error=np.concatenate([error for _, error, _ in estimates]),
-            rollouts=np.repeat([rollouts for _, _, rollouts in estimates], choices),
+            expected=np.concatenate([estimate.mean for estimate in estimates]),
+            standard_error=np.concatenate([estimate.error for estimate in estimates]),
+            rollouts=np.repeat([estimate.rollouts for estimate in estimates], choices),
+            return_error=np.concatenate([estimate.return_error for estimate in estimates]),
         )
 
     @property
@@ -113,6 +131,23 @@ class MonteCarlo:
         low[drawn] = np.where(self.events, exact.low, mean - reach)
         high[drawn] = np.where(self.events, exact.high, mean + reach)
         return Band(low, high)
+
+    @property
+    def once(self) -> BoolArray:
+        """[outcome]: which events happen but once, first occurrences and termination."""
+        return np.array([*(name.startswith(FIRST) for name in self.outcomes.legend.names), True])
+
+    def happened_by(self, cases: SampledCases, level: float = LEVEL) -> Band:
+        """[case, horizon, outcome]: how likely it has happened by step h, by the rollouts alone.
+
+        Exact binomial limits on how many of them saw it by then; NaN for what can happen again.
+        """
+        counted, rollouts = np.cumsum(cases.expected, axis=1), cases.rollouts[:, None, None]
+        drawn = np.isfinite(rollouts)
+        trials = np.where(drawn, rollouts, 1)
+        exact = clopper_pearson(np.rint(counted * trials), trials, level)
+        ends = (np.where(drawn, end, counted) for end in exact)
+        return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
     def _choose(self, episodes: int, rng: np.random.Generator) -> list[_Start]:
         """Keep some steps of the episodes, each with the same chance, without holding all of them."""
@@ -165,18 +200,22 @@ class MonteCarlo:
             foil = draw(uniform(others), rng)
         return np.concatenate([own, foil.astype(own.dtype)])
 
-    def _estimate(
-        self, starts: Sequence[_Start], rng: np.random.Generator
-    ) -> Iterator[tuple[FloatArray, FloatArray, float]]:
-        """For each start the mean and its standard error [choice, horizon, outcome], and of how many."""
+    def _estimate(self, starts: Sequence[_Start], rng: np.random.Generator) -> Iterator[_Estimate]:
+        """For each start what its rollouts show."""
+        weights = np.array([weight or 0.0 for weight in (*self.outcomes.legend.weights, None)])
         scouted = list(self._roll_out(starts, SCOUTS, rng, scouting=True))
         unsettled = [start for start, (_, settled) in zip(starts, scouted, strict=True) if not settled]
         further = self._roll_out(unsettled, self.rollouts - SCOUTS, rng)
         for seen, settled in scouted:
             if not settled and self.rollouts > SCOUTS:
                 seen = np.concatenate([seen, next(further)[0]], axis=1)
-            error = seen.std(axis=1, ddof=1) / np.sqrt(seen.shape[1])
-            yield seen.mean(axis=1), error, np.inf if settled else seen.shape[1]
+            returns = compose(seen @ weights, self.policy.discount, axis=2)
+            yield _Estimate(
+                seen.mean(axis=1),
+                _standard_error(seen),
+                _standard_error(returns),
+                np.inf if settled else seen.shape[1],
+            )
             if self.progress is not None:
                 self.progress(1)
 
@@ -233,6 +272,11 @@ class MonteCarlo:
         if self.env.discrete and isinstance(self.policy, DiscretePolicy):
             return np.asarray(self.policy.probabilities(observations).max(axis=1) == 1)
         return np.zeros(len(observations), dtype=np.bool_)
+
+
+def _standard_error(seen: FloatArray) -> FloatArray:
+    """[choice, ...]: of the mean over rollouts [choice, rollout, ...]."""
+    return np.asarray(seen.std(axis=1, ddof=1) / np.sqrt(seen.shape[1]))
 
 
 def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEVEL) -> Band:
