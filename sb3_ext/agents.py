@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -20,9 +21,11 @@ from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
 from tpd.policies.untrained import Untrained
 from tpd.seeding import reset_seed
-from tpd.types import RecurrentPolicy, Report, TransitionsCallback, no_report
+from tpd.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
 
 log = logging.getLogger(__name__)
+
+WEIGHT, FIGURES = "weight.", ("num_timesteps", "_n_updates", "exploration_rate")
 
 
 class LoadedAgent(Untrained):
@@ -110,3 +113,17 @@ class TrainedAgent:
         watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, memory=memory)
         if self.steps:
             self.model.learn(self.steps, callback=watching)
+
+    def state(self) -> State:
+        """What the trained agent acts by: its weights, and how much it explores."""
+        weights = {f"{WEIGHT}{name}": w.numpy() for name, w in self.model.policy.state_dict().items()}
+        figures = {name: np.array(getattr(self.model, name)) for name in FIGURES if hasattr(self.model, name)}
+        return weights | figures
+
+    def restore(self, state: State) -> None:
+        """Act as the agent that was trained."""
+        weights = {name.removeprefix(WEIGHT): a for name, a in state.items() if name.startswith(WEIGHT)}
+        self.model.policy.load_state_dict({name: torch.from_numpy(a) for name, a in weights.items()})
+        for name in FIGURES:
+            if name in state:
+                setattr(self.model, name, state[name].item())

@@ -14,7 +14,18 @@ from tpd.experiment import Parts, build
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
 Compose = Callable[..., DictConfig]
-LONGEST = ("test_experiment", "test_ask", "test_notebooks", "test_served", "test_report", "test_wheel")
+LONGEST = (
+    "test_experiment",
+    "test_resume",
+    "test_doors",
+    "test_ask",
+    "test_notebooks",
+    "test_served",
+    "test_report",
+    "test_wheel",
+    "test_outbox",
+    "test_escaping",
+)
 """The files that take longest, which go first, so that no worker is left with them at the end."""
 
 

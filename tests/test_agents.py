@@ -38,6 +38,7 @@ SMALL = [
     "evaluation.truth.moments=6",
     "evaluation.truth.rollouts=2",
     "evaluation.verification_episodes=4",
+    "evaluation.calibration_episodes=2",
     "recording.episodes=1",
     "recording.steps=15",
 ]

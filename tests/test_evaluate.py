@@ -148,9 +148,27 @@ def test_tables_are_written_without_losing_a_digit(truth: Explainer, cases: Case
     assert read_table(tmp_path / "plain.json").equals(plain)
 
 
-def test_the_curve_is_measured_at_growing_intervals_before_the_end(episodes: Transitions) -> None:
-    steps: list[int] = []
-    curve = LearningCurve(steps.append, steps=10_000, points=4)
+def test_the_curve_is_measured_at_growing_intervals_before_the_end(
+    truth: Explainer, cases: Cases, episodes: Transitions
+) -> None:
+    errors = evaluate(truth, small_mdp.environment(), cases)
+    curve = LearningCurve(lambda step: errors, steps=10_000, points=4)
     for _ in range(1000):
         curve(episodes[:10])
-    assert steps == [10, 60, 320, 1780]
+    assert list(curve.measured) == [10, 60, 320, 1780]
+
+
+def test_a_curve_that_was_put_down_goes_on(truth: Explainer, cases: Cases, episodes: Transitions) -> None:
+    errors = evaluate(truth, small_mdp.environment(), cases)
+    whole, first, second = (LearningCurve(lambda step: errors, steps=10_000, points=4) for _ in range(3))
+    for _ in range(1000):
+        whole(episodes[:10])
+    for _ in range(50):
+        first(episodes[:10])
+    second.restore(first.state())
+    for _ in range(950):
+        second(episodes[:10])
+    assert [errors.metrics() for errors in second.measured.values()] == [
+        errors.metrics() for errors in whole.measured.values()
+    ]
+    assert list(second.measured) == list(whole.measured)

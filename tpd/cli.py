@@ -1,5 +1,6 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
+import errno
 import logging
 import os
 import sys
@@ -10,15 +11,22 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from tpd.folders import to_go_on_in
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 log = logging.getLogger(__name__)
 
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
 _HERE = Path(__file__).resolve().parent
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _HERE / "conf" if (_HERE / "conf").is_dir() else _HERE.parent / "conf"
+
+OmegaConf.register_new_resolver("to_go_on_in", to_go_on_in, use_cache=True, replace=True)
 
 
 class SweepCallback(Callback):
@@ -47,6 +55,10 @@ def _task(cfg: "DictConfig") -> None:
         run_job(cfg)
     except TooLargeError as error:  # what was learned shows only later how much it takes
         sys.exit(str(error))
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        sys.exit(f"{error}; with room to write, the same command again goes on from here")
 
 
 def run() -> None:
@@ -60,7 +72,24 @@ def run() -> None:
 
         if Sweep.current is not None:
             Sweep.current.abandon()
-        sys.exit("interrupted")
+        sys.exit("interrupted; the same command again goes on from here")
+    except SystemExit:
+        from tpd import sweep
+
+        if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # its launcher failed
+            sweep.end()
+        raise
+
+
+def sync() -> None:
+    """Deliver to the tracking store what it did not take when it should have."""
+    from tpd.tracking.outbox import deliver_all
+
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "outputs")
+    if len(sys.argv) > 2 or not folder.is_dir():
+        sys.exit("usage: tpd-sync [folder of runs or sweeps, outputs if none is given]")
+    left = deliver_all(folder, lambda where, told: print(f"{where}: {told}"))
+    sys.exit(f"{left} folders are not delivered" if left else None)
 
 
 def explain() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
 from tpd.truth.monte_carlo import MonteCarlo, SampledCases
-from tpd.types import BoolArray, DiscretePolicy, FloatArray, Transitions
+from tpd.types import BoolArray, DiscretePolicy, FloatArray, State, Transitions
 
 CERTAIN = 1e-9
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
@@ -159,7 +160,9 @@ class Examiner:
 class LearningCurve:
     """A callback that has the errors measured from time to time while transitions come in."""
 
-    def __init__(self, measure: Callable[[int], None], steps: int, points: int) -> None:
+    def __init__(self, measure: Callable[[int], Errors], steps: int, points: int) -> None:
+        self.measured: dict[int, Errors] = {}
+        """By the number of transitions learned from."""
         self._measure = measure
         self._steps = steps
         self._seen = 0
@@ -170,7 +173,29 @@ class LearningCurve:
         self._seen += len(transitions)
         if self._due and self._due[0] <= self._seen < self._steps:
             self._due = [step for step in self._due if step > self._seen]
-            self._measure(self._seen)
+            self.measured[self._seen] = self._measure(self._seen)
+
+    def state(self) -> State:
+        """What was measured so far, and when the next time is due."""
+        found = {
+            f"{step}/{name}": np.asarray(value)
+            for step, errors in self.measured.items()
+            for name, value in vars(errors).items()
+            if name != "names" and value is not None
+        }
+        names = [errors.names for errors in self.measured.values()][:1]
+        return {"seen": np.array(self._seen), "due": np.array(self._due), "names": np.array(names), **found}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._seen, self._due = int(state["seen"]), state["due"].tolist()
+        names = tuple(str(name) for name in state["names"].reshape(-1))
+        kept: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            step, _, name = key.partition("/")
+            if name:
+                kept.setdefault(int(step), {})[name] = value if value.ndim else float(value)
+        self.measured = {step: Errors(names=names, **values) for step, values in kept.items()}
 
 
 def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool = False) -> Errors:

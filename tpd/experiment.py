@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +14,15 @@ from typing import Any
 import pandas as pd
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tpd import storage
-from tpd.checks import whole_number
+from tpd.checkpoints import Checkpoint, go_through
+from tpd.checks import number, whole_number
 from tpd.envs import Environment
 from tpd.evaluate import Errors, Evaluation, Examiner, LearningCurve, write_table
 from tpd.explainer import Explainer
+from tpd.folders import fingerprint
 from tpd.kept import EPISODES, EXPLAINER, Kept
 from tpd.outcomes import OutcomeSet
 from tpd.portrait import portray
@@ -36,6 +39,9 @@ from tpd.types import Learner, SettlingLearner, Trainer, TransitionsCallback
 from tpd.verify import Verification, verify
 
 log = logging.getLogger(__name__)
+
+CHECKPOINT = "checkpoint.npz"
+SETTLING_STAGES = 10
 
 
 class ConfigError(CompactHydraException):
@@ -59,6 +65,11 @@ class Parts:
     """Knows the truth; None where there is none."""
     scenes: tuple[Scene, ...]
     recorder: Recorder
+
+    def checkpoint(self, folder: Path) -> Checkpoint:
+        """Where the run leaves what it has learned so far."""
+        mine = fingerprint(settings(self.config))
+        return Checkpoint(folder / CHECKPOINT, mine, float(self.config.checkpoint_seconds))
 
 
 def build(cfg: DictConfig) -> Parts:
@@ -103,6 +114,8 @@ def build(cfg: DictConfig) -> Parts:
     for name, count in playing.items():
         if count and not env.playable:
             raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
+    with blame("checkpoint_seconds"):
+        number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
     return Parts(
         cfg, seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes, recorder
     )
@@ -121,7 +134,7 @@ class Findings:
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrait: bool = True) -> Findings:
     """Train the policy, learn to explain it, judge the explanations, keep what was found, and portray it."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
-        curve = learn(parts, tracked, bars)
+        curve = learn(parts, tracked, bars, folder)
     with _timed("evaluation", tracked), ProgressBars(progress) as bars:
         if parts.examiner is not None:
             parts.examiner.calibrate(parts.evaluation.calibration_episodes, bars.counter)
@@ -134,27 +147,29 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrai
         with _timed("portrait", tracked):
             kept = Kept(parts.config, parts.explainer, parts.env, recording, trusted=None)
             portray(kept, folder, tracked)
+    parts.checkpoint(folder).remove()
     return findings
 
 
-def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
+def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = None) -> dict[int, Errors]:
     """Train the policy, and the explainer from its transitions or from others collected after.
 
-    The errors measured on the way, by the number of transitions learned from.
+    With a folder, go on from the checkpoint that lies there, and leave others while it goes on. The errors
+    measured on the way, by the number of transitions learned from.
     """
-    measured: dict[int, Errors] = {}
     predictor, learning = parts.explainer.predictor, list[TransitionsCallback]()
+    total = parts.training.transitions(parts.trainer)
+
+    def measure(step: int) -> Errors:
+        assert parts.examiner is not None
+        errors = parts.examiner.errors(parts.evaluation.curve_episodes)
+        tracked.metrics(errors.metrics(), step)
+        return errors
+
+    curve = LearningCurve(measure, total, parts.evaluation.curve_points if parts.examiner else 0)
     if isinstance(predictor, Learner):
-        total = parts.training.transitions(parts.trainer)
-
-        def measure(step: int) -> None:
-            if parts.examiner is not None:
-                measured[step] = parts.examiner.errors(parts.evaluation.curve_episodes)
-                tracked.metrics(measured[step].metrics(), step)
-
-        curve = LearningCurve(measure, total, parts.evaluation.curve_points)
         learning = [predictor.update, curve, bars.bar("explainer", total)]
-    parts.training.run(
+    stages = parts.training.stages(
         parts.env,
         parts.trainer,
         generator(parts.seed, "collection"),
@@ -164,8 +179,14 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars) -> dict[int, Errors]:
         report=tracked.metrics,
     )
     if isinstance(predictor, SettlingLearner):
-        predictor.settle(bars.counter("settling", predictor.settling))
-    return measured
+        advance = bars.counter("settling", predictor.settling)
+        leg = math.ceil(predictor.settling / SETTLING_STAGES)
+        stages += [partial(predictor.settle, advance, leg)] * SETTLING_STAGES
+    resumed: dict[str, object] = {"policy": parts.trainer, "curve": curve}
+    if isinstance(predictor, Learner):
+        resumed["explainer"] = predictor
+    go_through(stages, resumed, None if folder is None else parts.checkpoint(folder))
+    return curve.measured
 
 
 def judge(parts: Parts) -> Findings:
@@ -226,6 +247,13 @@ def keep(
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")
     return recording
+
+
+def settings(cfg: DictConfig) -> dict[str, Any]:
+    """The config as plain values, interpolations resolved."""
+    plain = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
 
 
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:

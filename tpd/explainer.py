@@ -57,6 +57,9 @@ class Explainer:
         else:
             actions = np.asarray(actions)
             self._check(observations, actions)
+        for name, given in (("observations", observations), ("actions", actions)):
+            if given.dtype.kind == "f" and not np.isfinite(given).all():
+                raise ValueError(f"{name} must be finite numbers, got {given[~np.isfinite(given)][0]}")
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
@@ -84,8 +87,8 @@ class Explainer:
         )
 
     def _check(self, observations: Array, actions: Array) -> None:
-        if len(actions) != len(observations):
-            raise ValueError(f"{len(observations)} observations but {len(actions)} actions")
+        if actions.ndim == 0 or len(actions) != len(observations):
+            raise ValueError(f"{len(observations)} observations but actions of shape {actions.shape}")
         if not isinstance(self.policy, DiscretePolicy):
             return
         num_actions = self.policy.probabilities(observations).shape[1]  # refuses states that do not exist

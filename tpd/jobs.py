@@ -1,9 +1,9 @@
 """One Hydra job: its folder, its run in the tracking store, and what it tells the terminal."""
 
-import json
 import logging
 import textwrap
 import traceback
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,26 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import kept
-from tpd.experiment import Findings, Parts, blame, build, run
+from tpd.experiment import ConfigError, Findings, Parts, blame, build, run, settings
+from tpd.folders import (
+    FAILED,
+    FINISHED,
+    RUNNING,
+    STATUS,
+    SWEEP,
+    claimed,
+    command,
+    fingerprint,
+    read_record,
+    write_record,
+)
 from tpd.portrait import PORTRAIT, REPORT
 from tpd.show.tables import error_table, overall, show, verification_table
-from tpd.tracking import notes
-from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, Run, Tracking
+from tpd.tracking import notes, outbox
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, THIS_RUN, Run, Tracking
 
 log = logging.getLogger(__name__)
 
-STATUS, SWEEP = "status.json", "sweep.json"
 ROLE = "tpd.role"
 LONGEST_NAME = 80
 
@@ -32,27 +43,44 @@ def run_job(cfg: DictConfig) -> None:
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     if hydra.mode != RunMode.MULTIRUN:
-        _run_alone(cfg, folder)
+        with ExitStack() as claim:
+            with blame("hydra.run.dir"):
+                claim.enter_context(claimed(folder))
+            _run_alone(cfg, folder)
         return
     _quiet_console()
+    mine = fingerprint(settings(cfg))
+    if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
+        log.info("seed %s has finished before", cfg.seed)
+        return
+    about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
-        run_id = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
+        with claimed(folder):
+            write_record(folder / STATUS, **about, status=RUNNING, error=None)
+            run_id = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
+            write_record(folder / STATUS, status=FINISHED, run_id=run_id)
     except Exception as error:
         log.error("seed %s failed: %s\n%s", cfg.seed, error, traceback.format_exc(limit=-3))
-        _write_status(folder, cfg, "failed", error=str(error))
-    else:
-        _write_status(folder, cfg, "finished", run_id=run_id)
+        write_record(folder / STATUS, **about, status=FAILED, error=str(error))
 
 
 def _run_alone(cfg: DictConfig, folder: Path) -> None:
+    known = read_record(folder / STATUS)
+    about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
+    if known.get("status") == FINISHED:
+        raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
+    if known and known["fingerprint"] != about["fingerprint"]:
+        raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
     parts = build(cfg)
+    write_record(folder / STATUS, **about, status=RUNNING, error=None)
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
-    with open_run(tracking, _name(cfg, parts), settings(cfg), tags) as tracked:
+    with open_run(tracking, folder, _name(cfg, parts), settings(cfg), tags) as tracked:
         tracked.files(folder / kept.CONFIG)
         findings = run(parts, folder, tracked)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
+    write_record(folder / STATUS, status=FINISHED, run_id=tracked.id)
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
@@ -78,12 +106,12 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> str | No
     """The id of the run that was made."""
     parts = build(cfg)
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
-    sweep = json.loads((sweep_folder / SWEEP).read_text())
+    sweep = read_record(sweep_folder / SWEEP)
     overrides = list(HydraConfig.get().overrides.task)
     apart = [override for override in overrides if key_of(override) in sweep["varied"]]
     name = ", ".join([*apart, f"seed {parts.seed}"])
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
-    with open_run(make_tracking(cfg), name, settings(cfg), tags, sweep["run_id"]) as tracked:
+    with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep["run_id"]) as tracked:
         tracked.files(folder / kept.CONFIG)
         portrait = HydraConfig.get().job.num in sweep["portrayed"]
         findings = run(parts, folder, tracked, progress=False, portrait=portrait)
@@ -95,7 +123,7 @@ def tell_where(tracking: Tracking, tracked: Run) -> None:
     """How to look at a run, if it was kept."""
     if tracked.id is not None:
         print(f"to look at the run: {tracking.ui_command()}")
-        print(f"it is then at: {tracking.address}/{tracked.page(tracked.id)}")
+        print(f"it is then at: {tracking.address}/{tracked.page()}")
 
 
 def key_of(override: str) -> str:
@@ -129,14 +157,14 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
         note += [notes.escaped(line) for line in overall(findings.errors.metrics()).splitlines()]
     if findings.verification is not None:
         note += [notes.skill_table(findings.verification.frame())]
-    note += [repeated(hydra), notes.command("To ask it more:", "tpd-explain", f"run={tracked.id}")]
+    note += [repeated(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(kept.EXPLAINER))]
     return note + sorted((folder / "plots").glob("*.png"))
 
 
 def report_link(tracked: Run, portrait: str) -> str:
     """To the report in a portrait that the run keeps."""
-    address = tracked.page(str(tracked.id), f"{portrait}/{REPORT}")
+    address = tracked.page(file=f"{portrait}/{REPORT}")
     return f"[**Play its episodes and explore its states**]({address})"
 
 
@@ -149,6 +177,7 @@ def make_tracking(cfg: DictConfig) -> Tracking:
 
 def open_run(
     tracking: Tracking,
+    folder: Path,
     name: str,
     config: dict[str, Any],
     tags: dict[str, str],
@@ -156,26 +185,11 @@ def open_run(
 ) -> Run:
     """Start a run, refusing a store that cannot be had in one line."""
     with blame("tracking"):
-        return tracking.open(name, config, tags, parent)
-
-
-def settings(cfg: DictConfig) -> dict[str, Any]:
-    """The config as plain values, interpolations resolved."""
-    plain = OmegaConf.to_container(cfg, resolve=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _write_status(
-    folder: Path, cfg: DictConfig, status: str, *, run_id: str | None = None, error: str | None = None
-) -> None:
-    number = HydraConfig.get().job.num
-    record = {"status": status, "number": number, "seed": cfg.seed, "run_id": run_id, "error": error}
-    (folder / STATUS).write_text(json.dumps(record))
+        return outbox.open_run(tracking, folder, name, config, tags, parent)
 
 
 def _quiet_console() -> None:
     """In a sweep the terminal is the parent's; a job's log file still has everything."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
-            handler.setLevel(logging.WARNING)
+            handler.setLevel(logging.CRITICAL)

@@ -15,8 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from tpd import storage
 from tpd.envs import Environment
 from tpd.evaluate import read_errors, read_table
+from tpd.experiment import settings
 from tpd.explanation import Explanation
-from tpd.jobs import STATUS, report_link, settings
+from tpd.folders import FINISHED, RUNNING, STATUS, read_record
+from tpd.jobs import report_link
 from tpd.kept import CONFIG
 from tpd.portrait import PORTRAIT, REPORT
 from tpd.show import plots
@@ -65,9 +67,9 @@ class Job:
 def finished_jobs(folder: Path) -> list[Job]:
     """Read the folders of a sweep, in the order in which the jobs were launched."""
     jobs = []
-    records = {path: json.loads(path.read_text()) for path in folder.rglob(STATUS)}
+    records = {path: read_record(path) for path in folder.rglob(STATUS)}
     for status in sorted(records, key=lambda path: records[path]["number"]):
-        if records[status]["status"] != "finished":
+        if records[status]["status"] != FINISHED:
             continue
         config = OmegaConf.load(status.with_name(CONFIG))
         assert isinstance(config, DictConfig)
@@ -81,13 +83,13 @@ def finished_jobs(folder: Path) -> list[Job]:
 
 def missing_jobs(folder: Path, planned: Sequence[Sequence[str]]) -> dict[str, str]:
     """The overrides of the jobs that did not finish, and what is known of why."""
-    records = [json.loads(path.read_text()) for path in folder.rglob(STATUS)]
+    records = [read_record(path) for path in folder.rglob(STATUS)]
     by_number = {record["number"]: record for record in records}
     missing = {}
     for number, overrides in enumerate(planned):
-        record = by_number.get(number, {"status": "failed", "error": "it never ended"})
-        if record["status"] != "finished":
-            missing[" ".join(overrides)] = str(record["error"])
+        record = by_number.get(number, {"status": RUNNING})
+        if record["status"] != FINISHED:
+            missing[" ".join(overrides)] = record.get("error") or "it never ended"
     return missing
 
 

@@ -1,12 +1,13 @@
 """A sweep as a whole: checked before it begins, watched while it runs, told when it ends."""
 
 import itertools
-import json
+import logging
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hydra import compose
@@ -14,17 +15,25 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.experiment import ConfigError, blame, build
-from tpd.jobs import (
-    ROLE,
+from tpd.experiment import ConfigError, blame, build, settings
+from tpd.folders import (
+    FAILED,
+    FINISHED,
+    RUNNING,
     STATUS,
     SWEEP,
+    claimed,
+    command,
+    read_record,
+    write_record,
+)
+from tpd.jobs import (
+    ROLE,
     chosen,
     key_of,
     make_tracking,
     open_run,
     repeated,
-    settings,
     tell_where,
 )
 from tpd.kept import CONFIG
@@ -33,7 +42,10 @@ from tpd.show.progress import ProgressBars
 from tpd.story import finished_jobs, missing_jobs, tell
 from tpd.tracking import notes
 
+log = logging.getLogger(__name__)
+
 SECONDS_BETWEEN_LOOKS = 0.5
+LAST_LINES = 8
 
 
 def begin(config: DictConfig, config_name: str) -> None:
@@ -51,7 +63,11 @@ def end() -> None:
         assert sweep is not None
         missing = sweep.finish()
     if missing:
-        sys.exit(f"{missing} of {len(sweep.planned)} jobs are missing; see {sweep.folder}")
+        count = len(sweep.planned)
+        sys.exit(
+            f"{missing} of {count} jobs are missing; see {sweep.folder}; "
+            "the same command again goes on with them"
+        )
 
 
 @contextmanager
@@ -121,7 +137,11 @@ class Sweep:
         self.folder = Path(config.hydra.sweep.dir)
         self.planned = planned
         self._config = config
-        if (self.folder / SWEEP).exists():
+        self._claim = ExitStack()
+        with blame("hydra.sweep.dir"):
+            self._claim.enter_context(claimed(self.folder))
+        known = read_record(self.folder / SWEEP)
+        if known and (known["command"] != command() or known["status"] == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
         plain["overrides"] = " ".join(config.hydra.overrides.task)
@@ -130,13 +150,26 @@ class Sweep:
         groups = {key.split(".")[0] for key in varied}
         tags = {} if "experiment" in groups else chosen(config, config.hydra)
         tags = {name: value for name, value in tags.items() if name not in groups}
-        self._run = open_run(self._tracking, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
-        self.folder.mkdir(parents=True, exist_ok=True)
-        record = {"run_id": self._run.id, "varied": sorted(varied), "portrayed": portrayed_jobs(planned)}
-        (self.folder / SWEEP).write_text(json.dumps(record))
+        self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
+        write_record(
+            self.folder / SWEEP,
+            command=command(),
+            status=RUNNING,
+            run_id=self._run.id,
+            varied=sorted(varied),
+            portrayed=portrayed_jobs(planned),
+        )
         OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
         self._run.files(self.folder / CONFIG)
+        for status in self.folder.rglob(STATUS):
+            if read_record(status)["status"] != FINISHED:
+                write_record(status, status=RUNNING, error=None)
         self._watch = JobWatch(self.folder, len(planned))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether nobody has told its story yet."""
+        return self._watch.watching
 
     def finish(self) -> int:
         """Tell the story of the jobs; how many of them are missing."""
@@ -152,6 +185,8 @@ class Sweep:
             self._run.end("FAILED")
             raise
         self._run.end("FAILED" if missing else "FINISHED")
+        write_record(self.folder / SWEEP, status=FAILED if missing else FINISHED)
+        self._claim.close()
         tell_where(self._tracking, self._run)
         return len(missing)
 
@@ -168,10 +203,11 @@ class Sweep:
         """End the runs of a sweep that was interrupted."""
         self._watch.stop()
         self._run.abandon()
+        self._claim.close()
 
 
 class JobWatch:
-    """Shows in the parent's terminal how many jobs have ended, whatever launched them."""
+    """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
@@ -179,15 +215,36 @@ class JobWatch:
         self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
         self._thread.start()
 
+    @property
+    def watching(self) -> bool:
+        return not self._stopped.is_set()
+
     def stop(self) -> None:
+        """Look a last time."""
         self._stopped.set()
         self._thread.join()
 
     def _look(self, count: int) -> None:
         with ProgressBars() as bars:
             advance = bars.counter("jobs", count)
-            seen = 0
-            while not self._stopped.wait(SECONDS_BETWEEN_LOOKS):
-                ended = len(list(self._folder.rglob(STATUS)))
-                advance(ended - seen)
-                seen = ended
+            ended, last = set[Path](), False
+            while not last:
+                last = self._stopped.wait(SECONDS_BETWEEN_LOOKS)
+                for path in set(self._folder.rglob(STATUS)) - ended:
+                    record = read_record(path)
+                    if record["status"] == RUNNING:
+                        continue
+                    ended.add(path)
+                    advance(1)
+                    if record["status"] == FAILED:
+                        log.error(
+                            "seed %s failed: %s\n%s", record["seed"], record["error"], last_words(path.parent)
+                        )
+
+
+def last_words(folder: Path) -> str:
+    """The end of what a job has logged."""
+    lines = [line for path in sorted(folder.glob("*.log")) for line in path.read_text().splitlines()]
+    return textwrap.indent(
+        "\n".join([f"the last lines of its log, in {folder}:", *lines[-LAST_LINES:]]), "  "
+    )

@@ -16,7 +16,7 @@ from tpd.sources.exploration import Exploration, require_tables
 from tpd.sources.policy_table import save_policy
 from tpd.sources.shards import count_rows, read_shard, shard_path, shard_paths
 from tpd.sources.shares import Share, learn_apart, learn_from_files, learn_in_turn, merges, recording
-from tpd.types import DiscretePolicy, Policy, Report, Trainer, TransitionsCallback, no_report
+from tpd.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
 
 
 class Training:
@@ -84,31 +84,55 @@ class Training:
         report: Report = no_report,
     ) -> None:
         """Train the policy and whoever is learning; `watching` only follows the policy's training."""
-        trainer.train([*watching, *learning] if self.alongside else watching, info_keys, report)
-        if self.steps and (learning or self.record):
-            self._learn(env, trainer.policy, rng, learning, info_keys)
+        stages = self.stages(
+            env, trainer, rng, learning=learning, watching=watching, info_keys=info_keys, report=report
+        )
+        for stage in stages:
+            stage()
 
-    def _learn(
+    def stages(
+        self,
+        env: Environment,
+        trainer: Trainer,
+        rng: np.random.Generator,
+        *,
+        learning: Sequence[TransitionsCallback],
+        watching: Sequence[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> list[Stage]:
+        """The same in stages, between which the work can be put down: the policy first, then every share."""
+        shown = [*watching, *learning] if self.alongside else watching
+        stages: list[Stage] = [partial(trainer.train, shown, info_keys, report)]
+        if self.steps and (learning or self.record):
+            stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
+        return stages
+
+    def _learning_stages(
         self,
         env: Environment,
         policy: Policy,
         rng: np.random.Generator,
         learning: Sequence[TransitionsCallback],
         info_keys: Sequence[str],
-    ) -> None:
-        """Collect, here or in other processes, and learn from it."""
+    ) -> list[Stage]:
+        """Collect, here or in other processes, and learn from it; its description completes a recording."""
+        description = self._description(env, info_keys)
         shares = self._shares(env, policy, rng, info_keys)
         if self.record is not None:
-            self._description(env, info_keys).write(self.record)
-            if env.tabular and isinstance(policy, DiscretePolicy):
-                save_policy(policy, env, self.record)
             shares = [recording(shard_path(self.record, n), share) for n, share in enumerate(shares)]
+        stages: list[Stage]
         if self.processes == 1:
-            learn_in_turn(shares, learning)
+            stages = [partial(learn_in_turn, [share], learning) for share in shares]
         elif merges(learning):
-            learn_apart(shares, learning, self.processes, env)
+            stages = [partial(learn_apart, shares, learning, self.processes, env)]
         else:
-            learn_from_files(shares, learning, self.processes, env, self._description(env, info_keys))
+            stages = [partial(learn_from_files, shares, learning, self.processes, env, description)]
+        if self.record is not None:
+            if env.tabular and isinstance(policy, DiscretePolicy):
+                stages.append(partial(save_policy, policy, env, self.record))
+            stages.append(partial(description.write, self.record))
+        return stages
 
     def _shares(
         self, env: Environment, policy: Policy, rng: np.random.Generator, info_keys: Sequence[str]
@@ -170,20 +194,19 @@ class RecordedTraining(Training):
             kept = ", ".join(self._recorded.info_keys) or "none"
             raise ValueError(f"the outcomes read info[{missing[0]!r}], of which the recording has {kept}")
 
-    def _learn(
+    def _learning_stages(
         self,
         env: Environment,
         policy: Policy,
         rng: np.random.Generator,
         learning: Sequence[TransitionsCallback],
         info_keys: Sequence[str],
-    ) -> None:
+    ) -> list[Stage]:
         """Read, and learn from it."""
         shares: list[Share] = [partial(read_shard, path, self._recorded) for path in self._paths]
         if self.processes > 1 and merges(learning):
-            learn_apart(shares, learning, self.processes, env)
-        else:
-            learn_in_turn(shares, learning)
+            return [partial(learn_apart, shares, learning, self.processes, env)]
+        return [partial(learn_in_turn, [share], learning) for share in shares]
 
 
 def _processes(wanted: int | None, shares: int) -> int:

@@ -144,10 +144,30 @@ class SettlingLearner(Learner, Protocol):
     def settling(self) -> int:
         """How many updates that takes at most."""
 
-    def settle(self, progress: Callable[[int], None]) -> None:
-        """Make the most of what was kept, counting updates for whoever watches."""
+    def settle(self, progress: Callable[[int], None], at_most: int | None = None) -> None:
+        """Make the most of what was kept, counting updates for whoever watches.
+
+        With `at_most` so many updates, after which another call goes on.
+        """
 
 
+State = Mapping[str, Array]
+"""What something has learned, as plain arrays."""
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """Something that can be put down and taken up again, in another process, as it was."""
+
+    def state(self) -> State:
+        """All that sets it apart from a new one."""
+
+    def restore(self, state: State) -> None:
+        """Make a new one go on from there."""
+
+
+Stage = Callable[[], None]
+"""A piece of work that starts from nothing but what the stages before it have left."""
 TransitionsCallback = Callable[[Transitions], None]
 Report = Callable[[Mapping[str, float], int], None]
 """Takes figures by name, and the step that they belong to."""

@@ -1,6 +1,5 @@
 """The network that predicts outcomes: an encoder, a shared trunk, and heads for every step ahead."""
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -199,13 +198,6 @@ class Heads(nn.Module):
         ]
         return torch.cat(outputs)[torch.argsort(order)]
 
-    def repeated(self, times: int) -> "Heads":
-        """The same outputs so many times over, in layers that learn no more."""
-        heads = copy.deepcopy(self)
-        heads.weight = nn.Parameter(self.weight.detach().repeat(1, times, 1), requires_grad=False)
-        heads.bias = nn.Parameter(self.bias.detach().repeat(1, times), requires_grad=False)
-        return heads
-
 
 class OutcomeNetwork(nn.Module):
     """Predicts every outcome at every step ahead; numbered actions have heads, others are inputs."""
@@ -285,13 +277,9 @@ class OutcomeNetwork(nn.Module):
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:
         """[batch, horizon, channel], of which `expected` makes sense."""
-        return self.member_outputs(self.heads, features, actions)[:, 0]
-
-    def member_outputs(self, heads: Heads, features: Tensor, actions: Array) -> Tensor:
-        """[batch, member, horizon, channel]: the outputs of heads that several members share."""
         numbers = torch.as_tensor(actions) if self.discrete else torch.zeros(0, dtype=torch.int64)
-        outputs: Tensor = heads(features, numbers)
-        return outputs.view(len(features), -1, self.horizon, self.columns.channels)
+        outputs: Tensor = self.heads(features, numbers)
+        return outputs.view(len(features), self.horizon, self.columns.channels)
 
     def split(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The outputs [..., channel] of the partition with its end last, of the events, and of the rest."""
@@ -304,14 +292,6 @@ class OutcomeNetwork(nn.Module):
         """[..., channel]: probabilities for events and the end, scaled values for real outcomes."""
         partition, events, real = self.split(outputs)
         return torch.cat([partition.softmax(dim=-1), events.sigmoid(), real], dim=-1)
-
-    def changes(self, channels: Tensor, deviations: Tensor) -> Tensor:
-        """[..., channel]: how the channels change, to first order, if their outputs deviate by so much."""
-        partition, events, _ = self.split(channels)
-        by_partition, by_events, by_real = self.split(deviations)
-        shift = (partition * by_partition).sum(dim=-1, keepdim=True)
-        changed = [partition * (by_partition - shift), events * (1 - events) * by_events, by_real]
-        return torch.cat(changed, dim=-1)
 
     def expected(self, channels: Tensor) -> Tensor:
         """[..., outcome]: the channels in the order of the outcomes, without the end, in true units."""

@@ -15,15 +15,26 @@ from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork, Vec
 from tpd.learners.network_errors import KnownErrors
 from tpd.learners.network_loss import least_losses, losses, observed, targets
 from tpd.learners.network_replay import Experience, Replay
+from tpd.learners.network_state import (
+    moments,
+    part,
+    put_moments,
+    put_stream,
+    put_weights,
+    stream,
+    under,
+    weights,
+)
 from tpd.learners.network_stored import CalibratedPredictor, NetworkPredictor
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
-from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
 
 HOLD_OUT = 20  # one in so many transitions is not trained on
 HELD_OUT_SIZE = 10_000
 PATIENCE = 8
 BETTER = 0.99
+NUMBERS = ("_seen", "_owed", "_version", "_settled", "_best_loss", "_no_better", "updates")
 
 
 class NetworkFHTD:
@@ -94,6 +105,7 @@ class NetworkFHTD:
         self._calibrated: CalibratedPredictor | None = None
         self._losses: list[float] = []
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
+        self._settled, self._best_loss, self._no_better = 0, np.inf, 0
         self.updates = 0
 
     def update(self, transitions: Transitions) -> None:
@@ -118,31 +130,61 @@ class NetworkFHTD:
             self._owed -= 1
             self.learn()
 
-    def settle(self, progress: Callable[[int], None] = lambda updates: None) -> None:
+    def settle(
+        self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None
+    ) -> None:
         """Replay until what was held out is predicted no better, or the updates allowed are spent.
 
         What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
-        news had the time to travel through all steps ahead.
+        news had the time to travel through all steps ahead. With `at_most` so many updates are made, and
+        the next call goes on.
         """
         self._forget_other_memories()
         if not len(self._replay):
             return
         check_every = max(1, self.settling // 40)
         warm_up = self.horizon / self.follow_rate
-        best, since = np.inf, 0
-        for update in range(1, self.settling + 1):
+        end = self.settling if at_most is None else min(self.settling, self._settled + at_most)
+        while self._settled < end:
             self.learn()
+            self._settled += 1
             progress(1)
-            if update % check_every or self.updates < warm_up or not len(self._held_out):
+            if self._settled % check_every or self.updates < warm_up or not len(self._held_out):
                 continue
             loss = self.held_out_loss()
-            if loss < BETTER * best:
-                best, since = loss, 0
+            if loss < BETTER * self._best_loss:
+                self._best_loss, self._no_better = loss, 0
             else:
-                since += 1
-            if since == PATIENCE:
-                progress(self.settling - update)
-                return
+                self._no_better += 1
+            if self._no_better == PATIENCE:
+                progress(self.settling - self._settled)
+                self._settled = self.settling
+
+    def state(self) -> State:
+        """The networks, what is kept for replay, and how far learning and settling are."""
+        numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
+        return {
+            **numbers,
+            "tried": self._predictor.tried,
+            "stream": stream(self._rng),
+            **under("network", weights(self.network)),
+            **under("lagged", weights(self.lagged)),
+            **under("optimizer", moments(self._optimizer)),
+            **under("replay", self._replay.state()),
+            **under("held_out", self._held_out.state()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        for name in NUMBERS:
+            setattr(self, name, state[name].item())
+        self._predictor.tried[:] = state["tried"]
+        put_stream(self._rng, state["stream"])
+        put_weights(self.network, part("network", state))
+        put_weights(self.lagged, part("lagged", state))
+        put_moments(self._optimizer, part("optimizer", state))
+        self._replay.restore(part("replay", state))
+        self._held_out.restore(part("held_out", state))
 
     def calibrate(self, errors: KnownErrors) -> None:
         """Draw from these errors, until it learns again."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.memory import require
-from tpd.types import Array, FloatArray, IntArray
+from tpd.types import Array, FloatArray, IntArray, State
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,19 @@ class Replay:
             if room:
                 grown[k][:room] = self._columns[k]
         self._columns = tuple(grown)
+
+    def state(self) -> State:
+        """All that is kept, and where the next is written."""
+        kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
+        return {"written": np.array(self._written), **kept}
+
+    def restore(self, state: State) -> None:
+        """Keep that, and nothing else."""
+        self.clear()
+        count = len(state) - 1
+        if count:
+            self.add(Experience(*(state[f"column_{k}"] for k in range(count))))
+        self._written = int(state["written"])
 
     def __getitem__(self, rows: IntArray | slice) -> Experience:
         return Experience(*(column[: len(self)][rows] for column in self._columns))

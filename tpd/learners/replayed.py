@@ -13,7 +13,7 @@ from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import Edges, PairTable, locate
 from tpd.posterior import CountedTable
-from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 
 
 class Counts:
@@ -132,6 +132,15 @@ class ReplayedFHTD:
     def merge(self, other: "ReplayedFHTD") -> None:
         """Count all that the other one has counted."""
         self._counts.merge(other._counts.edges)
+        self._table = None
+
+    def state(self) -> State:
+        """The counts."""
+        return vars(self._counts.edges)
+
+    def restore(self, state: State) -> None:
+        """Go on counting from there."""
+        self._counts.merge(Edges(**state))
         self._table = None
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:

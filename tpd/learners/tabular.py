@@ -10,7 +10,7 @@ from tpd.learners.step_sizes import StepSize
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
 from tpd.pair_table import PairTable
-from tpd.types import Array, DiscretePolicy, FloatArray, Transitions
+from tpd.types import Array, DiscretePolicy, FloatArray, State, Transitions
 
 
 def check_numbers(transitions: Transitions, num_states: int, num_actions: int) -> None:
@@ -82,6 +82,14 @@ class TabularFHTD:
             self.discount if self.form == "fhgvf" else 1.0,
             self.form == "fhgvf",
         )
+
+    def state(self) -> State:
+        """The table, and how often each pair was tried."""
+        return {"values": self._values, "visits": self._visits}
+
+    def restore(self, state: State) -> None:
+        """Go on with that table."""
+        self._values[:], self._visits[:] = state["values"], state["visits"]
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""

@@ -12,7 +12,7 @@ from tpd.policies.tabular import GreedyPolicy, best_valid
 from tpd.seeding import reset_seed
 from tpd.sources.exploration import TOO_MANY_STATES, uniform
 from tpd.sources.interaction import interact
-from tpd.types import IntArray, Report, Transitions, TransitionsCallback, concatenate, no_report
+from tpd.types import IntArray, Report, State, Transitions, TransitionsCallback, concatenate, no_report
 
 BATCH = 10_000
 
@@ -86,6 +86,15 @@ class QLearning:
             if done == self.steps:
                 break
         envs.close()
+
+    def state(self) -> State:
+        """The values, once they are learned."""
+        return {"values": self._q, "version": np.array(self.policy.version)}
+
+    def restore(self, state: State) -> None:
+        """Take the values as learned."""
+        self._q[:] = state["values"]
+        self.policy.version = int(state["version"])
 
     def _learn(self, t: Transitions) -> None:
         self.policy.version += 1

@@ -68,7 +68,8 @@ class GreedyPolicy:
 def state_numbers(observations: Array, count: int) -> IntArray:
     """[batch]: the observations, if they are numbers of states."""
     if observations.ndim != 1 or observations.dtype.kind not in "iu":
-        raise ValueError(f"states come as a batch of whole numbers, got {observations}")
+        got = f"{observations.dtype} of shape {observations.shape}"
+        raise ValueError(f"states come as a batch of whole numbers, got {got}")
     wrong = (observations < 0) | (observations >= count)
     if wrong.any():
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tpd.types import Report, TransitionsCallback, no_report
+from tpd.types import Report, State, TransitionsCallback, no_report
 
 
 class Untrained:
@@ -17,3 +17,10 @@ class Untrained:
         report: Report = no_report,
     ) -> None:
         """There is nothing to do."""
+
+    def state(self) -> State:
+        """It never changes."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """There is nothing to put back."""

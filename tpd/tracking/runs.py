@@ -34,6 +34,9 @@ METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
 LOOPBACK = "127.0.0.1"
+LETTER = "tpd.letter"  # the tag of a run by which it is found again
+THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
+"""In a note, and until it is delivered, for what only the store knows."""
 TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
 ENV, POLICY, EXPLAINER, SEED = ABOUT = ("env", "policy", "explainer", "seed")
 """The tags that say what a run is about; registered versions have them too."""
@@ -88,11 +91,11 @@ class Run(Protocol):
     def describe(self, parts: Sequence[str | Path]) -> None:
         """Say in markdown what the run is; a path is a picture to be shown."""
 
-    def page(self, run_id: str, file: str | None = None) -> str:
-        """Where a run of the same experiment is shown, or a file that it keeps."""
+    def page(self, run_id: str | None = None, file: str | None = None) -> str:
+        """Where this run or another of its experiment is shown, or a file that it keeps; for notes."""
 
     def serve_command(self, name: str) -> list[str]:
-        """The words to type to serve a model that was kept."""
+        """The words to type to serve a model that was kept; for notes."""
 
 
 class MlflowTracking:
@@ -109,12 +112,20 @@ class MlflowTracking:
         self.register = register
 
     def open(
-        self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        tags: Mapping[str, str],
+        parent: str | None = None,
+        letter: str | None = None,
     ) -> "MlflowRun":
-        """Start a run, with its settings, its origin and the versions it ran on."""
+        """Start a run, with its settings, its origin and the versions it ran on.
+
+        letter: by which `resume` finds it, also if its id got lost.
+        """
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
-        every = {**_origin(), **tags}
+        every = {**_origin(), **tags} | ({} if letter is None else {LETTER: letter})
         if parent is not None:
             every["mlflow.parentRunId"] = parent
         run = client.create_run(experiment_id, tags=every, run_name=name)
@@ -122,6 +133,19 @@ class MlflowTracking:
         for i in range(0, len(params), PARAMS_PER_CALL):
             client.log_batch(run.info.run_id, params=params[i : i + PARAMS_PER_CALL])
         return MlflowRun(client, self.uri, run, self.register)
+
+    def resume(self, run_id: str | None, letter: str) -> "MlflowRun | None":
+        """A run that was started before, by its id or by its letter; None if there is none."""
+        experiment_id = prepare(self.uri, self.experiment)
+        client = MlflowClient(tracking_uri=self.uri)
+        if run_id is None:
+            mine = f"tags.`{LETTER}` = '{letter}'"
+            found = client.search_runs([experiment_id], mine, max_results=1)
+            if not found:
+                return None
+            run_id = found[0].info.run_id
+        client.update_run(run_id, status="RUNNING")
+        return MlflowRun(client, self.uri, client.get_run(run_id), self.register)
 
     def ui_command(self) -> str:
         """What to type to look at the runs."""
@@ -146,7 +170,6 @@ class MlflowRun:
         self._experiment_id = str(run.info.experiment_id)
         self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
         self._register = register
-        self._model_uri: str | None = None
         self._pending: list[Metric] = []
 
     def __enter__(self) -> "MlflowRun":
@@ -157,14 +180,26 @@ class MlflowRun:
     ) -> None:
         self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
 
+    def status(self) -> str:
+        """RUNNING, or how it ended; fails if the store does not answer."""
+        return str(self._client.get_run(self._run_id).info.status)
+
     def end(self, status: str) -> None:
-        self._flush()
-        if status == "FINISHED" and self._register is not None and self._model_uri is not None:
-            self._new_version(self._register, self._model_uri)
+        self.flush()
+        if status == "FINISHED" and self._register is not None:
+            for model in self._models():
+                self._new_version(self._register, model.model_uri)
         self._client.set_terminated(self._run_id, status)
+
+    def _models(self, name: str | None = None) -> Sequence[entities.LoggedModel]:
+        """The models that the run keeps already, of one name or of all."""
+        mine = f"source_run_id = '{self._run_id}'" + ("" if name is None else f" AND name = '{name}'")
+        return self._client.search_logged_models([self._experiment_id], mine)
 
     def _new_version(self, name: str, model_uri: str) -> None:
         with alone(self._uri):  # jobs of a sweep would count the same version twice
+            if self._client.search_model_versions(f"name = '{name}' and run_id = '{self._run_id}'"):
+                return
             version = mlflow.register_model(model_uri, name, tags=self._about)
             if SEED in self._about:
                 alias = f"seed-{self._about[SEED]}"
@@ -176,17 +211,19 @@ class MlflowRun:
             self._client.set_terminated(child.info.run_id, "KILLED")
         self.end("KILLED")
 
-    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        now = time.time_ns() // 1_000_000
+    def metrics(self, values: Mapping[str, float], step: int = 0, milliseconds: int | None = None) -> None:
+        """Keep numbers, of a time since 1970 or of now: the same ones of the same time are kept once."""
+        when = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
         self._pending += [
-            Metric(re.sub(r"[^\w\-. /:]", "_", name), value, now, step)
+            Metric(re.sub(r"[^\w\-. /:]", "_", name), value, when, step)
             for name, value in values.items()
             if abs(value) < float("inf")
         ]
         if len(self._pending) >= METRICS_PER_CALL:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send the metrics that wait for others."""
         while self._pending:
             self._client.log_batch(self._run_id, metrics=self._pending[:METRICS_PER_CALL])
             del self._pending[:METRICS_PER_CALL]
@@ -201,6 +238,8 @@ class MlflowRun:
             self._client.log_artifact(self._run_id, str(path), folder)
 
     def model(self, folder: Path, name: str) -> None:
+        if self._models(name):
+            return
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # the terminal is ours
         # models have no client of their own: they go to the store and experiment set for the process
         mlflow.set_tracking_uri(self._uri)
@@ -213,7 +252,7 @@ class MlflowRun:
                 "input_example": asked.example,
                 "metadata": asked.description,
             }
-        logged = Model.log(
+        Model.log(
             artifact_path=None,
             name=name,
             flavor=mlflow.pyfunc,
@@ -223,12 +262,11 @@ class MlflowRun:
             pip_requirements=[f"tpd=={tpd.__version__}"],
             **described,
         )
-        self._model_uri = logged.model_uri
 
     def describe(self, parts: Sequence[str | Path]) -> None:
         shown, left = list[str](), LONGEST_NOTE
         for number, part in enumerate(parts):
-            text = part if isinstance(part, str) else self._picture(part, number)
+            text = self._resolved(part) if isinstance(part, str) else self._picture(part, number)
             left -= len(text) + 2
             if left > 0:
                 shown.append(text)
@@ -244,14 +282,14 @@ class MlflowRun:
         query = urllib.parse.urlencode({"path": f"note/{name}", "run_uuid": self._run_id})
         return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
 
-    def page(self, run_id: str, file: str | None = None) -> str:
-        shown = "" if file is None else f"/artifacts/{urllib.parse.quote(file)}"
-        return f"#/experiments/{self._experiment_id}/runs/{run_id}{shown}?{TRAINING}"
+    def page(self, run_id: str | None = None, file: str | None = None) -> str:
+        return self._resolved(page(run_id, file))
 
     def serve_command(self, name: str) -> list[str]:
-        store, model = f"MLFLOW_TRACKING_URI={self._uri}", f"runs:/{self._run_id}/{name}"
-        options = ["--env-manager", "local", "--host", LOOPBACK, "--port", "5001"]
-        return ["env", store, "mlflow", "models", "serve", *options, "--model-uri", model]
+        return [self._resolved(word) for word in serve_command(self._uri, name)]
+
+    def _resolved(self, text: str) -> str:
+        return text.replace(THIS_RUN, self._run_id).replace(THIS_EXPERIMENT, self._experiment_id)
 
 
 class NoTracking:
@@ -304,11 +342,24 @@ class NoRun:
     def describe(self, parts: Sequence[str | Path]) -> None:
         return None
 
-    def page(self, run_id: str, file: str | None = None) -> str:
+    def page(self, run_id: str | None = None, file: str | None = None) -> str:
         return ""
 
     def serve_command(self, name: str) -> list[str]:
         return []
+
+
+def page(run_id: str | None = None, file: str | None = None) -> str:
+    """Where the UI shows a run, or a file that it keeps, before the store is asked."""
+    shown = "" if file is None else f"/artifacts/{urllib.parse.quote(file)}"
+    return f"#/experiments/{THIS_EXPERIMENT}/runs/{run_id or THIS_RUN}{shown}?{TRAINING}"
+
+
+def serve_command(uri: str, name: str) -> list[str]:
+    """The words to type to serve a model of a run, before the store is asked."""
+    store, model = f"MLFLOW_TRACKING_URI={uri}", f"runs:/{THIS_RUN}/{name}"
+    options = ["--env-manager", "local", "--host", LOOPBACK, "--port", "5001"]
+    return ["env", store, "mlflow", "models", "serve", *options, "--model-uri", model]
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -47,6 +47,13 @@ def _knock(uri: str) -> None:
         raise ConnectionError(f"{uri} does not answer: {error}") from error
 
 
+def absolute(uri: str) -> str:
+    """The same store, from wherever it is looked for."""
+    if not uri.startswith(SQLITE):
+        return uri
+    return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
+
+
 @contextlib.contextmanager
 def alone(uri: str) -> Iterator[None]:
     """Keep other processes out of an SQLite store."""

@@ -1,8 +1,8 @@
 """Whether bands hold what they promise: the exact truth against the bands from many data sets.
 
-python scripts/coverage.py                                 prints the table of docs/uncertainty.md
-python scripts/coverage.py steps=1e5 policies=0 data=10    a part of it: one policy, ten data sets
-python scripts/coverage.py env=frozen_lake steps=1e5       in another environment with a table
+python scripts/band_coverage.py                                 prints the table of docs/uncertainty.md
+python scripts/band_coverage.py steps=1e5 policies=0 data=10    a part of it: one policy, ten data sets
+python scripts/band_coverage.py env=frozen_lake steps=1e5       in another environment with a table
 """
 
 import sys

@@ -1,0 +1,385 @@
+"""Break runs in every way that we know of, and look at what is lost.
+
+python scripts/faults.py            all of it, in half an hour; writes docs/faults.md
+python scripts/faults.py kills=5    some of it, quicker, and nothing is written
+
+Every fault meets a real run, as a user starts it; the same command is then given again until it has
+finished, and what it leaves is compared, bit for bit, with what an undisturbed run has left.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from mlflow import MlflowClient
+
+from tests.breakable import Server, disk, enlarge
+from tpd.folders import FINISHED, read_record
+
+SCRIPT = Path(__file__).with_name("run.py")
+SYNC = Path(__file__).with_name("sync.py")
+DOCUMENT = Path(__file__).parent.parent / "docs" / "faults.md"
+SMALL = (
+    "experiment=paper",
+    "policy.steps=50000",
+    "training.steps=400000",
+    "training.shards=8",
+    "training.processes=1",
+    "evaluation.episodes=500",
+    "evaluation.curve_points=6",
+    "recording.episodes=2",
+    "checkpoint_seconds=0",
+)
+KILLS, SWEEPS = 50, 5
+SECONDS_AT_MOST = 600
+PAGE = """# Faults
+
+Every fault was done to a real run, as a user starts it. The same command was then given again until it
+had finished, and what it left was compared, bit for bit, with what an undisturbed run leaves: the tables
+of errors, the learning curve, the forecasts, every array of the explainer, and every metric of every step
+in the tracking store, which has to be there once. `python scripts/faults.py` makes this page, and fails if
+anything is lost.
+
+{faults}
+
+Small runs, with a checkpoint after every one of their nine stages (`checkpoint_seconds=0`). Most of the
+time to recover is that of starting Python and its libraries again, and of drawing.
+
+## Many at once
+
+Processes that all begin at the same moment, on a store that nobody has made yet. A metric is written to
+the folder of its run first, which is what the process waits for, and delivered from there in batches.
+
+{load}
+"""
+COMPARED = ("errors.json", "curve.json", "verification.json", "metrics.json")
+NOT_COMPARED = "seconds/"
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    fault: str
+    tried: int = 0
+    lost: int = 0
+    recovered: list[float] = field(default_factory=list)
+    """Seconds each: from the same command again to its end, or to the same point."""
+    remark: str = ""
+
+    def __str__(self) -> str:
+        took = f"{np.median(self.recovered):.1f} s" if self.recovered else "-"
+        return f"| {self.fault} | {self.tried} | {self.lost or 'nothing'} | {took} | {self.remark} |"
+
+
+def start(folder: Path, *words: str, script: Path = SCRIPT) -> subprocess.Popen[bytes]:
+    """A command as a user types it, in a process group of its own."""
+    with (folder / "terminal.txt").open("ab") as terminal:
+        return subprocess.Popen(
+            [sys.executable, str(script), *words],
+            cwd=folder,
+            stdout=terminal,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "CI": "true", "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        )
+
+
+def finish(folder: Path, *words: str, script: Path = SCRIPT) -> float:
+    """The same, to its end; the seconds it took."""
+    began = time.monotonic()
+    process = start(folder, *words, script=script)
+    if process.wait(SECONDS_AT_MOST) != 0:
+        raise RuntimeError((folder / "terminal.txt").read_text()[-3000:])
+    return time.monotonic() - began
+
+
+def kill(process: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIGKILL) -> None:
+    """End a command and all that it has started."""
+    os.killpg(process.pid, with_signal)
+    process.wait()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def only_run(where: Path) -> Path:
+    (status,) = where.glob("outputs/runs/*/status.json")
+    return status.parent
+
+
+def finished(where: Path) -> bool:
+    """Whether a run has come to its end."""
+    records = (read_record(path) for path in where.glob("outputs/runs/*/status.json"))
+    return any(record.get("status") == FINISHED for record in records)
+
+
+def left_by(run: Path) -> dict[str, object]:
+    """All that a run has found, to the last bit."""
+    found: dict[str, object] = {name: (run / name).read_text() for name in COMPARED if (run / name).exists()}
+    with np.load(run / "explainer" / "arrays.npz", allow_pickle=False) as arrays:
+        found |= {name: arrays[name].tobytes() for name in arrays}
+    return found
+
+
+def tracked(uri: str) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """By name of the run, all that the store has of its metrics; runs must have ended well."""
+    client = MlflowClient(uri)
+    found = {}
+    for experiment in client.search_experiments():
+        for run in client.search_runs([experiment.experiment_id]):
+            name = str(run.info.run_name)
+            if name in found or run.info.status != "FINISHED":
+                raise RuntimeError(f"{name} is there twice, or {run.info.status}")
+            found[name] = {
+                metric: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, metric)]
+                for metric in run.data.metrics
+                if not metric.startswith(NOT_COMPARED)
+            }
+    return found
+
+
+def differences(one: dict[str, object], other: dict[str, object]) -> int:
+    """How many things are not the same."""
+    return sum(one.get(name) != other.get(name) for name in one.keys() | other.keys())
+
+
+def store(where: Path) -> str:
+    return f"sqlite:///{where}/mlflow.db"
+
+
+def stage_of(where: Path) -> str:
+    """How far a run came, by what it left."""
+    runs = list(where.glob("outputs/runs/*"))
+    if not runs:
+        return "starting"
+    log = "".join(path.read_text() for path in runs[0].glob("*.log"))
+    for words, stage in (
+        ("portrait took", "ending"),
+        ("keeping took", "portrait"),
+        ("evaluation took", "keeping"),
+        ("learning took", "evaluation"),
+        ("checkpoint after", "collecting and learning"),
+    ):
+        if words in log:
+            return stage
+    return "building and training the policy"
+
+
+def kills(count: int) -> Iterator[Row]:
+    """SIGKILL at random moments of a run, again and again until it has finished once."""
+    row, moments = Row("`kill -9` at a random moment of a run"), Counter[str]()
+    rng = random.Random(0)
+    with folder() as where:
+        undisturbed = finish(where, *SMALL)
+        due, due_tracked = left_by(only_run(where)), tracked(store(where))
+    while row.tried < count:
+        with folder() as where:
+            while row.tried < count:
+                process = start(where, *SMALL)
+                try:
+                    process.wait(rng.uniform(0, undisturbed))
+                    break
+                except subprocess.TimeoutExpired:
+                    kill(process)
+                    row.tried += 1
+                    moments[stage_of(where)] += 1
+                if finished(where):  # and died before it could say so
+                    break
+            if not finished(where):
+                row.recovered.append(finish(where, *SMALL))
+            row.lost += differences(due, left_by(only_run(where)))
+            row.lost += differences(dict(due_tracked), dict(tracked(store(where))))
+            print(f"kills: {row.tried}, lost: {row.lost}", flush=True)
+    said = ", ".join(f"{number} {stage}" for stage, number in moments.most_common())
+    row.remark = f"{said}; undisturbed {undisturbed:.1f} s"
+    yield row
+
+
+def sweeps(count: int) -> Iterator[Row]:
+    """The sweep, one of its workers, or its terminal, in the middle of four seeds."""
+    words = ("-m", *SMALL, "seed=range(4)", "hydra.launcher.n_jobs=2")
+    with folder() as where:
+        undisturbed = finish(where, *words)
+        due = {
+            path.parent.name: left_by(path.parent) for path in where.glob("outputs/sweeps/*/*/status.json")
+        }
+        due_tracked = tracked(store(where))
+    rng = random.Random(1)
+    for fault, strike in (
+        ("`kill -9` of a whole sweep", lambda process: kill(process)),
+        ("`kill -9` of one worker of a sweep", kill_worker),
+        ("Ctrl-C in a sweep", lambda process: kill(process, signal.SIGINT)),
+    ):
+        row = Row(fault, remark=f"undisturbed {undisturbed:.1f} s")
+        for _ in range(count):
+            with folder() as where:
+                process = start(where, *words)
+                time.sleep(rng.uniform(0.3, 0.9) * undisturbed)
+                strike(process)
+                row.tried += 1
+                row.recovered.append(finish(where, *words))
+                left = {
+                    path.parent.name: left_by(path.parent)
+                    for path in where.glob("outputs/sweeps/*/*/status.json")
+                }
+                row.lost += differences(dict(due), dict(left))
+                row.lost += differences(dict(due_tracked), dict(tracked(store(where))))
+            print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
+        yield row
+
+
+def kill_worker(process: subprocess.Popen[bytes]) -> None:
+    """Kill the youngest of the processes that a sweep has started, and let the rest end by itself."""
+    listed = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True)
+    others = [int(pid) for pid in listed.stdout.split() if int(pid) != process.pid]
+    if others:
+        os.kill(max(others), signal.SIGKILL)
+    process.wait(SECONDS_AT_MOST)
+
+
+def servers(count: int) -> Iterator[Row]:
+    """The store goes away, or stops answering, while a run goes on."""
+    with folder() as where:
+        undisturbed = finish(where, *SMALL)
+        due, due_tracked = left_by(only_run(where)), tracked(store(where))
+    rng = random.Random(2)
+    for fault, strike, mend in (
+        ("the MLflow server is killed in the middle of a run", Server.stop, Server.start),
+        ("the MLflow server stops answering in the middle of a run", Server.freeze, Server.thaw),
+    ):
+        row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
+        for _ in range(count):
+            with folder() as where:
+                server = Server(where)
+                server.start()
+                process = start(where, *SMALL, f"tracking.uri={server.uri}")
+                time.sleep(rng.uniform(0.4, 0.9) * undisturbed)
+                strike(server)
+                if process.wait(SECONDS_AT_MOST) != 0:
+                    raise RuntimeError((where / "terminal.txt").read_text()[-3000:])
+                row.lost += differences(due, left_by(only_run(where)))
+                mend(server)
+                row.recovered.append(finish(where, "outputs", script=SYNC))
+                row.tried += 1
+                row.lost += differences(dict(due_tracked), dict(tracked(server.uri)))
+                server.stop()
+            print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
+        yield row
+
+
+def full_disks(count: int) -> Iterator[Row]:
+    """A disk that is full in the middle of a run, and has room again afterwards."""
+    row = Row("the disk is full in the middle of a run", remark="one line says so; the same command goes on")
+    with folder() as where:
+        finish(where, *SMALL, "tracking=none")
+        due = left_by(only_run(where))
+    for megabytes in range(1, count + 1):
+        with folder() as where, disk(where, f"size={megabytes}m"):
+            process = start(where, *SMALL, "tracking=none")
+            if process.wait(SECONDS_AT_MOST) == 0:
+                raise RuntimeError(f"{megabytes} MB were enough")
+            if "No space left" not in (where / "terminal.txt").read_text().splitlines()[-1]:
+                row.lost += 1
+            row.tried += 1
+            enlarge(where)
+            row.recovered.append(finish(where, *SMALL, "tracking=none"))
+            row.lost += differences(due, left_by(only_run(where)))
+        print(f"{row.fault}: {row.tried}, lost: {row.lost}", flush=True)
+    yield row
+
+
+LOAD = """
+import sys, time
+from pathlib import Path
+from tpd.tracking.outbox import open_run
+from tpd.tracking.runs import MlflowTracking
+number, uri, where = sys.argv[1:]
+took = []
+with open_run(MlflowTracking(uri=uri, experiment="load"), Path(where), number, {}, {}) as run:
+    for step in range(1000):
+        began = time.perf_counter()
+        run.metrics({"loss": step / 1000}, step)
+        took.append(time.perf_counter() - began)
+print(*took)
+"""
+
+
+def load(count: int) -> Iterator[str]:
+    """Processes that all begin at once, on a store that does not exist yet, with 1000 metrics each."""
+    yield "| store | processes | metrics each | lost | per metric, median | p99 | all delivered after |"
+    yield "|---|--:|--:|--:|--:|--:|--:|"
+    for kind in ("an SQLite file", "an MLflow server"):
+        with folder() as where:
+            server = Server(where)
+            uri = store(where)
+            if kind == "an MLflow server":
+                server.start()
+                uri = server.uri
+            began = time.monotonic()
+            processes = [
+                subprocess.Popen(
+                    [sys.executable, "-c", LOAD, str(number), uri, str(where / f"run_{number}")],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                for number in range(count)
+            ]
+            told = [process.communicate()[0] for process in processes]
+            seconds = time.monotonic() - began
+            took = np.array(" ".join(line.decode() for line in told).split(), dtype=float)
+            found = tracked(uri)
+            due = [(step, step / 1000) for step in range(1000)]
+            lost = sum(len(set(due) ^ set(found.get(str(n), {}).get("loss", []))) for n in range(count))
+            lost += sum(abs(len(run["loss"]) - 1000) for run in found.values())
+            server.stop()
+        micro = 1e6 * np.quantile(took, [0.5, 0.99])
+        yield (
+            f"| {kind} | {count} | 1000 | {lost or 'nothing'} "
+            f"| {micro[0]:.0f} µs | {micro[1]:.0f} µs | {seconds:.1f} s |"
+        )
+
+
+FAULTS: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
+    "kills": (kills, KILLS),
+    "sweeps": (sweeps, SWEEPS),
+    "servers": (servers, SWEEPS),
+    "full_disks": (full_disks, 3),
+}
+
+
+def main() -> None:
+    asked = dict(word.split("=") for word in sys.argv[1:])
+    if unknown := asked.keys() - {*FAULTS, "load"}:
+        sys.exit(f"no fault {', '.join(unknown)}; there are {', '.join([*FAULTS, 'load'])}")
+    rows = [
+        row
+        for name, (strike, often) in FAULTS.items()
+        if not asked or name in asked
+        for row in strike(int(asked.get(name, often)))
+    ]
+    loaded = list(load(int(asked.get("load", 10)))) if not asked or "load" in asked else []
+    table = ["| fault | tried | lost | to recover, median | |", "|---|--:|--:|--:|---|", *map(str, rows)]
+    print("\n".join([*table, "", *loaded]))
+    if not asked:
+        DOCUMENT.write_text(PAGE.format(faults="\n".join(table), load="\n".join(loaded)))
+    if any(row.lost for row in rows):
+        sys.exit("something was lost")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What happens to a run when the store is gone, slow or refusing, and to what was left in its folder."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from tests.breakable import Server
+from tpd.folders import claimed
+from tpd.tracking import outbox
+from tpd.tracking.outbox import JOURNAL, LETTER, Delivery, deliver_all, open_run
+from tpd.tracking.runs import MlflowTracking
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> MlflowTracking:
+    return MlflowTracking(uri=f"sqlite:///{tmp_path}/mlflow.db", experiment="small")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "SECONDS_OF_TROUBLE", 1.0)
+    monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 0.1)
+
+
+def history(uri: str, run_id: str | None, name: str) -> list[tuple[int, float]]:
+    assert run_id is not None
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, name)]
+
+
+def steps(count: int) -> list[tuple[int, float]]:
+    return [(step, float(step)) for step in range(count)]
+
+
+def test_a_server_that_goes_and_comes_back_gets_every_metric_once(server: Server, tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri=server.uri, experiment="small")
+    with open_run(tracking, tmp_path, "run", {"a": 1}, {"seed": "0"}) as run:
+        for step in range(100):
+            run.metrics({"loss": step}, step)
+            if step == 30:
+                time.sleep(1)
+                server.stop()
+            if step == 60:
+                time.sleep(1)
+        run.table(pd.DataFrame({"x": [1, 2]}), "table.json")
+        (tmp_path / "note.txt").write_text("kept")
+        run.files(tmp_path / "note.txt")
+        run.describe(["a note"])
+    assert Delivery(tmp_path).waiting()
+    server.start()
+    assert deliver_all(tmp_path, lambda folder, told: None) == 0
+    assert not Delivery(tmp_path).waiting()
+    assert history(server.uri, run.id, "loss") == steps(100)
+    kept = MlflowClient(server.uri).get_run(str(run.id))
+    assert kept.info.status == "FINISHED"
+    assert kept.data.tags["mlflow.note.content"] == "a note"
+    assert {file.path for file in MlflowClient(server.uri).list_artifacts(str(run.id))} == {
+        "note.txt",
+        "table.json",
+    }
+
+
+def test_a_job_begins_and_ends_without_the_store_that_its_sweep_had(server: Server, tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri=server.uri, experiment="small")
+    with open_run(tracking, tmp_path / "sweep", "sweep", {}, {}) as sweep:
+        sweep.metrics({"jobs": 1})
+    server.stop()
+    with open_run(tracking, tmp_path / "job", "job", {}, {}, parent=sweep.id) as job:
+        job.metrics({"loss": 0.5}, 3)
+    assert job.id is None
+    server.start()
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__) == 0
+    assert told == {tmp_path / "job": "2 entries delivered"}
+    delivered = Delivery(tmp_path / "job").run_id
+    assert history(server.uri, delivered, "loss") == [(3, 0.5)]
+    run = MlflowClient(server.uri).get_run(str(delivered))
+    assert run.data.tags["mlflow.parentRunId"] == sweep.id
+
+
+def test_a_run_does_not_begin_without_a_store_that_never_answered(tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri="http://127.0.0.1:9", experiment="small")
+    with pytest.raises(ConnectionError, match="does not answer"):
+        open_run(tracking, tmp_path, "run", {}, {})
+    assert not (tmp_path / LETTER).exists()
+
+
+def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_path: Path) -> None:
+    """What was told before is not told again, and a line that was cut off is no line."""
+    died = open_run(local, tmp_path, "run", {}, {})
+    for step in range(10):
+        died.metrics({"loss": step}, step)
+    with (tmp_path / JOURNAL).open("a") as journal:
+        journal.write('{"do": "metrics", "with": [{"lo')
+    with open_run(local, tmp_path, "run", {}, {}) as again:
+        for step in range(20):
+            again.metrics({"loss": step}, step)
+    assert again.id == died.id
+    assert history(local.uri, again.id, "loss") == steps(20)
+    assert MlflowClient(local.uri).get_run(str(again.id)).info.status == "FINISHED"
+
+
+def test_a_run_whose_id_got_lost_is_found_again(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    letter = json.loads((tmp_path / LETTER).read_text())
+    (tmp_path / LETTER).write_text(json.dumps(letter | {"run_id": None, "delivered": 0}))
+    assert deliver_all(tmp_path, lambda folder, told: None) == 0
+    assert Delivery(tmp_path).run_id == run.id
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+
+
+def test_what_the_store_refuses_holds_nothing_else_up(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.files(tmp_path / "absent.txt")
+        run.metrics({"loss": 1})
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+    (refused,) = json.loads((tmp_path / LETTER).read_text())["refused"]
+    assert refused["do"] == "files"
+    assert "absent.txt" in refused["error"]
+
+
+def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
+    died = open_run(local, tmp_path, "run", {}, {})
+    died.metrics({"loss": 1})
+    told = dict[Path, str]()
+    with claimed(tmp_path):
+        deliver_all(tmp_path, told.__setitem__)
+    assert told == {tmp_path: "its run is still under way"}
+    deliver_all(tmp_path, told.__setitem__)
+    assert told[tmp_path].endswith("the run was interrupted")
+    assert MlflowClient(local.uri).get_run(str(died.id)).info.status == "KILLED"
+
+
+def test_a_clock_that_goes_backwards_loses_nothing(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        for step in range(5):
+            monkeypatch.setattr(time, "time_ns", lambda step=step: now - step * 10**12)
+            run.metrics({"loss": step}, step)
+    assert sorted(history(local.uri, run.id, "loss")) == steps(5)

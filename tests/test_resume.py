@@ -1,0 +1,254 @@
+"""Runs and sweeps that end before they are finished, and what the same command does then."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from tests.breakable import disk, enlarge
+from tests.conftest import Compose
+from tpd import storage
+from tpd.checkpoints import Checkpoint, go_through
+from tpd.experiment import CHECKPOINT, Parts, build, learn
+from tpd.show.progress import ProgressBars
+from tpd.tracking.runs import NoRun
+from tpd.types import Stage
+
+ROOT = Path(__file__).parent.parent
+SMALL = [
+    "experiment=paper",
+    "policy.steps=20000",
+    "training.steps=60000",
+    "training.shards=4",
+    "training.processes=1",
+    "evaluation.episodes=200",
+    "evaluation.curve_episodes=50",
+    "evaluation.curve_points=4",
+    "recording.episodes=0",
+    "checkpoint_seconds=0",
+]
+NETWORK = [
+    "explainer=network",
+    "explainer.settling_updates=40",
+    "explainer.hidden=[16]",
+    "training.steps=4000",
+]
+EXPLAINERS = [["explainer=paper"], ["explainer=replayed"], ["explainer=polynomial"], NETWORK]
+
+
+class Killed(BaseException):
+    """What no part of a run expects."""
+
+
+def arrays_of(parts: Parts, folder: Path) -> dict[str, bytes]:
+    storage.save(parts.explainer, parts.env, folder)
+    with np.load(folder / storage.ARRAYS) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays}
+
+
+@pytest.mark.parametrize("explainer", EXPLAINERS, ids=lambda words: words[0])
+@pytest.mark.parametrize("survived", [1, 3, 5])
+def test_learning_goes_on_to_the_same_bits(
+    compose_config: Compose,
+    tmp_path: Path,
+    explainer: list[str],
+    survived: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stage 1 is the policy, the next four are shares; whoever comes back knows nothing but the file."""
+    config = compose_config(*SMALL, *explainer)
+    parts = build(config)
+    curve = learn(parts, NoRun(), ProgressBars(False), tmp_path)
+    due = arrays_of(parts, tmp_path / "due")
+    (tmp_path / CHECKPOINT).unlink()
+
+    def die_after(self: Checkpoint, stage: int, resumed: dict[str, object]) -> None:
+        save(self, stage, resumed)  # type: ignore[arg-type]
+        if stage == survived:
+            raise Killed
+
+    save = Checkpoint.save
+    monkeypatch.setattr(Checkpoint, "save", die_after)
+    with pytest.raises(Killed):
+        learn(build(config), NoRun(), ProgressBars(False), tmp_path)
+    monkeypatch.setattr(Checkpoint, "save", save)
+    again = build(config)
+    monkeypatch.setattr(again.trainer, "train", lambda *arguments: pytest.fail("done already"))
+    curve_again = learn(again, NoRun(), ProgressBars(False), tmp_path)
+    assert arrays_of(again, tmp_path / "again") == due
+    assert {step: errors.metrics() for step, errors in curve_again.items()} == {
+        step: errors.metrics() for step, errors in curve.items()
+    }
+
+
+@pytest.mark.parametrize("spoil", ["cut", "empty", "pickle", "other settings"])
+def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(tmp_path: Path, spoil: str) -> None:
+    path, done = tmp_path / CHECKPOINT, list[int]()
+    stages: list[Stage] = [lambda: done.append(1), lambda: done.append(2)]
+    go_through(stages, {}, Checkpoint(path, "ours", 0))
+    if spoil == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif spoil == "empty":
+        path.write_bytes(b"")
+    elif spoil == "pickle":
+        np.savez(path, about=np.array([{"fingerprint": "ours", "stage": 2}], dtype=object))
+    go_through(stages, {}, Checkpoint(path, "other" if spoil == "other settings" else "ours", 0))
+    assert done == [1, 2, 1, 2]
+    go_through(stages, {}, Checkpoint(path, "other" if spoil == "other settings" else "ours", 0))
+    assert done == [1, 2, 1, 2]
+
+
+# As a user sees it
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "run.py"), *words],
+        cwd=folder,
+        env={**os.environ, "CI": "true", "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    )
+
+
+def finish(folder: Path, *words: str) -> str:
+    process = start(folder, *words)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, told
+    return told
+
+
+def wait_for(folder: Path, pattern: str) -> None:
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < deadline, f"no {pattern}"
+        time.sleep(0.01)
+
+
+def found_by(run: Path) -> dict[str, str]:
+    return {name: (run / name).read_text() for name in ("errors.json", "curve.json", "verification.json")}
+
+
+def metrics_of(folder: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    found = {}
+    for experiment in client.search_experiments():
+        for run in client.search_runs([experiment.experiment_id]):
+            assert run.info.run_name not in found
+            assert run.info.status == "FINISHED"
+            found[str(run.info.run_name)] = {
+                name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+                for name in run.data.metrics
+                if not name.startswith("seconds/")
+            }
+    return found
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    finish(tmp_path / "whole", *SMALL)
+    process = start(tmp_path / "killed", *SMALL)
+    wait_for(tmp_path / "killed", "outputs/runs/*/checkpoint.npz")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    told = finish(tmp_path / "killed", *SMALL)
+    assert "going on after stage" in told
+    (whole,), (killed,) = (tmp_path.glob(f"{name}/outputs/runs/*") for name in ("whole", "killed"))
+    assert found_by(killed) == found_by(whole)
+    assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
+    assert not (killed / CHECKPOINT).exists()
+    told = finish(tmp_path / "killed", *SMALL)  # a finished run is not gone on with
+    assert "going on" not in told
+    assert len(list(tmp_path.glob("killed/outputs/runs/*"))) == 2
+
+
+def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "fragile.py").write_text(
+        "import numpy as np\nfrom pathlib import Path\n\ndef fails(t):\n"
+        "    assert len(t) != 5000 or Path('mended').exists(), 'fails while learning'\n"
+        "    return np.zeros(len(t))\n"
+    )
+    (tmp_path / "more" / "outcomes").mkdir(parents=True)
+    (tmp_path / "more" / "outcomes" / "fragile.yaml").write_text(
+        "_target_: tpd.outcomes.OutcomeSet\noutcomes:\n  - _target_: tpd.outcomes.event\n    name: never\n"
+        "    function: {_target_: fragile.fails, _partial_: true}\n"
+    )
+    words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", "--config-dir", "more"]
+    process = start(tmp_path, *words)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode != 0
+    assert "seed 0 failed: outcomes: " in told or "seed 0 failed:" in told
+    assert "the last lines of its log" in told
+    assert "1 of 2 jobs are missing" in told
+    (finished,) = tmp_path.glob("outputs/sweeps/*/0/errors.json")
+    written = finished.stat().st_mtime_ns
+    (tmp_path / "mended").touch()
+    finish(tmp_path, *words)
+    assert finished.stat().st_mtime_ns == written
+    (sweep,) = tmp_path.glob("outputs/sweeps/*/sweep.json")
+    assert json.loads(sweep.read_text())["status"] == "finished"
+    assert len(metrics_of(tmp_path)) == 3  # the parent and its two jobs, all finished
+
+
+def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
+    words = ["-m", *SMALL, "seed=range(3)", "hydra.launcher.n_jobs=1"]
+    process = start(tmp_path, *words)
+    wait_for(tmp_path, "outputs/sweeps/*/1/checkpoint.npz")
+    os.killpg(process.pid, signal.SIGINT)
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode != 0
+    assert "the same command again goes on from here" in told
+    finish(tmp_path, *words)
+    assert sorted(metrics_of(tmp_path)) == ["paper sweep", "seed 0", "seed 1", "seed 2"]
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    words = ["-m", *SMALL, "seed=0", "hydra.sweep.dir=here"]
+    first = start(tmp_path, *words)
+    wait_for(tmp_path, "here/sweep.json")
+    second = start(tmp_path, *words)
+    told = second.communicate(timeout=120)[0]
+    assert second.returncode != 0
+    assert "another process works in" in told
+    assert "Traceback" not in told
+    told = first.communicate(timeout=300)[0]
+    assert first.returncode == 0, told
+
+
+# Disks
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk to fill")
+
+
+@needs_root
+def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Path) -> None:
+    words = [*SMALL, "tracking=none"]
+    with disk(tmp_path, "size=1m"):
+        process = start(tmp_path, *words)
+        told = process.communicate(timeout=120)[0]
+        assert process.returncode != 0
+        assert "No space left on device" in told.splitlines()[-1]
+        assert "the same command again goes on" in told.splitlines()[-1]
+        enlarge(tmp_path)
+        finish(tmp_path, *words)
+
+
+@needs_root
+def test_a_read_only_folder_is_named_before_any_work(tmp_path: Path) -> None:
+    with disk(tmp_path, "ro"):
+        process = start(tmp_path, *SMALL)
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode != 0
+    assert "Read-only file system: 'outputs'" in told

@@ -1,0 +1,89 @@
+"""The folders that runs and sweeps leave: whose they are, how far they came, and which to go on in."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tpd.files import write_whole
+
+STATUS, SWEEP, LOCK = "status.json", "sweep.json", "lock"
+RUNNING, FINISHED, FAILED = "running", "finished", "failed"
+SOURCES = ("tpd", "sb3_ext", "conf")
+HERE = Path(__file__).resolve().parent
+
+
+class BusyError(Exception):
+    """Another process works in the folder."""
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder; the claim of a process ends with it, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise BusyError(f"another process works in {folder}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@cache
+def code_version() -> str:
+    """Another one whenever the code or its configs change, tracked by git or not."""
+    digest = hashlib.sha256()
+    roots = [HERE, *(HERE.parent / name for name in SOURCES[1:])]
+    for path in sorted(path for root in roots for path in root.rglob("*") if path.suffix in (".py", ".yaml")):
+        digest.update(str(path.relative_to(HERE.parent)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """The same for the same settings and code: so that what was done need not be done again."""
+    said = json.dumps([settings, code_version()], sort_keys=True, default=str)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What is known of a run or sweep; nothing, if nothing is."""
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_record(path: Path, **news: Any) -> None:
+    """Add to what is known."""
+    write_whole(path, json.dumps(read_record(path) | news))
+
+
+def command() -> list[str]:
+    """What the user typed, and with which code."""
+    return [*sys.argv[1:], code_version()]
+
+
+def to_go_on_in(root: str, name: str) -> str:
+    """The folder in which the same command was begun and not finished, else a new one of that name."""
+    for record in sorted(Path(root).glob("*/*.json"), reverse=True):
+        if record.name not in (STATUS, SWEEP) or not _same_unfinished(record):
+            continue
+        try:
+            with claimed(record.parent):
+                return str(record.parent)
+        except BusyError:
+            continue
+    taken = (f"{root}/{name}" + ("" if again == 1 else f"_{again}") for again in count(1))
+    return next(folder for folder in taken if not Path(folder).exists())
+
+
+def _same_unfinished(record: Path) -> bool:
+    known = read_record(record)
+    return known.get("command") == command() and known.get("status") != FINISHED

@@ -1,0 +1,323 @@
+"""What a run leaves is written down in its folder first, and delivered to the store from there.
+
+So a store that is gone, slow or refusing stops no run: what it did not take stays in the folder until
+somebody delivers it, and a run that is taken up again goes on in the same place.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+
+from tpd.files import write_whole
+from tpd.folders import BusyError, claimed
+from tpd.tracking.runs import MlflowRun, MlflowTracking, Run, Tracking, page, serve_command
+from tpd.tracking.store import absolute
+
+log = logging.getLogger(__name__)
+
+LETTER, JOURNAL = "tracking.json", "tracking.jsonl"
+SECONDS_BETWEEN_DELIVERIES = 1.0
+SECONDS_OF_TROUBLE = 10.0
+"""How long the end of a run waits for a store that takes nothing."""
+SECONDS_AT_LEAST, SHARE_AT_MOST = 60.0, 0.1
+"""How long it waits for one that is slow: so long, or that share of the run's time."""
+LONGEST_PAUSE = 30.0
+TRIES = 3
+"""After so many, what a store that answers does not take is left out."""
+
+# the courier asks again by itself: no request has to try for minutes
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+
+Entry = dict[str, Any]
+
+
+def open_run(
+    tracking: Tracking,
+    folder: Path,
+    name: str,
+    config: Mapping[str, Any],
+    tags: Mapping[str, str],
+    parent: str | None = None,
+) -> Run:
+    """Start a run, or take up the one that was started in the folder.
+
+    Only a run with a parent does without its store: whoever started the parent has found it in order.
+    """
+    if not isinstance(tracking, MlflowTracking):
+        return tracking.open(name, config, tags, parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / LETTER).exists():
+        store = {
+            "uri": absolute(tracking.uri),
+            "experiment": tracking.experiment,
+            "register": tracking.register,
+        }
+        opened = {"name": name, "config": config, "tags": tags, "parent": parent}
+        letter = {"store": store, "opened": opened, "run_id": None, "delivered": 0, "refused": []}
+        write_whole(folder / LETTER, json.dumps(letter))
+    try:
+        return Outbox(folder, needs_store=parent is None)
+    except Exception:
+        if not (folder / JOURNAL).exists():
+            (folder / LETTER).unlink()  # nothing has begun
+        raise
+
+
+class Delivery:
+    """What lies in a folder, on its way to the store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._letter: dict[str, Any] = json.loads((folder / LETTER).read_text())
+        self.tracking = MlflowTracking(**self._letter["store"])
+        self.run: MlflowRun | None = None
+        """In the store, once it has been reached."""
+        self._failures = 0
+
+    def begin(self) -> MlflowRun:
+        """The run in the store, made there if there is none yet."""
+        if self.run is None:
+            letter = str((self.folder / LETTER).resolve())
+            self.run = self.tracking.resume(self._letter["run_id"], letter) or self.tracking.open(
+                **self._letter["opened"], letter=letter
+            )
+            self._note(run_id=self.run.id)
+        return self.run
+
+    @property
+    def run_id(self) -> str | None:
+        """None as long as the store does not know of the run."""
+        run_id: str | None = self._letter["run_id"]
+        return run_id
+
+    def entries(self) -> list[Entry]:
+        """All that was written down; a line that was cut off when its writer died does not count."""
+        path = self.folder / JOURNAL
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def waiting(self) -> list[Entry]:
+        """What the store has not taken yet."""
+        return self.entries()[self._letter["delivered"] :]
+
+    def deliver(self) -> None:
+        """Hand over all that waits, in order, metrics many at a time."""
+        run, waiting = self.begin(), self.waiting()
+        while waiting:
+            metrics = list(takewhile(lambda entry: entry["do"] == "metrics", waiting))
+            count = max(1, len(metrics))
+            try:
+                for call, arguments in _calls(waiting[:count], self.folder):
+                    getattr(run, call)(*arguments)
+                run.flush()
+            except Exception as error:
+                self._refused(run, waiting[0], error)
+            self._failures = 0
+            self._note(delivered=self._letter["delivered"] + count)
+            waiting = waiting[count:]
+
+    def _refused(self, run: MlflowRun, entry: Entry, error: Exception) -> None:
+        """Raise, unless the store is well and has refused this very entry often enough."""
+        self._failures += 1
+        if self._failures < TRIES:
+            raise error
+        run.status()
+        log.error("%s: the store refuses %s: %s", self.folder, entry["do"], error)
+        self._note(refused=[*self._letter["refused"], {**entry, "error": str(error)}])
+
+    def _note(self, **news: Any) -> None:
+        if any(self._letter[key] != value for key, value in news.items()):
+            self._letter |= news
+            write_whole(self.folder / LETTER, json.dumps(self._letter))
+
+
+def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
+    """The calls of a run that were written down."""
+    for entry in entries:
+        arguments: list[Any] = entry["with"]
+        if entry["do"] == "table":
+            arguments = [pd.DataFrame(**arguments[0]), *arguments[1:]]
+        elif entry["do"] in ("files", "model"):
+            arguments = [folder / arguments[0], *arguments[1:]]
+        elif entry["do"] == "describe":
+            arguments = [[part["text"] if "text" in part else folder / part["picture"] for part in arguments]]
+        yield entry["do"], arguments
+
+
+class Outbox:
+    """A run that writes down what it is told, while a courier delivers it; leaving its context ends it."""
+
+    def __init__(self, folder: Path, *, needs_store: bool) -> None:
+        self._folder = folder
+        self._delivery = Delivery(folder)
+        if needs_store:
+            self._delivery.begin()
+        self._told = {
+            (name, entry["with"][1])
+            for entry in self._delivery.entries()
+            if entry["do"] == "metrics"
+            for name in entry["with"][0]
+        }
+        _cut_broken_line(folder / JOURNAL)
+        self._journal = (folder / JOURNAL).open("a")
+        self._courier = Courier(self._delivery)
+
+    @property
+    def id(self) -> str | None:
+        return self._delivery.run_id
+
+    def __enter__(self) -> "Outbox":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
+
+    def end(self, status: str) -> None:
+        self._finish("end", status)
+
+    def abandon(self) -> None:
+        self._finish("abandon")
+
+    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+        new = {name: float(value) for name, value in values.items() if (name, step) not in self._told}
+        finite = {name: value for name, value in new.items() if abs(value) < float("inf")}
+        if finite:
+            self._told |= {(name, step) for name in finite}
+            self._write("metrics", finite, step, time.time_ns() // 1_000_000)
+
+    def table(self, frame: pd.DataFrame, name: str) -> None:
+        named = frame.reset_index() if frame.index.name else frame
+        self._write("table", named.to_dict(orient="split", index=False), name)
+
+    def files(self, path: Path, folder: str | None = None) -> None:
+        self._write("files", self._inside(path), folder)
+
+    def model(self, folder: Path, name: str) -> None:
+        self._write("model", self._inside(folder), name)
+
+    def describe(self, parts: Sequence[str | Path]) -> None:
+        told = [{"text": p} if isinstance(p, str) else {"picture": self._inside(p)} for p in parts]
+        self._write("describe", *told)
+
+    def page(self, run_id: str | None = None, file: str | None = None) -> str:
+        run = self._delivery.run
+        return page(run_id, file) if run is None else run.page(run_id, file)
+
+    def serve_command(self, name: str) -> list[str]:
+        return serve_command(self._delivery.tracking.uri, name)
+
+    def _inside(self, path: Path) -> str:
+        """The path as seen from the folder, so that this can be moved."""
+        return os.path.relpath(path, self._folder)
+
+    def _write(self, do: str, *arguments: Any) -> None:
+        self._journal.write(json.dumps({"do": do, "with": arguments}) + "\n")
+        self._journal.flush()
+
+    def _finish(self, do: str, *arguments: Any) -> None:
+        self._write(do, *arguments)
+        self._journal.close()
+        left = self._courier.finish()
+        if left:
+            log.warning(
+                "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s",
+                left,
+                self._folder,
+                self._courier.trouble or "the store is slow",
+                self._folder,
+            )
+
+
+class Courier:
+    """Delivers in the background, for as long as there is something to deliver."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._began = time.monotonic()
+        self._last_call = threading.Event()
+        self.trouble: str | None = None
+        """What went wrong, as long as it does."""
+        self._thread = threading.Thread(target=self._deliver, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> int:
+        """Wait until all is delivered, within reason; how many entries are left."""
+        waited_from = time.monotonic()
+        patience = max(SECONDS_AT_LEAST, SHARE_AT_MOST * (waited_from - self._began))
+        self._last_call.set()
+        while self._thread.is_alive():
+            self._thread.join(0.1)
+            waited = time.monotonic() - waited_from
+            if waited > (SECONDS_OF_TROUBLE if self.trouble else patience):
+                break
+        return len(self._delivery.waiting())
+
+    def _deliver(self) -> None:
+        pause = SECONDS_BETWEEN_DELIVERIES
+        while True:
+            last = self._last_call.wait(pause)
+            try:
+                self._delivery.deliver()
+            except Exception as error:
+                if self.trouble is None:
+                    log.warning("the store takes nothing: %s; the run goes on", _first_line(error))
+                self.trouble = _first_line(error)
+                pause = min(2 * pause, LONGEST_PAUSE)
+                if last:
+                    time.sleep(SECONDS_BETWEEN_DELIVERIES)
+            else:
+                self.trouble, pause = None, SECONDS_BETWEEN_DELIVERIES
+                if last:
+                    return
+
+
+def deliver_all(folder: Path, tell: Callable[[Path, str], None]) -> int:
+    """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
+    left = 0
+    for letter in sorted(folder.rglob(LETTER)):
+        try:
+            with claimed(letter.parent):
+                told = _deliver_folder(letter.parent)
+        except BusyError:
+            told = "its run is still under way"
+        except Exception as error:
+            told, left = f"not delivered: {_first_line(error)}", left + 1
+        if told:
+            tell(letter.parent, told)
+    return left
+
+
+def _deliver_folder(folder: Path) -> str:
+    delivery = Delivery(folder)
+    waiting = delivery.waiting()
+    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries())
+    if not waiting and (ended or delivery.run_id is None):
+        return ""
+    delivery.deliver()
+    if not ended:
+        delivery.begin().end("KILLED")  # nobody writes to it any more
+        return f"{len(waiting)} entries delivered; the run was interrupted"
+    return f"{len(waiting)} entries delivered" if waiting else ""
+
+
+def _cut_broken_line(path: Path) -> None:
+    """Take away what a writer that died has left of a line."""
+    if path.exists():
+        text = path.read_bytes()
+        os.truncate(path, text.rfind(b"\n") + 1)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
