@@ -54,6 +54,7 @@ def recorded(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions
 
     Row groups are the batches as they come, small ones joined, so that reading gives the same batches.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     growing = path.with_name(f".{path.name}.{os.getpid()}")
     writer: pq.ParquetWriter | None = None
     waiting = list[Transitions]()
