@@ -43,6 +43,8 @@ TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "mar
 TOTAL_BAND: dict[str, Any] = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 3}
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
+MOST_FILLED = 3
+"""Bands that can be told apart where they lie over each other."""
 
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("has happened by then")
     axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        sums = np.cumsum(explanation.expected[row], axis=0)
+        sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's may leave it
         _lines(axes, explanation, row, first_names(explanation), sums)
         if explanation.draws is not None:
             _bands(axes, explanation, row, first_names(explanation), explanation[row : row + 1].sum_band())
@@ -217,12 +219,20 @@ def _lines(
 
 
 def _bands(axes: Axes, explanation: Explanation, row: int, names: Sequence[str], band: Band) -> None:
-    """The band [1, horizon, outcome] around the line of each outcome named."""
-    for name in names:
+    """The band [1, horizon, outcome] around the line of each outcome named.
+
+    Many of them would cover each other, so each is then shown at other steps, as bars.
+    """
+    for number, name in enumerate(names):
         k = explanation.legend.names.index(name)
         shade = line_style(explanation.legend.names, name)["color"]
-        steps = range(explanation.horizon)
-        axes.fill_between(steps, band.low[0, :, k], band.high[0, :, k], color=shade, alpha=0.25, linewidth=0)
+        low, high = (np.clip(end[0, :, k], *axes.get_ylim()) for end in band)
+        if len(names) <= MOST_FILLED:
+            steps = np.arange(explanation.horizon)
+            axes.fill_between(steps, low, high, color=shade, alpha=0.25, linewidth=0)
+        else:
+            steps = np.arange(number % len(names), explanation.horizon, len(names))
+            axes.vlines(steps, low[steps], high[steps], color=shade, linewidth=3, alpha=0.5, zorder=1)
 
 
 def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
