@@ -175,7 +175,9 @@ def test_what_the_store_refuses_holds_nothing_else_up(local: MlflowTracking, tmp
     assert "absent.txt" in refused["error"]
 
 
-def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(local: MlflowTracking, tmp_path: Path) -> None:
+def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
     died = open_run(local, tmp_path, "run", {}, {})
     died.metrics({"loss": 1})
     told = dict[Path, str]()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
@@ -58,6 +59,10 @@ def begin(config: DictConfig, config_name: str) -> None:
     with _not_swallowed():
         plan = make_plan(config)
         check(plan.jobs or [plan.fixed], config_name)
+        if plan.jobs is None and not config.evaluation.verification_episodes:
+            raise ConfigError(
+                "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
+            )
         Sweep.current = Sweep(config, plan)
 
 
@@ -110,25 +115,23 @@ def make_plan(config: DictConfig) -> Plan:
     """What Hydra's own sweeper is going to launch, or what another one is going to try."""
     params = config.hydra.sweeper.get("params") or {}
     asked = [f"{key}={value}" for key, value in params.items()] + list(config.hydra.overrides.task)
-    choices, swept = list[list[str]](), set[str]()
-    for override in OverridesParser.create().parse_overrides(asked):
-        key = override.get_key_element()
-        if override.is_sweep_override():
-            swept.add(key)
-            values = override.sweep_string_iterator() if grid(config) else ()
-        else:
-            values = (override.get_value_element_as_str(),)
-        choices.append([f"{key}={value}" for value in values])
-    fixed = [choice[0] for choice in choices if len(choice) == 1]
-    if not grid(config):
+    parsed = OverridesParser.create().parse_overrides(asked)
+    fixed = [_setting(override) for override in parsed if not override.is_sweep_override()]
+    if not str(config.hydra.sweeper._target_).endswith(".BasicSweeper"):
+        swept = {override.get_key_element() for override in parsed if override.is_sweep_override()}
         return Plan(None, fixed, sorted(swept - {"seed"}))
-    jobs = [list(job) for job in itertools.product(*choices)]
+    jobs = [list(job) for job in itertools.product(*map(_choices, parsed))]
     return Plan(jobs, fixed, varied_keys(jobs))
 
 
-def grid(config: DictConfig) -> bool:
-    """Whether all combinations are run, whatever comes of them."""
-    return str(config.hydra.sweeper._target_).endswith(".BasicSweeper")
+def _setting(override: Override) -> str:
+    return f"{override.get_key_element()}={override.get_value_element_as_str()}"
+
+
+def _choices(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [_setting(override)]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:

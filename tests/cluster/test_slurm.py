@@ -180,6 +180,8 @@ def assert_same_runs(uri: str, local_uri: str, folder: Path) -> None:
     """One parent, its children, every metric of every step once, and the same table."""
     (parent,), (other,) = runs(uri, "sweep"), runs(local_uri, "sweep")
     assert parent.info.status == "FINISHED"
+    for name, history in histories(uri, parent).items():
+        assert [step for step, _ in history] == [SEEDS - 1, SEEDS], name
     final = {name: history[-1] for name, history in histories(uri, parent).items()}
     assert final == {name: history[-1] for name, history in histories(local_uri, other).items()}
     tables = []
