@@ -1,5 +1,6 @@
 """What a run leaves in the store, and how it is told there."""
 
+import json
 import shlex
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ from PIL import Image
 from tpd.story import missing_jobs
 from tpd.sweep import varied_keys
 from tpd.tracking import notes
-from tpd.tracking.runs import LONGEST_NOTE, WIDEST_PICTURE, MlflowTracking, NoTracking
+from tpd.tracking.runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking, NoTracking
 from tpd.tracking.store import KIND
 
 
@@ -49,6 +50,20 @@ def test_experiments_are_shown_as_training(tracking: MlflowTracking) -> None:
         found = MlflowClient(tracking.uri).get_experiment_by_name("small")
     assert found is not None
     assert found.tags[KIND] == "custom_model_development"
+
+
+def test_a_table_that_is_told_again_takes_the_place_of_the_first(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {}) as run:
+        for value in (1 / 3, 2e-7 / 3):
+            run.table(pd.DataFrame({"error": [value]}), "errors.json")
+        run.table(pd.DataFrame({"x": [1]}), "more.json")
+    client = MlflowClient(tracking.uri)
+    kept = client.get_run(str(run.id))
+    table = json.loads(Path(client.download_artifacts(kept.info.run_id, "errors.json")).read_text())
+    assert table["columns"] == ["error"]
+    assert table["data"] == [[pytest.approx(2e-7 / 3, rel=1e-6)]]
+    shown = json.loads(kept.data.tags[TABLES])
+    assert [file["path"] for file in shown] == ["errors.json", "more.json"]
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:////a folder/mlflow.db"])
@@ -128,8 +143,8 @@ def test_many_runs_are_told_in_part() -> None:
 
 def test_only_what_sets_jobs_apart_is_in_their_names() -> None:
     jobs = [["a=1", f"+b.c={b}", f"seed={seed}"] for b in (1, 2) for seed in (0, 1)]
-    assert varied_keys(jobs) == {"b.c"}
-    assert varied_keys(jobs[:1]) == set()
+    assert varied_keys(jobs) == ["b.c"]
+    assert varied_keys(jobs[:1]) == []
 
 
 def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
@@ -137,5 +152,5 @@ def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         record = f'{{"number": {number}, "status": "{status}", "error": "too hot"}}'
         (tmp_path / str(number) / "status.json").write_text(record)
-    planned = [["seed=0"], ["seed=1"], ["seed=2"]]
+    planned = {number: [f"seed={number}"] for number in range(3)}
     assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it never ended"}

@@ -45,14 +45,14 @@ class SweepCallback(Callback):
 
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_FOLDER), config_name="config")
-def _task(cfg: "DictConfig") -> None:
+def _task(cfg: "DictConfig") -> float | None:
     if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
         log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.jobs import run_job
     from tpd.memory import TooLargeError
 
     try:
-        run_job(cfg)
+        return run_job(cfg)
     except TooLargeError as error:  # what was learned shows only later how much it takes
         sys.exit(str(error))
     except OSError as error:
@@ -66,13 +66,18 @@ def run() -> None:
     # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        _task()
+        _run_to_the_end()
     except KeyboardInterrupt:
         from tpd.sweep import Sweep
 
         if Sweep.current is not None:
             Sweep.current.abandon()
         sys.exit("interrupted; the same command again goes on from here")
+
+
+def _run_to_the_end() -> None:
+    try:
+        _task()
     except SystemExit:
         from tpd import sweep
 

@@ -38,33 +38,41 @@ ROLE = "tpd.role"
 LONGEST_NAME = 80
 
 
-def run_job(cfg: DictConfig) -> None:
-    """Run alone or as one of a sweep, whose other jobs a failure must not stop."""
+def run_job(cfg: DictConfig) -> float | None:
+    """Run alone or as one of a sweep, whose other jobs a failure must not stop.
+
+    The mean skill of its forecasts in fresh episodes, for a sweeper that looks for the best.
+    """
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     if hydra.mode != RunMode.MULTIRUN:
         with ExitStack() as claim:
             with blame("hydra.run.dir"):
                 claim.enter_context(claimed(folder))
-            _run_alone(cfg, folder)
-        return
+            return _skill(_run_alone(cfg, folder))
     _quiet_console()
     mine = fingerprint(settings(cfg))
     if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
         log.info("seed %s has finished before", cfg.seed)
-        return
+        return None
     about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
         with claimed(folder):
             write_record(folder / STATUS, **about, status=RUNNING, error=None)
-            run_id = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
-            write_record(folder / STATUS, status=FINISHED, run_id=run_id)
+            findings = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
+            write_record(folder / STATUS, status=FINISHED)
+        return _skill(findings)
     except Exception as error:
         log.error("seed %s failed: %s\n%s", cfg.seed, error, traceback.format_exc(limit=-3))
         write_record(folder / STATUS, **about, status=FAILED, error=str(error))
+        return None
 
 
-def _run_alone(cfg: DictConfig, folder: Path) -> None:
+def _skill(findings: Findings) -> float | None:
+    return None if findings.verification is None else findings.verification.mean_skill
+
+
+def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     known = read_record(folder / STATUS)
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
@@ -80,7 +88,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
         tracked.files(folder / kept.CONFIG)
         findings = run(parts, folder, tracked)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
-    write_record(folder / STATUS, status=FINISHED, run_id=tracked.id)
+    write_record(folder / STATUS, status=FINISHED)
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
@@ -90,6 +98,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> None:
         show(verification_table(title, findings.verification.frame()))
     print(f"plots and explainer: {folder}")
     tell_where(tracking, tracked)
+    return findings
 
 
 def _name(cfg: DictConfig, parts: Parts) -> str:
@@ -102,8 +111,7 @@ def _name(cfg: DictConfig, parts: Parts) -> str:
     )
 
 
-def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> str | None:
-    """The id of the run that was made."""
+def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings:
     parts = build(cfg)
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     sweep = read_record(sweep_folder / SWEEP)
@@ -116,7 +124,7 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> str | No
         portrait = HydraConfig.get().job.num in sweep["portrayed"]
         findings = run(parts, folder, tracked, progress=False, portrait=portrait)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
-    return tracked.id
+    return findings
 
 
 def tell_where(tracking: Tracking, tracked: Run) -> None:

@@ -26,7 +26,7 @@ from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import error_table, overall, show, verification_table
 from tpd.sources import moments
-from tpd.tracking import notes
+from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
 
 READERS = {"errors.json": read_errors, "curve.json": read_errors, "verification.json": read_table}
@@ -67,9 +67,8 @@ class Job:
 def finished_jobs(folder: Path) -> list[Job]:
     """Read the folders of a sweep, in the order in which the jobs were launched."""
     jobs = []
-    records = {path: read_record(path) for path in folder.rglob(STATUS)}
-    for status in sorted(records, key=lambda path: records[path]["number"]):
-        if records[status]["status"] != FINISHED:
+    for _, status in sorted(_by_number(folder).items()):
+        if read_record(status)["status"] != FINISHED:
             continue
         config = OmegaConf.load(status.with_name(CONFIG))
         assert isinstance(config, DictConfig)
@@ -77,17 +76,28 @@ def finished_jobs(folder: Path) -> list[Job]:
             read(status.with_name(name)) if status.with_name(name).exists() else None
             for name, read in READERS.items()
         )
-        jobs.append(Job(status.parent, config, errors, curve, verification, records[status]["run_id"]))
+        jobs.append(Job(status.parent, config, errors, curve, verification, outbox.run_id(status.parent)))
     return jobs
 
 
-def missing_jobs(folder: Path, planned: Sequence[Sequence[str]]) -> dict[str, str]:
+def launched_jobs(folder: Path) -> dict[int, list[str]]:
+    """The overrides of the jobs that have begun, by their number."""
+    return {
+        number: [str(override) for override in OmegaConf.load(status.parent / ".hydra" / "overrides.yaml")]
+        for number, status in sorted(_by_number(folder).items())
+    }
+
+
+def _by_number(folder: Path) -> dict[int, Path]:
+    """What is known of each job."""
+    return {read_record(path)["number"]: path for path in folder.rglob(STATUS)}
+
+
+def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, str]:
     """The overrides of the jobs that did not finish, and what is known of why."""
-    records = [read_record(path) for path in folder.rglob(STATUS)]
-    by_number = {record["number"]: record for record in records}
-    missing = {}
-    for number, overrides in enumerate(planned):
-        record = by_number.get(number, {"status": RUNNING})
+    known, missing = _by_number(folder), {}
+    for number, overrides in jobs.items():
+        record = read_record(known[number]) if number in known else {"status": RUNNING}
         if record["status"] != FINISHED:
             missing[" ".join(overrides)] = record.get("error") or "it never ended"
     return missing
@@ -117,7 +127,8 @@ def _without_seed(plain: Any, seed: int) -> Any:
 def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
     """The tables of mean and standard deviation, and the plots with one line per seed.
 
-    What belongs in a note: links to the runs, tables and pictures.
+    What belongs in a note: links to the runs, tables and pictures. The step of a metric is the number of
+    jobs that it is of, which grows when a sweep is taken up again.
     """
     tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
     note, runs = list[str | Path](), dict[str, dict[str, float]]()
@@ -135,15 +146,16 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
             metrics = pd.DataFrame([job.metrics for job in group])
             means = {str(name): float(value) for name, value in metrics.mean().items()}
             print(overall(means))
-            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()})
-            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()})
+            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()}, len(group))
+            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()}, len(group))
         if verifications := [job.verification for job in group if job.verification is not None]:
             table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
             show(verification_table(f"Forecasts of {title}, against what happened", table))
             note.append(notes.skill_table(table))
             verified.append(table.assign(jobs=label) if label else table)
             skills = table[table["band"] == "all"].set_index("outcome")["skill"]
-            tracked.metrics({f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()})
+            means = {f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()}
+            tracked.metrics(means, len(group))
         if curve := [job.curve for job in group if job.curve is not None]:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)

@@ -8,13 +8,16 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from tpd import slurm
 from tpd.experiment import ConfigError, blame, build, settings
 from tpd.folders import (
     FAILED,
@@ -39,21 +42,27 @@ from tpd.jobs import (
 from tpd.kept import CONFIG
 from tpd.seeding import generator
 from tpd.show.progress import ProgressBars
-from tpd.story import finished_jobs, missing_jobs, tell
+from tpd.story import finished_jobs, launched_jobs, missing_jobs, tell
 from tpd.tracking import notes
+from tpd.tracking.outbox import deliver_all
 
 log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LOOKS = 0.5
 LAST_LINES = 8
+BEST = "optimization_results.yaml"  # as Optuna's sweeper leaves it
 
 
 def begin(config: DictConfig, config_name: str) -> None:
     """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
     with _not_swallowed():
-        jobs = planned_jobs(config)
-        check(jobs, config_name)
-        Sweep.current = Sweep(config, jobs)
+        plan = make_plan(config)
+        check(plan.jobs or [plan.fixed], config_name)
+        if plan.jobs is None and not config.evaluation.verification_episodes:
+            raise ConfigError(
+                "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
+            )
+        Sweep.current = Sweep(config, plan)
 
 
 def end() -> None:
@@ -63,11 +72,8 @@ def end() -> None:
         assert sweep is not None
         missing = sweep.finish()
     if missing:
-        count = len(sweep.planned)
-        sys.exit(
-            f"{missing} of {count} jobs are missing; see {sweep.folder}; "
-            "the same command again goes on with them"
-        )
+        told = f"{missing} of {len(sweep.jobs)} jobs are missing; see {sweep.folder}"
+        sys.exit(told if sweep.plan.jobs is None else f"{told}; the same command again goes on with them")
 
 
 @contextmanager
@@ -84,17 +90,47 @@ def _not_swallowed() -> Iterator[None]:
         sys.exit(traceback.format_exc())
 
 
-def planned_jobs(config: DictConfig) -> list[list[str]]:
-    """The overrides of every job that Hydra's own sweeper is going to launch."""
+@dataclass(frozen=True)
+class Plan:
+    """What is known of the jobs of a sweep before they are launched."""
+
+    jobs: list[list[str]] | None
+    """The overrides of each of them; None if a sweeper chooses them by what the jobs before have found."""
+    fixed: list[str]
+    """The overrides that all of them share."""
+    varied: list[str]
+    """What sets them apart, besides the seed."""
+
+    @property
+    def portrayed(self) -> list[int]:
+        """The numbers of the jobs that are portrayed: the first seed of each kind."""
+        first: dict[tuple[str, ...], int] = {}
+        for number, job in enumerate(self.jobs or []):
+            first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
+        return list(first.values())
+
+
+def make_plan(config: DictConfig) -> Plan:
+    """What Hydra's own sweeper is going to launch, or what another one is going to try."""
     params = config.hydra.sweeper.get("params") or {}
     asked = [f"{key}={value}" for key, value in params.items()] + list(config.hydra.overrides.task)
-    choices = []
-    for override in OverridesParser.create().parse_overrides(asked):
-        key = override.get_key_element()
-        swept = override.is_sweep_override()
-        values = override.sweep_string_iterator() if swept else [override.get_value_element_as_str()]
-        choices.append([f"{key}={value}" for value in values])
-    return [list(job) for job in itertools.product(*choices)]
+    parsed = OverridesParser.create().parse_overrides(asked)
+    fixed = [_setting(override) for override in parsed if not override.is_sweep_override()]
+    if not str(config.hydra.sweeper._target_).endswith(".BasicSweeper"):
+        swept = {override.get_key_element() for override in parsed if override.is_sweep_override()}
+        return Plan(None, fixed, sorted(swept - {"seed"}))
+    jobs = [list(job) for job in itertools.product(*map(_choices, parsed))]
+    return Plan(jobs, fixed, varied_keys(jobs))
+
+
+def _setting(override: Override) -> str:
+    return f"{override.get_key_element()}={override.get_value_element_as_str()}"
+
+
+def _choices(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [_setting(override)]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
@@ -112,18 +148,10 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
             built.add(apart_from_seed)
 
 
-def varied_keys(jobs: Sequence[Sequence[str]]) -> set[str]:
+def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
     """What sets the jobs apart, besides the seed."""
     shared = set(jobs[0]).intersection(*jobs)
-    return {key_of(override) for job in jobs for override in job if override not in shared} - {"seed"}
-
-
-def portrayed_jobs(jobs: Sequence[Sequence[str]]) -> list[int]:
-    """The numbers of the jobs that are portrayed: the first seed of each kind."""
-    first: dict[tuple[str, ...], int] = {}
-    for number, job in enumerate(jobs):
-        first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
-    return list(first.values())
+    return sorted({key_of(override) for job in jobs for override in job if override not in shared} - {"seed"})
 
 
 class Sweep:
@@ -132,10 +160,10 @@ class Sweep:
     current: "Sweep | None" = None
     """The sweep of this process."""
 
-    def __init__(self, config: DictConfig, planned: Sequence[Sequence[str]]) -> None:
+    def __init__(self, config: DictConfig, plan: Plan) -> None:
         cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
         self.folder = Path(config.hydra.sweep.dir)
-        self.planned = planned
+        self.plan = plan
         self._config = config
         self._claim = ExitStack()
         with blame("hydra.sweep.dir"):
@@ -143,28 +171,33 @@ class Sweep:
         known = read_record(self.folder / SWEEP)
         if known and (known["command"] != command() or known["status"] == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
+        slurm.wait(self.folder)  # for what was launched before and outlived its parent
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
         plain["overrides"] = " ".join(config.hydra.overrides.task)
         self._tracking = make_tracking(cfg)
-        varied = varied_keys(planned)
-        groups = {key.split(".")[0] for key in varied}
+        groups = {key.split(".")[0] for key in plan.varied}
         tags = {} if "experiment" in groups else chosen(config, config.hydra)
         tags = {name: value for name, value in tags.items() if name not in groups}
         self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
         write_record(
             self.folder / SWEEP,
-            command=command(),
+            command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
             status=RUNNING,
             run_id=self._run.id,
-            varied=sorted(varied),
-            portrayed=portrayed_jobs(planned),
+            varied=plan.varied,
+            portrayed=plan.portrayed,
         )
         OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
         self._run.files(self.folder / CONFIG)
         for status in self.folder.rglob(STATUS):
             if read_record(status)["status"] != FINISHED:
                 write_record(status, status=RUNNING, error=None)
-        self._watch = JobWatch(self.folder, len(planned))
+        self._watch = JobWatch(self.folder, None if plan.jobs is None else len(plan.jobs))
+
+    @property
+    def jobs(self) -> dict[int, list[str]]:
+        """The overrides of its jobs, planned or else launched, by their number."""
+        return launched_jobs(self.folder) if self.plan.jobs is None else dict(enumerate(self.plan.jobs))
 
     @property
     def under_way(self) -> bool:
@@ -173,14 +206,19 @@ class Sweep:
 
     def finish(self) -> int:
         """Tell the story of the jobs; how many of them are missing."""
+        slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
         self._watch.stop()
+        deliver_all(self.folder, self._log_delivery)
         jobs = finished_jobs(self.folder)
-        missing = missing_jobs(self.folder, self.planned)
+        missing = missing_jobs(self.folder, self.jobs)
         try:
             told = tell(jobs, self.folder / "plots", self._run) if jobs else []
             self._run.describe([*self._note(missing), *told])
             if jobs:
                 print(f"plots: {self.folder / 'plots'}")
+            if (self.folder / BEST).exists():
+                self._run.files(self.folder / BEST)
+                print(best_job(self.folder))
         except BaseException:
             self._run.end("FAILED")
             raise
@@ -190,10 +228,16 @@ class Sweep:
         tell_where(self._tracking, self._run)
         return len(missing)
 
+    def _log_delivery(self, folder: Path, told: str) -> None:
+        if folder != self.folder:
+            log.info("%s: %s", folder, told)
+
     def _note(self, missing: Mapping[str, str]) -> list[str]:
         """What the sweep is, what it lacks, and how to repeat it."""
-        count, hydra = len(self.planned), self._config.hydra
+        count, hydra = len(self.jobs), self._config.hydra
         note = [f"A sweep of {count} runs, of which {count - len(missing)} finished."]
+        if (self.folder / BEST).exists():
+            note.append(f"{notes.escaped(best_job(self.folder))}.")
         if missing:
             lines = [f"- {notes.escaped(job)}: {notes.escaped(error)}" for job, error in missing.items()]
             note.append("Missing:\n\n" + "\n".join(lines[: notes.MOST_RUNS]))
@@ -202,6 +246,7 @@ class Sweep:
     def abandon(self) -> None:
         """End the runs of a sweep that was interrupted."""
         self._watch.stop()
+        slurm.cancel(self.folder)
         self._run.abandon()
         self._claim.close()
 
@@ -209,7 +254,7 @@ class Sweep:
 class JobWatch:
     """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int | None) -> None:
         self._folder = folder
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
@@ -224,7 +269,7 @@ class JobWatch:
         self._stopped.set()
         self._thread.join()
 
-    def _look(self, count: int) -> None:
+    def _look(self, count: int | None) -> None:
         with ProgressBars() as bars:
             advance = bars.counter("jobs", count)
             ended, last = set[Path](), False
@@ -240,6 +285,13 @@ class JobWatch:
                         log.error(
                             "seed %s failed: %s\n%s", record["seed"], record["error"], last_words(path.parent)
                         )
+
+
+def best_job(folder: Path) -> str:
+    """The settings that a sweeper found best, in words."""
+    found = OmegaConf.load(folder / BEST)
+    settings = ", ".join(f"{key}={value}" for key, value in found.best_params.items())
+    return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
 
 
 def last_words(folder: Path) -> str:

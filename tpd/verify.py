@@ -81,8 +81,18 @@ class Verification:
         for k, (name, is_event) in enumerate(zip(self.names, self.is_event, strict=True)):
             table[f"{name}/{'brier' if is_event else 'score'}"] = float(self.by_band.score[-1, k])
             table[f"{name}/skill"] = float(self.by_band.skill[-1, k])
-        overall = {"windows": float(self.by_band.windows[-1]), "unknown": self.unknown}
+        overall = {
+            "windows": float(self.by_band.windows[-1]),
+            "unknown": self.unknown,
+            "skill": self.mean_skill,
+        }
         return table | {f"verified/{name}": value for name, value in overall.items()}
+
+    @property
+    def mean_skill(self) -> float:
+        """Over all horizons, and over the outcomes of which something can be known; NaN if there are none."""
+        known = self.by_band.skill[-1][~np.isnan(self.by_band.skill[-1])]
+        return float(known.mean()) if len(known) else float("nan")
 
     def frame(self) -> pd.DataFrame:
         """A row for each outcome and band."""

@@ -33,8 +33,8 @@ class ProgressBars:
     ) -> None:
         self._progress.stop()
 
-    def counter(self, description: str, total: int) -> Callable[[int], None]:
-        """A new bar, and the function that moves it."""
+    def counter(self, description: str, total: int | None) -> Callable[[int], None]:
+        """A new bar, and the function that moves it; no total where nobody knows it."""
         task = self._progress.add_task(description, total=total)
         return lambda count: self._progress.advance(task, count)
 

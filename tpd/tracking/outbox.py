@@ -73,6 +73,11 @@ def open_run(
         raise
 
 
+def run_id(folder: Path) -> str | None:
+    """The run of a folder in its store; None if it is not there, or not yet."""
+    return Delivery(folder).run_id if (folder / LETTER).exists() else None
+
+
 class Delivery:
     """What lies in a folder, on its way to the store."""
 

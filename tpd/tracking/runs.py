@@ -1,6 +1,7 @@
 """Runs in MLflow: what a job or a sweep leaves behind."""
 
 import importlib.metadata
+import json
 import logging
 import os
 import re
@@ -34,6 +35,7 @@ METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
 LOOPBACK = "127.0.0.1"
+TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
 LETTER = "tpd.letter"  # the tag of a run by which it is found again
 THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
 """In a note, and until it is delivered, for what only the store knows."""
@@ -229,7 +231,15 @@ class MlflowRun:
             del self._pending[:METRICS_PER_CALL]
 
     def table(self, frame: pd.DataFrame, name: str) -> None:
-        self._client.log_table(self._run_id, frame.reset_index() if frame.index.name else frame, name)
+        """Keep a table in place of one of that name, to which MLflow itself would add it."""
+        named = frame.reset_index() if frame.index.name else frame
+        self._client.log_text(
+            self._run_id, named.to_json(orient="split", index=False, double_precision=15), name
+        )
+        tables = json.loads(self._client.get_run(self._run_id).data.tags.get(TABLES, "[]"))
+        shown = {"path": name, "type": "table"}
+        if shown not in tables:
+            self._client.set_tag(self._run_id, TABLES, json.dumps([*tables, shown]))
 
     def files(self, path: Path, folder: str | None = None) -> None:
         if path.is_dir():

@@ -1,0 +1,58 @@
+"""A cluster of this machine, from Debian's packages, for as long as the tests run."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.services import (
+    CLUSTER,
+    Service,
+    mariadb,
+    mlflow_server,
+    munge,
+    postgres,
+    running,
+    slurm,
+)
+
+PROGRAMS = ("munged", "mariadbd", "slurmctld", "slurmd", "slurmdbd")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Slurm, and the MLflow server that its jobs report to."""
+
+    environment: dict[str, str]
+    """In which Slurm's commands find it."""
+    server: Service
+    uri: str
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        raise FileNotFoundError(
+            f"there is no {missing[0]}: `make test-cluster` installs it, or do so by hand"
+        )
+    with tempfile.TemporaryDirectory(prefix="tpd-cluster-") as name:  # short: sockets are in it
+        root = Path(name)
+        root.chmod(0o755)  # PostgreSQL is another user
+        folders = {part: root / part for part in ("munge", "mariadb", "slurm", "postgres", "mlflow")}
+        for folder in folders.values():
+            folder.mkdir()
+        password = secrets.token_hex(8)
+        accounts, port = mariadb(folders["mariadb"], password)
+        database, address = postgres(folders["postgres"])
+        server, uri = mlflow_server(folders["mlflow"], address)
+        keys = munge(folders["munge"])
+        daemons = slurm(folders["slurm"], folders["munge"] / "socket", port, password)
+        environment = {**os.environ, "CI": "true", "SLURM_CONF": str(folders["slurm"] / CLUSTER)}
+        with running(keys, accounts, *daemons, database, server):
+            yield Cluster(environment, server, uri)
