@@ -39,6 +39,7 @@ SMALL = (
     "evaluation.curve_points=6",
     "recording.episodes=2",
     "checkpoint_seconds=0",
+    "portrait=false",
 )
 KILLS, SWEEPS = 50, 5
 SECONDS_AT_MOST = 600
@@ -53,7 +54,7 @@ anything is lost.
 {faults}
 
 Small runs, with a checkpoint after every one of their nine stages (`checkpoint_seconds=0`). Most of the
-time to recover is that of starting Python and its libraries again, and of drawing.
+time to recover is that of starting Python and its libraries again.
 
 ## Many at once
 
@@ -169,8 +170,7 @@ def stage_of(where: Path) -> str:
         return "starting"
     log = "".join(path.read_text() for path in runs[0].glob("*.log"))
     for words, stage in (
-        ("portrait took", "ending"),
-        ("keeping took", "portrait"),
+        ("keeping took", "tracking"),
         ("evaluation took", "keeping"),
         ("learning took", "evaluation"),
         ("checkpoint after", "collecting and learning"),

@@ -37,6 +37,7 @@ SMALL = [
     "evaluation.curve_episodes=50",
     "evaluation.curve_points=4",
     "recording.episodes=0",
+    "portrait=false",
 ]
 EVENTS = ("dropoff", "pickup", "refuel", "failure", "traffic", "move", "invalid")
 
@@ -71,7 +72,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder where seeds 0 to 2 were run in parallel, and what the terminal showed."""
     folder = tmp_path_factory.mktemp("sweep")
-    return folder, tpd_run(folder, "-m", *SMALL, "seed=range(3)", "hydra.launcher.n_jobs=2").stdout
+    words = [*SMALL, "portrait=true", "seed=range(3)", "hydra.launcher.n_jobs=2"]
+    return folder, tpd_run(folder, "-m", *words).stdout
 
 
 def output_of(folder: Path, job: str) -> Path:

@@ -33,6 +33,7 @@ SMALL = [
     "evaluation.curve_points=4",
     "recording.episodes=0",
     "checkpoint_seconds=0",
+    "portrait=false",
 ]
 NETWORK = [
     "explainer=network",

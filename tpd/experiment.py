@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
-from tpd.checks import number, whole_number
+from tpd.checks import boolean, number, whole_number
 from tpd.envs import Environment
 from tpd.evaluate import Errors, Evaluation, Examiner, LearningCurve, write_table
 from tpd.explainer import Explainer
@@ -65,6 +65,8 @@ class Parts:
     """Knows the truth; None where there is none."""
     scenes: tuple[Scene, ...]
     recorder: Recorder
+    portrait: bool
+    """Whether it is wanted."""
 
     def checkpoint(self, folder: Path) -> Checkpoint:
         """Where the run leaves what it has learned so far."""
@@ -114,10 +116,23 @@ def build(cfg: DictConfig) -> Parts:
     for name, count in playing.items():
         if count and not env.playable:
             raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
+    with blame("portrait"):
+        portrait = boolean("portrait", cfg.portrait)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
     return Parts(
-        cfg, seed, env, outcomes, trainer, explainer, training, evaluation, examiner, scenes, recorder
+        config=cfg,
+        seed=seed,
+        env=env,
+        outcomes=outcomes,
+        trainer=trainer,
+        explainer=explainer,
+        training=training,
+        evaluation=evaluation,
+        examiner=examiner,
+        scenes=scenes,
+        recorder=recorder,
+        portrait=portrait,
     )
 
 

@@ -86,7 +86,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
     with open_run(tracking, folder, _name(cfg, parts), settings(cfg), tags) as tracked:
         tracked.files(folder / kept.CONFIG)
-        findings = run(parts, folder, tracked)
+        findings = run(parts, folder, tracked, portrait=parts.portrait)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     write_record(folder / STATUS, status=FINISHED)
     if findings.errors is not None:
@@ -121,7 +121,7 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
     with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep["run_id"]) as tracked:
         tracked.files(folder / kept.CONFIG)
-        portrait = HydraConfig.get().job.num in sweep["portrayed"]
+        portrait = parts.portrait and HydraConfig.get().job.num in sweep["portrayed"]
         findings = run(parts, folder, tracked, progress=False, portrait=portrait)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     return findings
