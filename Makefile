@@ -4,10 +4,12 @@ BIN := .venv/bin
 READY := .venv/.ready
 CHROMIUM := /usr/bin/chromium
 CLUSTER := .venv/.cluster
+RAY := .venv-ray/.ready
+SLURM := /usr/sbin/slurmdbd
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
-.PHONY: help run ui test test-slow test-browser test-cluster fuzz lint clean
+.PHONY: help run ui test test-slow test-browser test-cluster test-ray fuzz lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -22,7 +24,7 @@ test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12
 
 test-slow: $(READY) ## Run the long tests too
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster'
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster and not ray'
 
 test-browser: $(READY) $(CHROMIUM) ## Look at the report and the MLflow UI in a real browser
 	$(BIN)/python -m pytest -m browser tests/browser
@@ -31,8 +33,11 @@ fuzz: $(READY) ## Hand random files to all that reads one, for a minute each
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[fuzz]'
 	$(BIN)/python scripts/fuzz.py seconds=60
 
-test-cluster: $(CLUSTER) ## Lose a worker and the store of a sweep on a real Slurm, and go on
+test-cluster: $(CLUSTER) $(SLURM) ## Lose a worker and the store of a sweep on a real Slurm, and go on
 	$(BIN)/python -m pytest -m cluster tests/cluster
+
+test-ray: $(RAY) ## Run a sweep through Ray, in an environment of its own, .venv-ray
+	.venv-ray/bin/python -m pytest -m ray tests/ray
 
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check .
@@ -41,20 +46,28 @@ lint: $(READY) ## Check style, types and layers
 	$(BIN)/lint-imports
 
 clean: ## Remove the environment and the caches, but no results
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
 
 $(CHROMIUM):
 	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || \
 		{ echo "the browser tests need Debian's $(CHROMIUM): apt-get install chromium" >&2; exit 1; }
 	apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium
 
+$(SLURM):
+	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || \
+		{ echo "the cluster tests need Debian's services: apt-get install $(SERVICES)" >&2; exit 1; }
+	apt-get update -qq && apt-get install -qq -y --no-install-recommends $(SERVICES)
+
 $(CLUSTER): $(READY)
-	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || command -v slurmdbd >/dev/null || \
-		{ echo "the cluster tests need Debian's $(SERVICES): apt-get install them" >&2; exit 1; }
-	command -v slurmdbd munged mariadbd >/dev/null && test -d /usr/lib/postgresql || \
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends $(SERVICES); }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cluster]'
 	@touch $(CLUSTER)
+
+# hydra-ray-launcher wants a cloudpickle below 3, which joblib 1.6 does not take
+$(RAY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-ray
+	grep -vE '^(cloudpickle|joblib)==' constraints.txt > .venv-ray/constraints.txt
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-ray/constraints.txt --editable '.[dev,ray]'
+	@touch $(RAY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cluster.services import (
     CLUSTER,
+    POSTGRES,
     Service,
     mariadb,
     mlflow_server,
@@ -37,6 +38,8 @@ class Cluster:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if not any(POSTGRES.glob("*/bin/postgres")):
+        missing.append("postgres")
     if missing:
         raise FileNotFoundError(
             f"there is no {missing[0]}: `make test-cluster` installs it, or do so by hand"

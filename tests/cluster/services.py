@@ -23,6 +23,7 @@ NODE = socket.gethostname().split(".")[0]
 PARTITION = "debug"
 CLUSTER = "slurm.conf"
 MEGABYTES = 2000
+POSTGRES = Path("/usr/lib/postgresql")
 
 
 def free_port() -> int:
@@ -126,7 +127,7 @@ def postgres(folder: Path) -> tuple[Service, str]:
     user = "postgres" if os.getuid() == 0 else None
     if user is not None:
         shutil.chown(folder, user)
-    (binaries,) = Path("/usr/lib/postgresql").glob("*/bin")
+    binaries = max(POSTGRES.glob("*/bin"))
     data, port = str(folder / "data"), free_port()
     init = [str(binaries / "initdb"), "--pgdata", data, "--username", "mlflow", "--auth", "trust"]
     subprocess.run(init, check=True, capture_output=True, user=user, cwd=folder)
