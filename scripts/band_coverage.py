@@ -116,7 +116,8 @@ class Study:
             tally.add(f"{name}/truth above", (self.truth > band.high)[judged], judged)
             for least, below in pairwise(VISITS):
                 visited = judged & ((support >= least) & (support < below))[:, None, None]
-                tally.add(f"{name}/covered/{least} visits or more", within[visited], visited)
+                most = "more" if np.isinf(below) else f"{below - 1:.0f}"
+                tally.add(f"{name}/covered/{least} to {most} visits", within[visited], visited)
 
     def _judge_first(self, band: Band, support: FloatArray, tally: Tally) -> None:
         """Whether something has happened for the first time by then."""

@@ -41,7 +41,7 @@ SMALL = (
     "checkpoint_seconds=0",
     "portrait=false",
 )
-KILLS, SWEEPS = 50, 5
+KILLS, SWEEPS, SERVERS = 50, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
@@ -357,7 +357,7 @@ def load(count: int) -> Iterator[str]:
 FAULTS: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "kills": (kills, KILLS),
     "sweeps": (sweeps, SWEEPS),
-    "servers": (servers, SWEEPS),
+    "servers": (servers, SERVERS),
     "full_disks": (full_disks, 3),
 }
 

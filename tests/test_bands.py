@@ -103,3 +103,11 @@ def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
     assert 0.5 < np.nanmean(errors.pi_covered) <= 1
     assert "odd/foil_covered" in errors.metrics()
     assert evaluate(explainer, env, cases).pi_covered is None
+
+
+def test_too_few_draws_have_no_ends_outside() -> None:
+    few = np.zeros((18, 1, 2, 1))
+    with pytest.raises(ValueError, match=r"18 draws are too few for a band of 0\.9"):
+        band_of(few, few[0], np.ones((1, 2), dtype=bool))
+    enough = np.zeros((19, 1, 2, 1))
+    assert not band_of(enough, enough[0], np.ones((1, 2), dtype=bool)).width.any()

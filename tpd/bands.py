@@ -38,6 +38,8 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
     """
     number("level", level, 0, 1)
     outside = (1 - level) / 2
+    if len(draws) * outside + 1e-9 < 1 - outside:
+        raise ValueError(f"{len(draws)} draws are too few for a band of {level:.3g}: all lie within it")
     low, high = np.quantile(draws, [outside, 1 - outside], axis=0, method="weibull")
     unknown = np.broadcast_to(
         ~known.reshape(known.shape + (1,) * (estimate.ndim - known.ndim)), estimate.shape

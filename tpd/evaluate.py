@@ -240,7 +240,8 @@ def _covered(explainer: Explainer, cases: Cases) -> FloatArray | None:
     assert isinstance(explainer.policy, DiscretePolicy)
     band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
     exact = cases.expected[:, :, :-1]
-    judged = (exact > CERTAIN) & (exact < 1 - CERTAIN) & ~np.isnan(band.low)
+    real = np.array([name not in explainer.legend.events for name in explainer.legend.names])
+    judged = (real | ((exact > CERTAIN) & (exact < 1 - CERTAIN))) & ~np.isnan(band.low)
     return _share((band.low <= exact) & (exact <= band.high), judged)
 
 

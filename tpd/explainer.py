@@ -4,9 +4,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd.checks import whole_number
 from tpd.explanation import Explanation
 from tpd.memory import require
-from tpd.outcomes import Legend
+from tpd.outcomes import FIRST, Legend
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 
 ROUNDING = 1e-6
@@ -50,6 +51,7 @@ class Explainer:
         With draws, and a predictor that can draw, the explanation has bands.
         """
         observations = np.asarray(observations)
+        whole_number("draws", draws, at_least=0)
         if observations.ndim == 0:
             raise ValueError(f"observations come in batches, got the single {observations}")
         if actions is None:
@@ -63,7 +65,7 @@ class Explainer:
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
-        predicted = predictor.predict(observations, actions)
+        predicted = self._once(predictor.predict(observations, actions))
         unknown: FloatArray = np.zeros(predicted.shape[:2])
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
@@ -85,6 +87,16 @@ class Explainer:
             unknown=unknown,
             draws=drawn,
         )
+
+    def _once(self, predicted: FloatArray) -> FloatArray:
+        """[batch, horizon, outcome]: nothing is more likely to happen for the first time than is left."""
+        first = [k for k, name in enumerate(self.legend.names) if name.startswith(FIRST)]
+        if not first or not (predicted[:, :, first].sum(axis=1) > 1).any():
+            return predicted
+        limited, chances = predicted.copy(), predicted[:, :, first]
+        before = np.cumsum(chances, axis=1) - chances
+        limited[:, :, first] = np.minimum(chances, np.clip(1 - before, 0, 1))
+        return limited
 
     def _check(self, observations: Array, actions: Array) -> None:
         if actions.ndim == 0 or len(actions) != len(observations):

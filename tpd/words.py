@@ -227,7 +227,8 @@ class ContrastNarrator:
             return _sentence(_differing(self._differences.main(row), fact, foil))
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
-            return _sentence(f"{said} ({worth(fact.worth)} and {worth(foil.worth)})")
+            said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
+            return _sentence(said)
         facts = self._differences.main(row)
         if fact.worth > foil.worth:
             said = _verdict(fact, foil, chosen) + _reasons(facts, fact, foil)
@@ -235,6 +236,13 @@ class ContrastNarrator:
             said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in facts], foil, fact)
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
         return " ".join(map(_sentence, [said, *doubts, *_beyond(fact, foil)]))
+
+    def _apart(self, row: int) -> str:
+        """How far apart they may be all the same."""
+        if self._bands is None:
+            return ""
+        low, high = (worth(end) for end in self._bands[row])
+        return "" if low == high else f", a difference of {low} to {high}"
 
     def _about_equal(self, one: float, other: float) -> bool:
         size = max(abs(one), abs(other))

@@ -71,7 +71,8 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
         return ["unknown", "unknown"]
     values = side.expected[0, :, k]
     step, total = int(np.abs(values).argmax()), float(values.sum())
-    if abs(values[step]) < SMALLEST_LISTED:
+    never = abs(values[step]) < SMALLEST_LISTED
+    if never and (side.draws is None or np.abs(side.sum_band().high[0, -1, k]) < SMALLEST_LISTED):
         return ["", "0"]
     peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
     once = is_event and side.legend.names[k].startswith(FIRST)
@@ -80,7 +81,7 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
         band = side.sum_band()
         low, high = (float(end[0, -1, k]) for end in band)
         said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
-    return [f"{peak} at step {step}", said]
+    return ["" if never else f"{peak} at step {step}", said]
 
 
 def ranking(

@@ -145,10 +145,15 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     axes.axhline(0, color="black", linewidth=0.8)
     if contrast.known[row]:
         names = contrast.fact.legend.names
-        for name in _each_time(contrast.fact):
+        largest = np.abs(contrast.expected[row]).max(axis=0)
+        shown = [name for name in _each_time(contrast.fact) if largest[names.index(name)] > SMALLEST_SHOWN]
+        for name in shown:
             values = contrast.expected[row, :, names.index(name)]
-            if np.abs(values).max() > SMALLEST_SHOWN:
-                axes.plot(_as_far_as_known(contrast, row, values), **line_style(names, name), marker=".")
+            axes.plot(_as_far_as_known(contrast, row, values), **line_style(names, name), marker=".")
+        if contrast.drawn:
+            band = contrast.band()
+            only = slice(row, row + 1)
+            _bands(axes, contrast.fact, row, shown, Band(band.low[only], band.high[only]))
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -221,17 +226,17 @@ def _lines(
 def _bands(axes: Axes, explanation: Explanation, row: int, names: Sequence[str], band: Band) -> None:
     """The band [1, horizon, outcome] around the line of each outcome named.
 
-    Many of them would cover each other, so each is then shown at other steps, as bars.
+    Many would cover each other, so each is then shown as bars: at other steps, and where it is widest.
     """
     for number, name in enumerate(names):
         k = explanation.legend.names.index(name)
         shade = line_style(explanation.legend.names, name)["color"]
-        low, high = (np.clip(end[0, :, k], *axes.get_ylim()) for end in band)
+        low, high = (end[0, :, k] for end in band)
         if len(names) <= MOST_FILLED:
             steps = np.arange(explanation.horizon)
             axes.fill_between(steps, low, high, color=shade, alpha=0.25, linewidth=0)
-        else:
-            steps = np.arange(number % len(names), explanation.horizon, len(names))
+        elif not np.isnan(low).all():
+            steps = np.append(np.arange(number, explanation.horizon, len(names)), np.nanargmax(high - low))
             axes.vlines(steps, low[steps], high[steps], color=shade, linewidth=3, alpha=0.5, zorder=1)
 
 
