@@ -4,12 +4,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 CHROMIUM := /usr/bin/chromium
 CLUSTER := .venv/.cluster
+OPTUNA := .venv-optuna/.ready
 RAY := .venv-ray/.ready
 SLURM := /usr/sbin/slurmdbd
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
-.PHONY: help run ui test test-slow test-browser test-cluster test-ray fuzz lint clean
+.PHONY: help run ui test test-slow test-browser test-cluster test-optuna test-ray fuzz lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -24,7 +25,7 @@ test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12
 
 test-slow: $(READY) ## Run the long tests too
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster and not ray'
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster and not optuna and not ray'
 
 test-browser: $(READY) $(CHROMIUM) ## Look at the report and the MLflow UI in a real browser
 	$(BIN)/python -m pytest -m browser tests/browser
@@ -36,6 +37,9 @@ fuzz: $(READY) ## Hand random files to all that reads one, for a minute each
 test-cluster: $(CLUSTER) $(SLURM) ## Lose a worker and the store of a sweep on a real Slurm, and go on
 	$(BIN)/python -m pytest -m cluster tests/cluster
 
+test-optuna: $(OPTUNA) ## Tune a network, in an environment of its own: every start would wait for Optuna
+	.venv-optuna/bin/python -m pytest -m optuna tests/test_tuning.py
+
 test-ray: $(RAY) ## Run a sweep through Ray, in an environment of its own, .venv-ray
 	.venv-ray/bin/python -m pytest -m ray tests/ray
 
@@ -46,7 +50,7 @@ lint: $(READY) ## Check style, types and layers
 	$(BIN)/lint-imports
 
 clean: ## Remove the environment and the caches, but no results
-	rm -rf .venv .venv-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-optuna .venv-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
 
 $(CHROMIUM):
 	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || \
@@ -61,6 +65,11 @@ $(SLURM):
 $(CLUSTER): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cluster]'
 	@touch $(CLUSTER)
+
+$(OPTUNA): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-optuna
+	.venv-optuna/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,optuna]'
+	@touch $(OPTUNA)
 
 # hydra-ray-launcher wants a cloudpickle below 3, which joblib 1.6 does not take
 $(RAY): pyproject.toml constraints.txt

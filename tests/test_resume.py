@@ -17,6 +17,7 @@ from tests.conftest import Compose
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
 from tpd.experiment import CHECKPOINT, Parts, build, learn
+from tpd.folders import STATUS, claimed, command, to_go_on_in, write_record
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
 from tpd.types import Stage
@@ -108,6 +109,8 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(tmp_path: Path, 
 
 # As a user sees it
 
+NAMES = ("outcomes=fuel_taxi, seed 0", "outcomes=fragile, seed 0")
+
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
@@ -140,6 +143,14 @@ def found_by(run: Path) -> dict[str, str]:
     return {name: (run / name).read_text() for name in ("errors.json", "curve.json", "verification.json")}
 
 
+def states_of(folder: Path) -> dict[str, str]:
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("paper")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    return {str(run.info.run_name): str(run.info.status) for run in runs}
+
+
 def metrics_of(folder: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     found = {}
@@ -169,9 +180,6 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert found_by(killed) == found_by(whole)
     assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
     assert not (killed / CHECKPOINT).exists()
-    told = finish(tmp_path / "killed", *SMALL)  # a finished run is not gone on with
-    assert "going on" not in told
-    assert len(list(tmp_path.glob("killed/outputs/runs/*"))) == 2
 
 
 def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
@@ -189,9 +197,13 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     process = start(tmp_path, *words)
     told = process.communicate(timeout=300)[0]
     assert process.returncode != 0
-    assert "seed 0 failed: outcomes: " in told or "seed 0 failed:" in told
+    assert "seed 0 failed: " in told
     assert "the last lines of its log" in told
+    assert "fails while learning" in told
     assert "1 of 2 jobs are missing" in told
+    assert "Errors of paper" in told
+    statuses = states_of(tmp_path)
+    assert statuses == {"paper sweep": "FAILED", NAMES[0]: "FINISHED", NAMES[1]: "FAILED"}
     (finished,) = tmp_path.glob("outputs/sweeps/*/0/errors.json")
     written = finished.stat().st_mtime_ns
     (tmp_path / "mended").touch()
@@ -210,21 +222,35 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     told = process.communicate(timeout=60)[0]
     assert process.returncode != 0
     assert "the same command again goes on from here" in told
+    statuses = states_of(tmp_path)
+    assert statuses == {"paper sweep": "KILLED", "seed 0": "FINISHED", "seed 1": "KILLED"}
     finish(tmp_path, *words)
     assert sorted(metrics_of(tmp_path)) == ["paper sweep", "seed 0", "seed 1", "seed 2"]
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
-    words = ["-m", *SMALL, "seed=0", "hydra.sweep.dir=here"]
-    first = start(tmp_path, *words)
-    wait_for(tmp_path, "here/sweep.json")
-    second = start(tmp_path, *words)
-    told = second.communicate(timeout=120)[0]
-    assert second.returncode != 0
-    assert "another process works in" in told
+    with claimed(tmp_path / "here"):
+        process = start(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode != 0
+    assert "hydra.sweep.dir: another process works in here" in told
     assert "Traceback" not in told
-    told = first.communicate(timeout=300)[0]
-    assert first.returncode == 0, told
+
+
+def test_only_what_is_unfinished_and_free_is_gone_on_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=3"])
+    root = str(tmp_path)
+    for name, status in (("a", "failed"), ("b", "running"), ("c", "finished")):
+        (tmp_path / name).mkdir()
+        write_record(tmp_path / name / STATUS, command=command(), status=status)
+    assert to_go_on_in(root, "new") == f"{root}/b"
+    with claimed(tmp_path / "b"):
+        assert to_go_on_in(root, "new") == f"{root}/a"
+    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
+    assert to_go_on_in(root, "new") == f"{root}/new"
+    assert to_go_on_in(root, "c") == f"{root}/c_2"  # a clock that was set back
 
 
 # Disks

@@ -14,6 +14,7 @@ from tpd.cli import CONFIG_FOLDER
 from tpd.sweep import make_plan
 from tpd.tracking import notes
 
+pytestmark = pytest.mark.optuna
 ROOT = Path(__file__).parent.parent
 TUNED = ["explainer.batch_size", "explainer.follow_rate", "explainer.learning_rate"]
 SMALL = [
@@ -69,7 +70,6 @@ def test_tuning_without_fresh_episodes_does_not_begin(tmp_path: Path) -> None:
     assert not (tmp_path / "mlflow.db").exists()
 
 
-@pytest.mark.slow
 def test_the_network_with_the_best_forecasts_is_found(tmp_path: Path) -> None:
     done = tpd_run(tmp_path, *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr

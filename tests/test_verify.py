@@ -128,6 +128,7 @@ def test_two_episodes_by_hand() -> None:
             "terminated/skill": 1 - 1.75 / (0.75 + 2 / 3),
             "verified/windows": 7,
             "verified/unknown": 0,
+            "verified/skill": 1 - (1.6875 / (1 + 2 / 3) + 1.75 / (0.75 + 2 / 3)) / 2,
         }
     )
     bins = found.reliability("odd")

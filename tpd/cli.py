@@ -79,10 +79,11 @@ def _run_to_the_end() -> None:
     try:
         _task()
     except SystemExit:
-        from tpd import sweep
+        if "tpd.sweep" in sys.modules:  # else there is none, and no need to load it
+            from tpd import sweep
 
-        if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # its launcher failed
-            sweep.end()
+            if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # its launcher failed
+                sweep.end()
         raise
 
 
