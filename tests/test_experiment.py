@@ -343,8 +343,6 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
     assert names == {f"explainer={name}, seed {seed}" for name, seed in swept}
     assert "explainer" not in parent.data.tags
     assert metrics["explainer_replayed/move/pi_mse"] < metrics["explainer_paper/move/pi_mse"]
-    again = tpd_run(tmp_path, "-m", *SMALL, "seed=0", f"hydra.sweep.dir={plots.parent}", check=False)
-    assert "holds a sweep already" in again.stderr
 
 
 def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     assert len(metrics_of(tmp_path)) == 3  # the parent and its two jobs, all finished
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     words = ["-m", *SMALL, "seed=range(3)", "hydra.launcher.n_jobs=1"]
     process = start(tmp_path, *words)
@@ -259,6 +260,7 @@ def test_only_what_is_unfinished_and_free_is_gone_on_in(
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk to fill")
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Path) -> None:
     words = [*SMALL, "tracking=none"]
@@ -272,6 +274,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Pat
         finish(tmp_path, *words)
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_read_only_folder_is_named_before_any_work(tmp_path: Path) -> None:
     with disk(tmp_path, "ro"):

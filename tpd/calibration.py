@@ -7,10 +7,10 @@ The noise of an event is that of a binomial whose probability is the one within 
 seen.
 """
 
+from statistics import NormalDist
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy import stats
 
 from tpd.bands import LEVEL, Band
 from tpd.explainer import Explainer
@@ -130,5 +130,5 @@ def agrees(band: Band, estimate: FloatArray, cases: SampledCases, events: BoolAr
 def near(band: Band, estimate: FloatArray, seen: FloatArray, variance: FloatArray) -> BoolArray:
     """[...]: whether what was seen lies within a band that is widened by noise of that variance."""
     reach = np.where(seen > estimate, band.high - estimate, estimate - band.low)
-    allowed = np.sqrt(reach**2 + stats.norm.ppf((1 + LEVEL) / 2) ** 2 * variance)
+    allowed = np.sqrt(reach**2 + NormalDist().inv_cdf((1 + LEVEL) / 2) ** 2 * variance)
     return np.asarray(np.abs(seen - estimate) <= allowed + 1e-6)  # float32
