@@ -12,8 +12,8 @@ from mlflow import MlflowClient
 from tests.breakable import Server
 from tpd.folders import claimed
 from tpd.tracking import outbox
-from tpd.tracking.outbox import JOURNAL, LETTER, Delivery, deliver_all, open_run
-from tpd.tracking.runs import MlflowTracking
+from tpd.tracking.outbox import JOURNAL, LETTER, TRIES, Delivery, deliver_all, open_run
+from tpd.tracking.runs import MlflowRun, MlflowTracking
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +130,34 @@ def test_what_the_store_refuses_holds_nothing_else_up(local: MlflowTracking, tmp
     (refused,) = json.loads((tmp_path / LETTER).read_text())["refused"]
     assert refused["do"] == "files"
     assert "absent.txt" in refused["error"]
+
+
+def test_a_store_that_was_away_has_refused_nothing(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was asked meanwhile, and though it is back when asked how it is."""
+    flush, status, asked = MlflowRun.flush, MlflowRun.status, 0
+
+    def away(self: MlflowRun) -> None:
+        nonlocal asked
+        asked += 1
+        if asked <= 2 * TRIES:
+            raise ConnectionError
+        flush(self)
+
+    def back_at_last(self: MlflowRun) -> str:
+        if asked < 2 * TRIES:
+            raise ConnectionError
+        return status(self)
+
+    monkeypatch.setattr(MlflowRun, "status", back_at_last)
+    monkeypatch.setattr(outbox, "SECONDS_OF_TROUBLE", 60.0)
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        monkeypatch.setattr(MlflowRun, "flush", away)
+        run.metrics({"loss": 1})
+    assert asked > 2 * TRIES
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+    assert json.loads((tmp_path / LETTER).read_text())["refused"] == []
 
 
 def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(

@@ -126,19 +126,20 @@ class Delivery:
                     getattr(run, call)(*arguments)
                 run.flush()
             except Exception as error:
-                self._refused(run, waiting[0], error)
+                self._refused(run, waiting[:count], error)
             self._failures = 0
             self._note(delivered=self._letter["delivered"] + count)
             waiting = waiting[count:]
 
-    def _refused(self, run: MlflowRun, entry: Entry, error: Exception) -> None:
-        """Raise, unless the store is well and has refused this very entry often enough."""
+    def _refused(self, run: MlflowRun, entries: Sequence[Entry], error: Exception) -> None:
+        """Raise, unless the store is well and has refused these very entries often enough."""
+        run.status()  # a store that is away refuses nothing, however often it is asked
         self._failures += 1
         if self._failures < TRIES:
             raise error
-        run.status()
-        log.error("%s: the store refuses %s: %s", self.folder, entry["do"], error)
-        self._note(refused=[*self._letter["refused"], {**entry, "error": str(error)}])
+        log.error("%s: the store refuses %s: %s", self.folder, entries[0]["do"], error)
+        refused = [{**entry, "error": str(error)} for entry in entries]
+        self._note(refused=[*self._letter["refused"], *refused])
 
     def _note(self, **news: Any) -> None:
         if any(self._letter[key] != value for key, value in news.items()):
