@@ -319,6 +319,14 @@ print(*took)
 """
 
 
+def said_by(process: subprocess.Popen[bytes]) -> str:
+    """What a process has printed, once it has come to its end."""
+    told, trouble = process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(trouble.decode()[-3000:])
+    return told.decode()
+
+
 def load(count: int) -> Iterator[str]:
     """Processes that all begin at once, on a store that does not exist yet, with 1000 metrics each."""
     yield "| store | processes | metrics each | lost | per metric, median | p99 | all delivered after |"
@@ -335,13 +343,13 @@ def load(count: int) -> Iterator[str]:
                 subprocess.Popen(
                     [sys.executable, "-c", LOAD, str(number), uri, str(where / f"run_{number}")],
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
                 )
                 for number in range(count)
             ]
-            told = [process.communicate()[0] for process in processes]
+            told = [said_by(process) for process in processes]
             seconds = time.monotonic() - began
-            took = np.array(" ".join(line.decode() for line in told).split(), dtype=float)
+            took = np.array([float(word) for said in told for word in said.splitlines()[-1].split()])
             found = tracked(uri)
             due = [(step, step / 1000) for step in range(1000)]
             lost = sum(len(set(due) ^ set(found.get(str(n), {}).get("loss", []))) for n in range(count))

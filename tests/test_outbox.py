@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from tpd.folders import claimed
 from tpd.tracking import outbox
 from tpd.tracking.outbox import JOURNAL, LETTER, TRIES, Delivery, deliver_all, open_run
 from tpd.tracking.runs import MlflowRun, MlflowTracking
+from tpd.tracking.store import prepare
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,12 @@ def test_a_run_does_not_begin_without_a_store_that_never_answered(tmp_path: Path
     with pytest.raises(ConnectionError, match="does not answer"):
         open_run(tracking, tmp_path, "run", {}, {})
     assert not (tmp_path / LETTER).exists()
+
+
+def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> None:
+    with ThreadPoolExecutor(10) as many:
+        ids = set(many.map(lambda _: prepare(server.uri, "made by many"), range(10)))
+    assert len(ids) == 1
 
 
 def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ TRIES = 3
 # the courier asks again by itself: no request has to try for minutes
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # whoever runs says where it is
 
 Entry = dict[str, Any]
 

@@ -31,9 +31,20 @@ def prepare(uri: str, experiment: str) -> str:
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
                 database.execute("PRAGMA journal_mode=WAL")
         if found is None:
-            return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
+            return _create(client, experiment)
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
+        return str(found.experiment_id)
+
+
+def _create(client: MlflowClient, experiment: str) -> str:
+    """The id of a new experiment, or of the one that another process has made at the same moment."""
+    try:
+        return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
+    except MlflowException:  # a server has no lock to wait at
+        found = client.get_experiment_by_name(experiment)
+        if found is None:
+            raise
         return str(found.experiment_id)
 
 
