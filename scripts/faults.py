@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -264,8 +264,9 @@ def servers(count: int) -> Iterator[Row]:
     ):
         row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
         for _ in range(count):
-            with folder() as where:
+            with folder() as where, ExitStack() as at_last:
                 server = Server(where)
+                at_last.callback(server.stop)
                 server.start()
                 process = start(where, *SMALL, f"tracking.uri={server.uri}")
                 time.sleep(rng.uniform(0.4, 0.9) * undisturbed)
@@ -277,7 +278,6 @@ def servers(count: int) -> Iterator[Row]:
                 row.recovered.append(finish(where, "outputs", script=SYNC))
                 row.tried += 1
                 row.lost += differences(dict(due_tracked), dict(tracked(server.uri)))
-                server.stop()
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
         yield row
 
@@ -332,8 +332,9 @@ def load(count: int) -> Iterator[str]:
     yield "| store | processes | metrics each | lost | per metric, median | p99 | all delivered after |"
     yield "|---|--:|--:|--:|--:|--:|--:|"
     for kind in ("an SQLite file", "an MLflow server"):
-        with folder() as where:
+        with folder() as where, ExitStack() as at_last:
             server = Server(where)
+            at_last.callback(server.stop)
             uri = store(where)
             if kind == "an MLflow server":
                 server.start()
@@ -354,7 +355,6 @@ def load(count: int) -> Iterator[str]:
             due = [(step, step / 1000) for step in range(1000)]
             lost = sum(len(set(due) ^ set(found.get(str(n), {}).get("loss", []))) for n in range(count))
             lost += sum(abs(len(run["loss"]) - 1000) for run in found.values())
-            server.stop()
         micro = 1e6 * np.quantile(took, [0.5, 0.99])
         yield (
             f"| {kind} | {count} | 1000 | {lost or 'nothing'} "
