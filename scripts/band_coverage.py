@@ -28,7 +28,7 @@ from tpd.tracking.runs import MlflowTracking
 from tpd.truth.exact import ExactSolution
 from tpd.types import BoolArray, DiscretePolicy, FloatArray
 
-SETTINGS = {"env": "fuel_taxi", "steps": "1e5,5e5,5e6", "policies": "0,1,2", "data": "19"}
+SETTINGS = {"env": "fuel_taxi", "steps": "1e5,5e5,5e6", "policies": "0,1,2,3,4,5,6,7,8", "data": "19"}
 EPISODES = 1000
 CERTAIN = 1e-12  # a truth as near to 0 or 1 as that is not judged
 VISITS = (1, 3, 10, 30, 100, 300, 1000, np.inf)
