@@ -22,7 +22,7 @@ from tpd.folders import STATUS, claimed, command, to_go_on_in, write_record
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
 from tpd.training import RecordedTraining
-from tpd.types import Stage
+from tpd.types import Resumable, Stage
 
 ROOT = Path(__file__).parent.parent
 SMALL = [
@@ -122,6 +122,44 @@ def test_shares_of_many_processes_are_stages_too(
     assert source.steps == due.training.steps
     with pytest.raises(ConfigError, match="holds a recording already"):
         build(compose_config(*words, f"training.record={tmp_path / 'r'}", "seed=1"))
+
+
+AGENT = [
+    "experiment=cart_pole",
+    "evaluation=none",
+    *NETWORK[1:],
+    "training.steps=300",
+    "recording.episodes=0",
+    "checkpoint_seconds=0",
+    "policy.stages=4",
+    "+policy.algorithm.policy_kwargs.net_arch=[16]",
+]
+PPO = ["policy=sb3_ppo", "policy.steps=600", "policy.num_envs=2", "+policy.algorithm.n_steps=64"]
+DQN = ["policy=sb3_dqn", "policy.steps=400", "+policy.algorithm.target_update_interval=70"]
+TRAININGS = {
+    "Q-learning": [*SMALL, "policy.stages=4"],
+    "Q-learning, alongside": [*SMALL, "policy.stages=4", "training=alongside", "explainer=replayed"],
+    "PPO": [*AGENT, *PPO],
+    "PPO, alongside": [*(word for word in AGENT if "steps" not in word), *PPO, "training=alongside"],
+    "DQN": [*AGENT, *DQN],
+    "DQN, alongside": [*AGENT, *DQN, "training=alongside"],
+}
+
+
+@pytest.mark.parametrize("words", TRAININGS.values(), ids=TRAININGS)
+def test_training_of_the_policy_goes_on_to_the_same_bits(
+    compose_config: Compose, tmp_path: Path, words: list[str]
+) -> None:
+    config = compose_config(*words)
+    due, _ = learned(config, tmp_path / "whole")
+    interrupted(config, tmp_path, 2)
+    again, _ = learned(config, tmp_path)
+    assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
+    assert isinstance(again.trainer, Resumable)
+    assert isinstance(due.trainer, Resumable)
+    state, state_due = again.trainer.state(), due.trainer.state()
+    assert list(state) == list(state_due)
+    assert all(value.tobytes() == state_due[name].tobytes() for name, value in state.items())
 
 
 @pytest.mark.parametrize("spoil", ["cut", "empty", "pickle", "other settings"])

@@ -115,9 +115,11 @@ class Training:
         info_keys: Sequence[str] = (),
         report: Report = no_report,
     ) -> list[Stage]:
-        """The same in stages, between which the work can be put down: the policy first, then every share."""
+        """The same in stages, between which the work can be put down: the policy's, then every share."""
         shown = [*watching, *learning] if self.alongside else watching
-        stages: list[Stage] = [partial(trainer.train, shown, info_keys, report)]
+        stages: list[Stage] = [
+            partial(trainer.train, shown, info_keys, report, number) for number in range(trainer.stages)
+        ]
         if self.steps and (learning or self.record):
             stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
         return stages
