@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -17,6 +16,7 @@ from sb3_ext.loading import load_agent, seems_normalised
 from sb3_ext.logger import logger
 from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
+from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
 from tpd.policies.untrained import Untrained
@@ -24,8 +24,6 @@ from tpd.seeding import reset_seed
 from tpd.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
 
 log = logging.getLogger(__name__)
-
-WEIGHT, FIGURES = "weight.", ("num_timesteps", "_n_updates", "exploration_rate")
 
 
 class LoadedAgent(Untrained):
@@ -77,6 +75,8 @@ class TrainedAgent:
     """An agent trained by one of SB3's algorithms.
 
     algorithm: makes the model, given `env`, `seed` and `device`.
+    stages: the training is cut into so many, each of which starts the environments anew in a random stream
+    of its own; what is learned depends on their number.
     """
 
     def __init__(
@@ -88,8 +88,10 @@ class TrainedAgent:
         steps: int,
         num_envs: int,
         deterministic: bool,
+        stages: int,
     ) -> None:
         self.steps = whole_number("steps", steps, at_least=0)
+        self.stages = whole_number("stages", stages, at_least=1)
         copies = whole_number("num_envs", num_envs, at_least=1)
         envs = DummyVecEnv([lambda: Monitor(env.make())] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
@@ -101,29 +103,37 @@ class TrainedAgent:
             mask=env.mask if env.discrete else None,
         )
 
+        obstacle = indivisible(self.model)
+        if obstacle is not None and self.stages > 1:
+            log.warning("the policy is trained in one stage instead of %d: %s", self.stages, obstacle)
+            self.stages = 1
+        self._seeds = [reset_seed(rng) for _ in range(self.stages)]
+
     def train(
         self,
         callbacks: Iterable[TransitionsCallback] = (),
         info_keys: Sequence[str] = (),
         report: Report = no_report,
+        stage: int | None = None,
     ) -> None:
-        """Learn, showing the transitions to the callbacks, and SB3's own figures to whoever asks."""
+        """Learn, showing the transitions to the callbacks, and SB3's own figures to whoever asks.
+
+        The rollouts that SB3 finishes beyond the end of a stage are the beginning of the next.
+        """
         memory = self.policy if isinstance(self.policy, RecurrentPolicy) else None
-        self.model.set_logger(logger(report))
-        watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, memory=memory)
-        if self.steps:
-            self.model.learn(self.steps, callback=watching)
+        watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, memory=memory, resets=True)
+        for number in range(self.stages) if stage is None else (stage,):
+            left = self.steps * (number + 1) // self.stages - self.model.num_timesteps
+            if left > 0:
+                begin(self.model, self._seeds[number])
+                self.model.set_logger(logger(report))
+                with progress_of(self.model, self.steps):
+                    self.model.learn(left, callback=watching, reset_num_timesteps=False)
 
     def state(self) -> State:
-        """What the trained agent acts by: its weights, and how much it explores."""
-        weights = {f"{WEIGHT}{name}": w.numpy() for name, w in self.model.policy.state_dict().items()}
-        figures = {name: np.array(getattr(self.model, name)) for name in FIGURES if hasattr(self.model, name)}
-        return weights | figures
+        """What the agent acts by, and what the stages that are left start from."""
+        return state(self.model, over=self.model.num_timesteps >= self.steps)
 
     def restore(self, state: State) -> None:
-        """Act as the agent that was trained."""
-        weights = {name.removeprefix(WEIGHT): a for name, a in state.items() if name.startswith(WEIGHT)}
-        self.model.policy.load_state_dict({name: torch.from_numpy(a) for name, a in weights.items()})
-        for name in FIGURES:
-            if name in state:
-                setattr(self.model, name, state[name].item())
+        """Act and go on as the agent that was trained."""
+        restore(self.model, state)

@@ -33,6 +33,7 @@ class TransitionCallback(BaseCallback):
     They carry the observations and rewards of the environment itself and the actions it received.
     With a recurrent policy as `memory`, observations carry its memory in their last columns; what
     was seen with one set of weights is handed over before they change.
+    resets: every `model.learn` starts the environments anew, also where it goes on with a training.
     As in SB3, an episode that ends without `TimeLimit.truncated` in its info has terminated.
     """
 
@@ -43,6 +44,7 @@ class TransitionCallback(BaseCallback):
         info_keys: Sequence[str] = (),
         batch_size: int = 1000,
         memory: RecurrentPolicy | None = None,
+        resets: bool = False,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)
@@ -50,6 +52,7 @@ class TransitionCallback(BaseCallback):
         self.info_keys = tuple(info_keys)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.memory = memory
+        self.resets = resets
         self._original: OriginalValues | None = None
 
     def _on_training_start(self) -> None:
@@ -59,7 +62,7 @@ class TransitionCallback(BaseCallback):
         env = self.training_env
         check_space(env.observation_space, "the training env")
         self.num_envs = env.num_envs
-        self.resumed = self.num_timesteps > 0
+        self.resumed = self.num_timesteps > 0 and not self.resets
         self._shown = self.num_timesteps
         self._steps: list[Transitions] = []
         if self._original is not None:

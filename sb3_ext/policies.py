@@ -11,6 +11,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_ext.stages import PROGRESS
 from tpd.observations import unpack
 from tpd.sources.exploration import draw, mix, uniform
 from tpd.types import Array, BoolArray, FloatArray, IntArray
@@ -75,6 +76,7 @@ class SB3Policy:
         needed = {"policy", "device", *self.model._get_torch_save_params()[0]}
         for name in set(self.model._excluded_save_params()) - needed:
             setattr(model, name, None)
+        vars(model).pop(PROGRESS, None)  # it knows the whole model
         return {**vars(self), "model": model}
 
     def action(self, observations: Array) -> Array:

@@ -11,16 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mlflow import MlflowClient
+from omegaconf import DictConfig
 
 from tests.breakable import disk, enlarge
 from tests.conftest import Compose
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
-from tpd.experiment import CHECKPOINT, Parts, build, learn
+from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, learn
 from tpd.folders import STATUS, claimed, command, to_go_on_in, write_record
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
-from tpd.types import Stage
+from tpd.training import RecordedTraining
+from tpd.types import Resumable, Stage
 
 ROOT = Path(__file__).parent.parent
 SMALL = [
@@ -55,6 +57,28 @@ def arrays_of(parts: Parts, folder: Path) -> dict[str, bytes]:
         return {name: arrays[name].tobytes() for name in arrays}
 
 
+def learned(config: DictConfig, folder: Path) -> tuple[Parts, dict[int, dict[str, float]]]:
+    folder.mkdir(exist_ok=True)
+    parts = build(config)
+    curve = learn(parts, NoRun(), ProgressBars(False), folder)
+    return parts, {step: errors.metrics() for step, errors in curve.items()}
+
+
+def interrupted(config: DictConfig, folder: Path, survived: int) -> None:
+    """Learn, and die when the checkpoint after a stage is written."""
+
+    def die_after(self: Checkpoint, stage: int, resumed: dict[str, object]) -> None:
+        save(self, stage, resumed)  # type: ignore[arg-type]
+        if stage == survived:
+            raise Killed
+
+    save = Checkpoint.save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "save", die_after)
+        with pytest.raises(Killed):
+            learned(config, folder)
+
+
 @pytest.mark.parametrize("explainer", EXPLAINERS, ids=lambda words: words[0])
 @pytest.mark.parametrize("survived", [1, 3, 5])
 def test_learning_goes_on_to_the_same_bits(
@@ -66,28 +90,76 @@ def test_learning_goes_on_to_the_same_bits(
 ) -> None:
     """Stage 1 is the policy, the next four are shares; whoever comes back knows nothing but the file."""
     config = compose_config(*SMALL, *explainer)
-    parts = build(config)
-    curve = learn(parts, NoRun(), ProgressBars(False), tmp_path)
+    parts, curve = learned(config, tmp_path)
     due = arrays_of(parts, tmp_path / "due")
     (tmp_path / CHECKPOINT).unlink()
-
-    def die_after(self: Checkpoint, stage: int, resumed: dict[str, object]) -> None:
-        save(self, stage, resumed)  # type: ignore[arg-type]
-        if stage == survived:
-            raise Killed
-
-    save = Checkpoint.save
-    monkeypatch.setattr(Checkpoint, "save", die_after)
-    with pytest.raises(Killed):
-        learn(build(config), NoRun(), ProgressBars(False), tmp_path)
-    monkeypatch.setattr(Checkpoint, "save", save)
+    interrupted(config, tmp_path, survived)
     again = build(config)
     monkeypatch.setattr(again.trainer, "train", lambda *arguments: pytest.fail("done already"))
     curve_again = learn(again, NoRun(), ProgressBars(False), tmp_path)
     assert arrays_of(again, tmp_path / "again") == due
-    assert {step: errors.metrics() for step, errors in curve_again.items()} == {
-        step: errors.metrics() for step, errors in curve.items()
-    }
+    assert {step: errors.metrics() for step, errors in curve_again.items()} == curve
+
+
+@pytest.mark.parametrize("explainer", [["explainer=replayed"], NETWORK], ids=lambda words: words[0])
+def test_shares_of_many_processes_are_stages_too(
+    compose_config: Compose, tmp_path: Path, explainer: list[str]
+) -> None:
+    """As above, with two processes; what they record is the same as well, and none of it is refused."""
+    words = [*SMALL, *explainer, "training.processes=2", "evaluation.curve_points=0"]
+    due, _ = learned(compose_config(*words, "training.processes=1"), tmp_path / "whole")
+    config = compose_config(*words, f"training.record={tmp_path / 'r'}")
+    interrupted(config, tmp_path, 3)
+    shards = [tmp_path / "r" / f"shard-0000{number}.parquet" for number in range(4)]
+    written = [shard.stat().st_mtime_ns for shard in shards[:2]]
+    (tmp_path / "r" / ".shard-00003.parquet.1").touch()  # by a process that was killed
+    interrupted(config, tmp_path, 6)  # when the recording is whole
+    again, _ = learned(config, tmp_path)
+    assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
+    assert [shard.stat().st_mtime_ns for shard in shards[:2]] == written
+    assert len(list((tmp_path / "r").iterdir())) == 6  # with the description and the policy
+    source = RecordedTraining(path=str(tmp_path / "r"), processes=2)
+    assert source.steps == due.training.steps
+    with pytest.raises(ConfigError, match="holds a recording already"):
+        build(compose_config(*words, f"training.record={tmp_path / 'r'}", "seed=1"))
+
+
+AGENT = [
+    "experiment=cart_pole",
+    "evaluation=none",
+    *NETWORK[1:],
+    "training.steps=300",
+    "recording.episodes=0",
+    "checkpoint_seconds=0",
+    "policy.stages=4",
+    "+policy.algorithm.policy_kwargs.net_arch=[16]",
+]
+PPO = ["policy=sb3_ppo", "policy.steps=600", "policy.num_envs=2", "+policy.algorithm.n_steps=64"]
+DQN = ["policy=sb3_dqn", "policy.steps=400", "+policy.algorithm.target_update_interval=70"]
+TRAININGS = {
+    "Q-learning": [*SMALL, "policy.stages=4"],
+    "Q-learning, alongside": [*SMALL, "policy.stages=4", "training=alongside", "explainer=replayed"],
+    "PPO": [*AGENT, *PPO],
+    "PPO, alongside": [*(word for word in AGENT if "steps" not in word), *PPO, "training=alongside"],
+    "DQN": [*AGENT, *DQN],
+    "DQN, alongside": [*AGENT, *DQN, "training=alongside"],
+}
+
+
+@pytest.mark.parametrize("words", TRAININGS.values(), ids=TRAININGS)
+def test_training_of_the_policy_goes_on_to_the_same_bits(
+    compose_config: Compose, tmp_path: Path, words: list[str]
+) -> None:
+    config = compose_config(*words)
+    due, _ = learned(config, tmp_path / "whole")
+    interrupted(config, tmp_path, 2)
+    again, _ = learned(config, tmp_path)
+    assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
+    assert isinstance(again.trainer, Resumable)
+    assert isinstance(due.trainer, Resumable)
+    state, state_due = again.trainer.state(), due.trainer.state()
+    assert list(state) == list(state_due)
+    assert all(value.tobytes() == state_due[name].tobytes() for name, value in state.items())
 
 
 @pytest.mark.parametrize("spoil", ["cut", "empty", "pickle", "other settings"])

@@ -1,6 +1,7 @@
 """Shares of transitions, collected by many processes for one explainer: the same whoever collects them."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tpd.learners.step_sizes import constant
 from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import OutcomeError, OutcomeSet, event
 from tpd.seeding import generator
+from tpd.sources import shares
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.sources.shares import Elsewhere, MergingLearner, merges
@@ -103,6 +105,23 @@ def test_what_is_learned_does_not_depend_on_the_number_of_processes(make: Any) -
     assert sum(map(len, seen)) == STEPS
     assert_same_table(many, alone)
     assert other.table().expected.tobytes() != alone.table().expected.tobytes()
+
+
+def test_only_so_many_files_wait_to_be_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares, "AHEAD", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    alone, many, waiting = stepwise(), stepwise(), list[int]()
+    run(alone, shards=5, processes=1)
+    source = training(steps=STEPS, shards=5, processes=2)
+
+    def look(transitions: Transitions) -> None:
+        waiting.append(len(list(tmp_path.glob("tpd-*/shard-*"))))
+
+    learning = [many.update, look]
+    source.run(small_mdp.environment(), Given(), generator(0, "collection"), learning=learning)
+    assert set(waiting) <= {1, 2}
+    assert not list(tmp_path.iterdir())
+    assert_same_table(many, alone)
 
 
 def test_a_recording_of_many_shards_is_learned_from_by_many_processes(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tpd.truth.exact import ExactSolution
 from tpd.types import DiscretePolicy, Policy, Transitions, concatenate
 
 
-def q_learning(env: Environment, steps: int = 20_000, seed: int = 0) -> QLearning:
+def q_learning(env: Environment, steps: int = 20_000, seed: int = 0, stages: int = 1) -> QLearning:
     return QLearning(
         env,
         generator(seed, "policy"),
@@ -31,6 +31,7 @@ def q_learning(env: Environment, steps: int = 20_000, seed: int = 0) -> QLearnin
         epsilon_decay_steps=steps // 2,
         num_envs=10,
         explained_epsilon=0.0,
+        stages=stages,
     )
 
 
@@ -60,11 +61,29 @@ def test_never_takes_an_invalid_action(fuel_taxi: Environment) -> None:
     assert fuel_taxi.mask(transitions.observation)[np.arange(len(transitions)), transitions.action].all()
 
 
-def test_the_hook_shows_every_transition_once() -> None:
+@pytest.mark.parametrize("stages", [1, 3])
+def test_the_hook_shows_every_transition_once(stages: int) -> None:
     seen: list[Transitions] = []
-    trainer = q_learning(small_mdp.environment(), steps=23_456)
+    trainer = q_learning(small_mdp.environment(), steps=23_456, stages=stages)
     trainer.train([seen.append])
     assert sum(map(len, seen)) == 23_456
+
+
+def test_stages_explore_as_one_training_does_each_in_its_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, seen, asked = q_learning(small_mdp.environment(), stages=4), list[Transitions](), list[int]()
+    rate = trainer.epsilon
+
+    def epsilon(step: int) -> float:
+        asked.append(step)
+        return rate(step)
+
+    monkeypatch.setattr(trainer, "epsilon", epsilon)
+    for stage in range(4):
+        trainer.train([seen.append], stage=stage)
+    assert [len(batch) for batch in seen] == [5_000] * 4
+    assert asked == sorted(asked)
+    assert (asked[0], asked[-1]) == (0, 20_000)
+    assert (seen[0].next_observation != seen[1].next_observation).mean() > 0.3
 
 
 def test_listening_does_not_change_what_is_learned() -> None:

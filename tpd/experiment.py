@@ -94,7 +94,7 @@ def build(cfg: DictConfig) -> Parts:
         storage.check(explainer.predictor)
     training: Training = _make(cfg, "training")
     with blame("training"):
-        training.check(env, outcomes.info_keys)
+        training.check(env, outcomes.info_keys, fingerprint(settings(cfg)))
         if isinstance(explainer.predictor, SettlingLearner) and not training.transitions(trainer):
             raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
     evaluation: Evaluation = _make(cfg, "evaluation")

@@ -14,8 +14,17 @@ from tpd.envs.recorded import Description, require_free
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration, require_tables
 from tpd.sources.policy_table import save_policy
-from tpd.sources.shards import count_rows, read_shard, shard_path, shard_paths
-from tpd.sources.shares import Share, learn_apart, learn_from_files, learn_in_turn, merges, recording
+from tpd.sources.shards import count_rows, read_shard, remove_unfinished, shard_path, shard_paths
+from tpd.sources.shares import (
+    Share,
+    Work,
+    in_stages,
+    learn_apart,
+    learn_from_files,
+    learn_in_turn,
+    merges,
+    recording,
+)
 from tpd.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
 
 
@@ -47,6 +56,7 @@ class Training:
         self.shards = whole_number("shards", shards, at_least=1)
         self.processes = _processes(processes, self.shards)
         self.record = None if record is None else Path(record).expanduser()
+        self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
                 "alongside the policy's training it is the trainer that explores: "
@@ -55,8 +65,11 @@ class Training:
         if self.steps < self.shards and (self.shards > 1 or self.record):
             raise ValueError(f"steps={steps} are too few to be collected in {shards} shards")
 
-    def check(self, env: Environment, info_keys: Sequence[str]) -> None:
-        """Refuse what the environment cannot do, before any work."""
+    def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
+        """Refuse what the environment cannot do, before any work.
+
+        run: the fingerprint of what is run, which may find the recording that it has made itself.
+        """
         if self.steps and not env.playable:
             raise ValueError(f"{env.id} cannot be stepped: learn with training=recorded")
         if env.tabular and self.steps:
@@ -66,7 +79,8 @@ class Training:
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
         if self.record is not None:
-            require_free(self.record)
+            require_free(self.record, run)
+        self._run = run
 
     def transitions(self, trainer: Trainer) -> int:
         """How many transitions the learner will see."""
@@ -101,9 +115,11 @@ class Training:
         info_keys: Sequence[str] = (),
         report: Report = no_report,
     ) -> list[Stage]:
-        """The same in stages, between which the work can be put down: the policy first, then every share."""
+        """The same in stages, between which the work can be put down: the policy's, then every share."""
         shown = [*watching, *learning] if self.alongside else watching
-        stages: list[Stage] = [partial(trainer.train, shown, info_keys, report)]
+        stages: list[Stage] = [
+            partial(trainer.train, shown, info_keys, report, number) for number in range(trainer.stages)
+        ]
         if self.steps and (learning or self.record):
             stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
         return stages
@@ -121,17 +137,16 @@ class Training:
         shares = self._shares(env, policy, rng, info_keys)
         if self.record is not None:
             shares = [recording(shard_path(self.record, n), share) for n, share in enumerate(shares)]
-        stages: list[Stage]
+        work: Work
         if self.processes == 1:
-            stages = [partial(learn_in_turn, [share], learning) for share in shares]
+            work = partial(learn_in_turn, learning)
         elif merges(learning):
-            stages = [partial(learn_apart, shares, learning, self.processes, env)]
+            work = partial(learn_apart, learning, self.processes, env)
         else:
-            stages = [partial(learn_from_files, shares, learning, self.processes, env, description)]
+            work = partial(learn_from_files, learning, self.processes, env, description)
+        stages = in_stages(work, shares)
         if self.record is not None:
-            if env.tabular and isinstance(policy, DiscretePolicy):
-                stages.append(partial(save_policy, policy, env, self.record))
-            stages.append(partial(description.write, self.record))
+            stages.append(partial(_complete, self.record, description, env, policy))
         return stages
 
     def _shares(
@@ -163,6 +178,7 @@ class Training:
             info_keys=tuple(info_keys),
             shards=self.shards,
             behaviour={"steps": self.steps, "num_envs": self.num_envs, **asdict(self.exploration)},
+            run=self._run,
         )
 
 
@@ -183,7 +199,7 @@ class RecordedTraining(Training):
         if not self.steps:
             raise ValueError(f"{folder} holds no transitions")
 
-    def check(self, env: Environment, info_keys: Sequence[str]) -> None:
+    def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse a recording of something else, or without what the outcomes read."""
         for name in ("observation_space", "action_space"):
             ours, theirs = getattr(env, name), getattr(self._recorded, name)
@@ -204,9 +220,18 @@ class RecordedTraining(Training):
     ) -> list[Stage]:
         """Read, and learn from it."""
         shares: list[Share] = [partial(read_shard, path, self._recorded) for path in self._paths]
+        work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and merges(learning):
-            return [partial(learn_apart, shares, learning, self.processes, env)]
-        return [partial(learn_in_turn, [share], learning) for share in shares]
+            work = partial(learn_apart, learning, self.processes, env)
+        return in_stages(work, shares)
+
+
+def _complete(folder: Path, description: Description, env: Environment, policy: Policy) -> None:
+    """Say of a recording what it is, which makes it one."""
+    remove_unfinished(folder)
+    if env.tabular and isinstance(policy, DiscretePolicy):
+        save_policy(policy, env, folder)
+    description.write(folder)
 
 
 def _processes(wanted: int | None, shares: int) -> int:

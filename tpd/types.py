@@ -205,10 +205,18 @@ class Trainer(Protocol):
     def steps(self) -> int:
         """How many transitions `train` goes through."""
 
+    @property
+    def stages(self) -> int:
+        """In how many stages, between which the training can be put down."""
+
     def train(
         self,
         callbacks: Iterable[TransitionsCallback] = (),
         info_keys: Sequence[str] = (),
         report: Report = no_report,
+        stage: int | None = None,
     ) -> None:
-        """Train, showing every callback each batch of transitions, with the info they ask for."""
+        """Train, showing every callback each batch of transitions, with the info they ask for.
+
+        Through all stages, or only the one of that number, from 0 on, when those before it are done.
+        """

@@ -11,14 +11,15 @@ import gymnasium as gym
 from tpd.checks import whole_number
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
+from tpd.files import write_whole
 
 DESCRIPTION = "recording.json"
 FORMAT = 1
 
 
-def require_free(folder: Path) -> None:
-    """Refuse a folder that holds a recording, which is never overwritten."""
-    if (folder / DESCRIPTION).exists():
+def require_free(folder: Path, run: str = "") -> None:
+    """Refuse a folder that holds a recording, unless it is what the same run has made before."""
+    if (folder / DESCRIPTION).exists() and not (run and Description.read(folder).run == run):
         raise ValueError(f"{folder} holds a recording already: name another folder")
 
 
@@ -38,17 +39,19 @@ class Description:
     """How many files the transitions are divided into."""
     behaviour: Mapping[str, Any]
     """How the transitions came about, for the record."""
+    run: str = ""
+    """The fingerprint of what it was recorded by."""
 
     def write(self, folder: Path) -> None:
-        """Make the folder, which must not hold a recording yet."""
-        require_free(folder)
+        """Make the folder, which must not hold another recording yet."""
+        require_free(folder, self.run)
         folder.mkdir(parents=True, exist_ok=True)
         spaces = {
             "observation_space": to_plain(self.observation_space),
             "action_space": to_plain(self.action_space),
         }
         plain = {"format": FORMAT, **vars(self), **spaces}
-        (folder / DESCRIPTION).write_text(json.dumps(plain, indent=2))
+        write_whole(folder / DESCRIPTION, json.dumps(plain, indent=2))
 
     @classmethod
     def read(cls, folder: Path) -> "Description":
@@ -68,6 +71,7 @@ class Description:
                 info_keys=tuple(map(str, plain["info_keys"])),
                 shards=whole_number("shards", plain["shards"], at_least=1),
                 behaviour=dict(plain["behaviour"]),
+                run=str(plain.get("run", "")),
             )
         except KeyError as error:
             raise ValueError(f"{path} describes no recording: it does not say {error}") from error

@@ -33,9 +33,9 @@ def put_weights(module: nn.Module, state: State) -> None:
 
 def moments(optimizer: torch.optim.Optimizer) -> State:
     """What an optimizer remembers of each parameter."""
-    remembered: Mapping[int, Mapping[str, torch.Tensor]] = optimizer.state_dict()["state"]
+    remembered: Mapping[int, Mapping[str, torch.Tensor | int]] = optimizer.state_dict()["state"]
     return {
-        f"{number}.{name}": value.numpy().copy()
+        f"{number}.{name}": torch.as_tensor(value).numpy().copy()
         for number, of_parameter in remembered.items()
         for name, value in of_parameter.items()
     }
@@ -43,10 +43,11 @@ def moments(optimizer: torch.optim.Optimizer) -> State:
 
 def put_moments(optimizer: torch.optim.Optimizer, state: State) -> None:
     """Make an optimizer remember."""
-    remembered: dict[int, dict[str, torch.Tensor]] = {}
+    remembered: dict[int, dict[str, torch.Tensor | int]] = {}
     for key, value in state.items():
         number, _, name = key.partition(".")
-        remembered.setdefault(int(number), {})[name] = torch.from_numpy(value)
+        counted = value.dtype.kind == "i" and not value.ndim
+        remembered.setdefault(int(number), {})[name] = int(value) if counted else torch.from_numpy(value)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": remembered})
 
 

@@ -18,7 +18,11 @@ BATCH = 10_000
 
 
 class QLearning:
-    """Learns a table of values from zero, exploring less and less."""
+    """Learns a table of values from zero, exploring less and less.
+
+    stages: the training is cut into so many, each of which starts the environments anew in a random stream
+    of its own; what is learned depends on their number.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class QLearning:
         epsilon_decay_steps: int,
         num_envs: int,
         explained_epsilon: float,
+        stages: int,
     ) -> None:
         num_states, num_actions = env.table_shape()
         require("a table of values", (num_states, num_actions), "float64", TOO_MANY_STATES)
@@ -42,8 +47,9 @@ class QLearning:
         self.epsilon_end = number("epsilon_end", epsilon_end, 0, 1)
         self.epsilon_decay_steps = whole_number("epsilon_decay_steps", epsilon_decay_steps, at_least=1)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
+        self.stages = whole_number("stages", stages, at_least=1)
         self._env = env
-        self._rng = rng
+        self._streams = [rng] if self.stages == 1 else rng.spawn(self.stages)
         self._mask = env.mask(np.arange(num_states))
         self._q = np.zeros((num_states, num_actions))
         self.policy = GreedyPolicy(self._q, self._mask, discount, explained_epsilon)
@@ -58,37 +64,50 @@ class QLearning:
         callbacks: Iterable[TransitionsCallback] = (),
         info_keys: Sequence[str] = (),
         report: Report = no_report,
+        stage: int | None = None,
     ) -> None:
         """Learn from `steps` transitions, showing them to the callbacks in batches."""
         callbacks = tuple(callbacks)
-        if self.steps == 0:
-            return
-        envs = self._env.make_vector(min(self.num_envs, self.steps), info_keys)
-        done, shown, unseen = 0, 0, list[Transitions]()
-        epsilon, any_valid = self.epsilon_start, uniform(self._mask)
+        for k in range(self.stages) if stage is None else (stage,):
+            begin, end = (self.steps * border // self.stages for border in (k, k + 1))
+            if begin < end:
+                self._train(begin, end, self._streams[k], callbacks, info_keys)
+
+    def _train(
+        self,
+        done: int,
+        end: int,
+        rng: np.random.Generator,
+        callbacks: Sequence[TransitionsCallback],
+        info_keys: Sequence[str],
+    ) -> None:
+        """From so many steps that are done to so many."""
+        envs = self._env.make_vector(min(self.num_envs, end - done), info_keys)
+        shown, unseen = done, list[Transitions]()
+        epsilon, any_valid = self.epsilon(done), uniform(self._mask)
 
         def behaviour(states: IntArray) -> IntArray:
             best = best_valid(self._q[states], self._mask[states])
-            wild = draw_columns(any_valid, states, self._rng.random(len(states)))
-            return np.where(self._rng.random(len(states)) < epsilon, wild, best)
+            wild = draw_columns(any_valid, states, rng.random(len(states)))
+            return np.where(rng.random(len(states)) < epsilon, wild, best)
 
-        for _, step in interact(envs, self.policy, behaviour, reset_seed(self._rng), info_keys):
-            step = step[: self.steps - done]
+        for _, step in interact(envs, self.policy, behaviour, reset_seed(rng), info_keys):
+            step = step[: end - done]
             self._learn(step)
             done += len(step)
             epsilon = self.epsilon(done)
             unseen.append(step)
-            if done == self.steps or done - shown >= BATCH:
+            if done == end or done - shown >= BATCH:
                 batch, shown = concatenate(unseen), done
                 unseen.clear()
                 for callback in callbacks:
                     callback(batch)
-            if done == self.steps:
+            if done == end:
                 break
         envs.close()
 
     def state(self) -> State:
-        """The values, once they are learned."""
+        """The values as learned so far."""
         return {"values": self._q, "version": np.array(self.policy.version)}
 
     def restore(self, state: State) -> None:

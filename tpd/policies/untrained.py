@@ -9,12 +9,14 @@ class Untrained:
     """A source with nothing to train, and so no transitions to show."""
 
     steps = 0
+    stages = 1
 
     def train(
         self,
         callbacks: Iterable[TransitionsCallback] = (),
         info_keys: Sequence[str] = (),
         report: Report = no_report,
+        stage: int | None = None,
     ) -> None:
         """There is nothing to do."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from tpd.envs import Environment
+from tpd.files import whole
 from tpd.types import DiscretePolicy
 
 POLICY = "policy.npz"
@@ -16,4 +17,5 @@ def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
     arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
     values = policy.action_values(states)
     arrays |= {} if values is None else {"action_values": values}
-    np.savez_compressed(folder / POLICY, allow_pickle=False, **arrays)
+    with whole(folder / POLICY) as unfinished, unfinished.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

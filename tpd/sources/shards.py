@@ -70,11 +70,19 @@ def recorded(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions
         if writer is None:
             raise RecordingError(f"{path}: there are no transitions to record")
         writer.close()
+        with growing.open("rb") as written:
+            os.fsync(written.fileno())
         growing.replace(path)
     finally:
         if writer is not None:
             writer.close()
         growing.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the beginnings of shards that processes left which were killed."""
+    for left in folder.glob(".shard-*"):
+        left.unlink(missing_ok=True)
 
 
 def _write(path: Path, writer: pq.ParquetWriter | None, parts: list[Transitions]) -> pq.ParquetWriter:

@@ -14,10 +14,14 @@ from tpd.envs import Environment
 from tpd.envs.recorded import Description
 from tpd.sources.processes import in_processes
 from tpd.sources.shards import read_shard, recorded, shard_path
-from tpd.types import Learner, Transitions, TransitionsCallback
+from tpd.types import Learner, Stage, Transitions, TransitionsCallback
 
 Share = Callable[[], Iterator[Transitions]]
 """Begins to collect or read transitions, in whichever process it is called."""
+Work = Callable[[Sequence[Share]], Iterator[None]]
+"""Goes through shares and stops after each."""
+AHEAD = 4
+"""So many files for each process lie on the disk at most, when collecting is faster than learning."""
 
 
 @runtime_checkable
@@ -47,12 +51,27 @@ class Elsewhere(Transitions):
         return self.number
 
 
-def learn_in_turn(shares: Sequence[Share], learning: Sequence[TransitionsCallback]) -> None:
+def in_stages(work: Work, shares: Sequence[Share]) -> list[Stage]:
+    """One stage for each share; the work begins with the share whose stage comes first, whichever it is."""
+    going: list[Iterator[None]] = []
+
+    def advance(number: int) -> None:
+        if not going:
+            going.append(work(shares[number:]))
+        next(going[0])
+        if number == len(shares) - 1:
+            deque(going.pop(), maxlen=0)  # lets it put away what it has used
+
+    return [partial(advance, number) for number in range(len(shares))]
+
+
+def learn_in_turn(learning: Sequence[TransitionsCallback], shares: Sequence[Share]) -> Iterator[None]:
     """Show all transitions to whoever learns, a share after the other."""
     for share in shares:
         for batch in share():
             for learn in learning:
                 learn(batch)
+        yield
 
 
 def merges(learning: Sequence[TransitionsCallback]) -> bool:
@@ -62,8 +81,8 @@ def merges(learning: Sequence[TransitionsCallback]) -> bool:
 
 
 def learn_apart(
-    shares: Sequence[Share], learning: Sequence[TransitionsCallback], processes: int, env: Environment
-) -> None:
+    learning: Sequence[TransitionsCallback], processes: int, env: Environment, shares: Sequence[Share]
+) -> Iterator[None]:
     """As `learn_in_turn`, with others who learn from each share in its own process and are then merged."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
     counting = [learn for learn in learning if not isinstance(_owner(learn), MergingLearner)]
@@ -73,22 +92,27 @@ def learn_apart(
             learner.merge(other)
         for count in counting:
             count(Elsewhere.of(number))
+        yield
 
 
 def learn_from_files(
-    shares: Sequence[Share],
     learning: Sequence[TransitionsCallback],
     processes: int,
     env: Environment,
     description: Description,
-) -> None:
+    shares: Sequence[Share],
+) -> Iterator[None]:
     """As `learn_in_turn`, with shares that are collected in processes of their own and read from disk."""
-    with TemporaryDirectory() as folder:
-        paths = [shard_path(Path(folder), number) for number in range(len(shares))]
-        tasks = [partial(_exhaust, recording(path, share)) for path, share in zip(paths, shares, strict=True)]
-        for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
-            learn_in_turn([partial(read_shard, path, description)], learning)
-            path.unlink()
+    for begin in range(0, len(shares), AHEAD * processes):
+        some = shares[begin : begin + AHEAD * processes]
+        with TemporaryDirectory(prefix="tpd-") as folder:
+            paths = [shard_path(Path(folder), number) for number in range(len(some))]
+            tasks = [
+                partial(_exhaust, recording(path, share)) for path, share in zip(paths, some, strict=True)
+            ]
+            for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
+                yield from learn_in_turn(learning, [partial(read_shard, path, description)])
+                path.unlink()
 
 
 def recording(path: Path, share: Share) -> Share:

@@ -1,0 +1,140 @@
+"""A training of Stable-Baselines3 in stages: what one leaves to the next, as plain arrays."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from torch import nn
+
+from tpd.learners.network_state import moments, part, put_moments, put_weights, under, weights
+from tpd.types import Array, State
+
+BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
+COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+FIGURES = (
+    "num_timesteps",
+    "exploration_rate",
+    "_current_progress_remaining",
+    "_episode_num",
+    "_n_calls",
+    "_n_updates",
+)
+PROGRESS = "_update_current_progress_remaining"
+"""SB3's method, which is replaced while a stage is trained."""
+
+
+def indivisible(model: BaseAlgorithm) -> str | None:
+    """Why the training of a model cannot be put down between two stages; None if it can."""
+    buffer = _buffer(model)
+    if buffer is None:
+        return None
+    if type(buffer) not in BUFFERS:
+        known = ", ".join(kind.__name__ for kind in BUFFERS)
+        return f"its replay buffer is a {type(buffer).__name__}, and only {known} are known"
+    if buffer.optimize_memory_usage:
+        return "a replay buffer with optimize_memory_usage=True does not know where an episode is cut"
+    return None
+
+
+def begin(model: BaseAlgorithm, seed: int) -> None:
+    """Have the next `learn` start its environments anew, in a random stream of its own."""
+    buffer = _buffer(model)
+    if buffer is not None and buffer.size():
+        last = buffer.pos - 1
+        buffer.timeouts[last] = np.logical_or(buffer.timeouts[last], buffer.dones[last] == 0)
+    model.set_random_seed(seed)
+    model._last_obs = None
+
+
+@contextmanager
+def progress_of(model: BaseAlgorithm, steps: int) -> Iterator[None]:
+    """Have schedules follow a whole training of so many steps, of which `learn` knows only a stage."""
+
+    def update(done: int, stage: int) -> None:
+        getattr(type(model), PROGRESS)(model, done, steps)
+
+    vars(model)[PROGRESS] = update
+    try:
+        yield
+    finally:
+        del vars(model)[PROGRESS]
+
+
+def state(model: BaseAlgorithm, *, over: bool) -> State:
+    """What the model acts by and, if its training is not over, what the next stage starts from."""
+    found = {name: np.array(getattr(model, name)) for name in FIGURES if hasattr(model, name)}
+    for name, learned in _learned(model).items():
+        if isinstance(learned, nn.Module):
+            found |= under(name, weights(learned))
+        elif isinstance(learned, torch.optim.Optimizer):
+            found |= under(name, moments(learned))
+        else:
+            found[name] = learned.detach().numpy().copy()
+    found["returns"] = np.array([episode["r"] for episode in model.ep_info_buffer or ()])
+    found["lengths"] = np.array([episode["l"] for episode in model.ep_info_buffer or ()])
+    found["successes"] = np.array(model.ep_success_buffer or ())
+    buffer = _buffer(model)
+    if buffer is not None and not over:
+        found["pos"], found["full"] = np.array(buffer.pos), np.array(buffer.full)
+        rows = buffer.size()
+        found |= under("buffer", {name: column[:rows] for name, column in _columns(buffer).items()})
+    return found
+
+
+def restore(model: BaseAlgorithm, state: State) -> None:
+    """Make a new model what it was."""
+    for name in FIGURES:
+        if name in state:
+            setattr(model, name, state[name].item())
+    for name, learned in _learned(model).items():
+        if isinstance(learned, nn.Module):
+            put_weights(learned, part(name, state))
+        elif isinstance(learned, torch.optim.Optimizer):
+            put_moments(learned, part(name, state))
+        else:
+            learned.data.copy_(torch.from_numpy(state[name]))
+    latest = zip(state["returns"].tolist(), state["lengths"].tolist(), strict=True)
+    window = model._stats_window_size
+    model.ep_info_buffer = deque(({"r": total, "l": length} for total, length in latest), maxlen=window)
+    model.ep_success_buffer = deque(state["successes"].tolist(), maxlen=window)
+    buffer = _buffer(model)
+    if buffer is not None and "pos" in state:
+        buffer.pos, buffer.full = int(state["pos"]), bool(state["full"])
+        kept = part("buffer", state)
+        for name, column in _columns(buffer).items():
+            column[: len(kept[name])] = kept[name]
+
+
+def _learned(model: BaseAlgorithm) -> dict[str, Any]:
+    """Networks, optimizers and single variables, as SB3 itself lists them for its zips."""
+    modules, variables = model._get_torch_save_params()
+    found = {}
+    for path in [*modules, *variables]:
+        learned: Any = model
+        for name in path.split("."):
+            learned = getattr(learned, name)
+        found[path.replace(".", "_")] = learned
+    return found
+
+
+def _buffer(model: BaseAlgorithm) -> ReplayBuffer | None:
+    buffer = getattr(model, "replay_buffer", None)
+    assert buffer is None or isinstance(buffer, ReplayBuffer)
+    return buffer
+
+
+def _columns(buffer: ReplayBuffer) -> dict[str, Array]:
+    """[row, env, ...]: where the buffer keeps its steps; observations of a Dict space by their keys."""
+    columns: dict[str, Array] = {}
+    for name in COLUMNS:
+        column = getattr(buffer, name)
+        if isinstance(column, Mapping):
+            columns |= under(name, column)
+        else:
+            columns[name] = column
+    return columns
