@@ -42,10 +42,11 @@ def project(values: Tensor, mass: Tensor, atoms: Tensor) -> Tensor:
     """
     count = len(atoms)
     values = values.clamp(-REACH, REACH)
-    place = torch.asinh(values * (math.sinh(BEND) / REACH)) * ((count - 1) / (2 * BEND)) + (count - 1) / 2
-    below = place.long().clamp_(0, count - 2)  # the first is at 0, so this rounds down
-    gap = atoms.diff()
-    share = ((values - atoms[below]) / gap[below]).clamp_(0, 1) * mass
+    size = values.abs() * (math.sinh(BEND) / REACH)
+    bent = torch.log(size + torch.sqrt(size**2 + 1)).copysign(values)  # asinh, several times faster
+    below = ((bent / BEND + 1) * ((count - 1) / 2)).long().clamp_(0, count - 2)  # rounds down, from 0
+    left, gap = (each.expand(*mass.shape[:-1], -1).gather(-1, below) for each in (atoms, atoms.diff()))
+    share = ((values - left) / gap).clamp_(0, 1) * mass
     projected = torch.zeros(*mass.shape[:-1], count)
     projected.scatter_add_(-1, below, mass - share)
     return projected.scatter_add_(-1, below + 1, share)
@@ -160,7 +161,7 @@ class ReturnLearner:
     def get_used_to(self, experience: Experience, first: bool) -> None:
         """Learn the scales of observations and, from the first batch, of rewards."""
         reward = self._reward(experience)
-        size = max(float(reward.square().mean().sqrt()), self.network.settings.bound / 100) or 1.0
+        size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
         for network in (self.network, self.lagged):
             if first:
                 network.start_at(float(reward.mean()), size)
