@@ -179,7 +179,7 @@ class Study:
 
 def quantiles(explanation: Explanation, returns: ReturnTable) -> Forecast:
     """Between the quantiles that leave out half of the rest at either end."""
-    found = returns.distribution(explanation.observations, explanation.actions)
+    found = returns.returns(explanation.observations, explanation.actions)
     return Forecast.between(found.quantile((1 - LEVEL) / 2).low, found.quantile((1 + LEVEL) / 2).high)
 
 
@@ -236,16 +236,16 @@ def returns_against_truth() -> str:
     study = studies[10_000]  # the policy is the same in all
     states = np.unique(study.play(study.policy, TIME_LIMIT, 2000, "met").transitions.observation)
     pairs = states, study.policy.action(states)
-    truth = solved(study, true_table(study.parts), FINEST).distribution(*pairs).lowest
+    truth = solved(study, true_table(study.parts), FINEST).returns(*pairs).lowest
     lines = [
         "| learned from | atoms | Wasserstein distance | largest | CVaR of 10 % apart |",
         "|---|--:|--:|--:|--:|",
     ]
     for atoms in (11, 51, 101, 501):
-        found = solved(study, true_table(study.parts), atoms).distribution(*pairs)
+        found = solved(study, true_table(study.parts), atoms).returns(*pairs)
         lines.append(f"| the true dynamics | {atoms} | {apart(found, truth)} |")
     for steps, each in studies.items():
-        found = solved(each, learned_table(each), 101).distribution(*pairs)
+        found = solved(each, learned_table(each), 101).returns(*pairs)
         lines.append(f"| {steps:,} transitions | 101 | {apart(found, truth)} |")
     return "\n".join(lines)
 

@@ -55,7 +55,7 @@ def explained() -> Explainer:
     return Explainer(learner, policy, outcomes.legend)
 
 
-def small_network(env: Environment, policy: Any) -> NetworkFHTD:
+def small_network(env: Environment, policy: Any, return_atoms: int = 0) -> NetworkFHTD:
     """A learner that has learned nothing yet."""
     return NetworkFHTD(
         env,
@@ -72,6 +72,7 @@ def small_network(env: Environment, policy: Any) -> NetworkFHTD:
         settling_updates=0,
         replay_size=100,
         seed=0,
+        return_atoms=return_atoms,
     )
 
 
@@ -85,12 +86,17 @@ def table(folder: Path) -> None:
     storage.save(explained(), lake(), folder / kept.EXPLAINER)
 
 
-def network(folder: Path) -> None:
+def network(folder: Path, return_atoms: int = 0) -> None:
     """An explainer that is a network."""
     env = Environment(POLE)
     policy = going_left(env)
-    explainer = Explainer(small_network(env, policy), policy, default_outcomes(env).legend)
+    explainer = Explainer(small_network(env, policy, return_atoms), policy, default_outcomes(env).legend)
     storage.save(explainer, env, folder / kept.EXPLAINER)
+
+
+def returns(folder: Path) -> None:
+    """A network that knows the distribution of the return too."""
+    network(folder, return_atoms=11)
 
 
 def explanation(folder: Path) -> None:

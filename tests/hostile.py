@@ -130,6 +130,19 @@ def network(file: str) -> dict[str, Spoil]:
     }
 
 
+def returns(file: str) -> dict[str, Spoil]:
+    """The JSON of an explainer with a network of returns."""
+    return {
+        "10^12 atoms": with_keys(file, network__returns__atoms=10**12),
+        "atoms that are words": with_keys(file, network__returns__atoms="os.system"),
+        "fewer atoms than were stored": with_keys(file, network__returns__atoms=5),
+        "returns with a discount of 2": with_keys(file, network__returns__discount=2),
+        "returns without a bound": with_keys(file, network__returns__bound=float("inf")),
+        "returns of another kind": with_keys(file, network__returns__kind="os.system"),
+        "returns that are a word": with_keys(file, network__returns="os.system"),
+    }
+
+
 def config() -> dict[str, Spoil]:
     """The config of a run."""
     file, mkdir, ours = kept.CONFIG, {"_args_": [MARKER]}, "tpd.envs.Environment"
@@ -244,6 +257,15 @@ def arrays(file: str, name: str) -> dict[str, Spoil]:
         "another shape": changed(lambda array: array[None]),
         "an array less": with_entries(file, lambda good: {n: c for n, c in good.items() if n != member}),
         "no finite numbers": changed(lambda array: np.full(array.shape, np.nan)),
+    }
+
+
+def units(file: str) -> dict[str, Spoil]:
+    """The arrays of an explainer with a network of returns."""
+    name = "return.unit.npy"
+    return {
+        "returns in units of 0": with_entries(file, lambda good: {**good, name: _npy(np.zeros(3, "f"))}),
+        "returns in units of -1": with_entries(file, lambda good: {**good, name: _npy(-np.ones(3, "f"))}),
     }
 
 

@@ -273,7 +273,7 @@ def solved(table: PairTable, policy: TabularPolicy, atoms: int = 401) -> ReturnT
 
 def distance(table: PairTable, policy: TabularPolicy, atoms: int) -> float:
     """The Wasserstein distance from the exact convolution, as a mean over all pairs."""
-    found = solved(table, policy, atoms).distribution(STATES, ACTIONS).lowest
+    found = solved(table, policy, atoms).returns(STATES, ACTIONS).lowest
     distances = [
         wasserstein_distance(values, list(exact), probabilities, list(exact.values()))
         for values, probabilities, exact in zip(
@@ -305,7 +305,7 @@ def test_the_mean_is_the_expected_return_whatever_the_atoms() -> None:
     table = counted(policy, 5000)
     explanation = Explainer(table, policy, small_mdp.outcomes().legend).explain(STATES, ACTIONS)
     for atoms in (2, 7, 101):
-        mean = solved(table, policy, atoms).distribution(STATES, ACTIONS).mean
+        mean = solved(table, policy, atoms).returns(STATES, ACTIONS).mean
         np.testing.assert_allclose(mean.low, explanation.expected_return[:, -1], atol=1e-6)
 
 
@@ -318,14 +318,14 @@ def test_without_chance_two_atoms_lose_nothing() -> None:
     table = PairTable(1, np.arange(3), np.zeros((3, 1, 1)), np.ones(3), None, edges)
     legend = Legend(("reward",), (1.0,), (), 4.0)
     found = return_table(table, TabularPolicy(np.ones((3, 1)), 0.5), legend, horizon=5, atoms=2)
-    returns = found.distribution(np.arange(3), np.zeros(3, dtype=np.int64))
+    returns = found.returns(np.arange(3), np.zeros(3, dtype=np.int64))
     for level in (0.01, 0.99):
         np.testing.assert_allclose(returns.quantile(level).low, [3.0, 4.0, 4.0])
 
 
 def test_cvar_is_within_the_sampling_error_of_observed_returns() -> None:
     policy = small_mdp.policy()
-    found = solved(true_counts(), policy).distribution(STATES, ACTIONS).cvar(SHARE).low
+    found = solved(true_counts(), policy).returns(STATES, ACTIONS).cvar(SHARE).low
     episodes = play(small_mdp.environment(), policy, generator(0, "test"), episodes=40_000)
     starts = episodes.transitions[episodes.begins]
     returns = observed(
@@ -348,14 +348,14 @@ def test_returns_that_come_to_the_untried_may_be_anything_within_the_bound() -> 
     learner = ReplayedFHTD(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=HORIZON)
     batch = concatenate(list(batches(policy, 20_000)))
     learner.update(batch[(batch.action != 2) | (batch.observation != 1)])
-    found = solved(learner.table(), policy).distribution(STATES, ACTIONS)
+    found = solved(learner.table(), policy).returns(STATES, ACTIONS)
     np.testing.assert_allclose(found.unknown, learner.table().unknown(STATES, ACTIONS)[:, -1], atol=1e-12)
     bound = sum(policy.discount**h for h in range(HORIZON))
     untried = (STATES == 1) & (ACTIONS == 2)
     np.testing.assert_allclose(found.quantile(0.5).low[untried], -bound)
     np.testing.assert_allclose(found.quantile(0.5).high[untried], bound)
     np.testing.assert_allclose(found.lowest.probabilities.sum(axis=1), 1)
-    truth = solved(true_counts(), policy).distribution(STATES, ACTIONS)
+    truth = solved(true_counts(), policy).returns(STATES, ACTIONS)
     assert (found.cvar(SHARE).low < truth.cvar(SHARE).low + 0.05).all()
     assert (found.mean.high > truth.mean.high - 0.05).all()
 

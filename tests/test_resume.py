@@ -42,6 +42,7 @@ NETWORK = [
     "explainer=network",
     "explainer.settling_updates=40",
     "explainer.hidden=[16]",
+    "explainer.return_atoms=11",
     "training.steps=4000",
 ]
 EXPLAINERS = [["explainer=paper"], ["explainer=replayed"], ["explainer=polynomial"], NETWORK]

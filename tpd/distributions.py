@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from tpd.checks import number
 from tpd.explanation import Explanation
 from tpd.outcomes import Outcome, OutcomeError, OutcomeSet, event
-from tpd.types import BoolArray, FloatArray, Transitions
+from tpd.types import Array, BoolArray, FloatArray, Transitions
 
 ROUNDING = 1e-9
 """Probabilities that differ by less are the same."""
@@ -113,6 +113,24 @@ class BoundedDistribution:
     def above(self, value: float) -> Bounds:
         """The probability of more than the value."""
         return Bounds(self.lowest.above(value), self.highest.above(value))
+
+
+@runtime_checkable
+class PredictsReturns(Protocol):
+    """Whatever knows how the return over the horizon is distributed."""
+
+    def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
+        """[batch]: the return after each pair; None where it was not asked to learn that."""
+
+
+def with_unknown(values: FloatArray, mass: FloatArray, bound: float) -> BoundedDistribution:
+    """[batch]: of values [batch, atom] with their mass [batch, atom + 1], of which the last is unknown.
+
+    What is unknown may be anything within the bound.
+    """
+    ends = np.full((len(values), 1), bound)
+    lowest = Distribution(np.hstack([-ends, values]), np.roll(mass, 1, axis=1))
+    return BoundedDistribution(lowest, Distribution(np.hstack([values, ends]), mass), mass[:, -1])
 
 
 @dataclass(frozen=True)

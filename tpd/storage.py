@@ -161,7 +161,10 @@ def _network(
     from tpd.learners.network_stored import read  # torch takes its time, and tables do without
 
     with blame(folder / DESCRIPTION):
-        num_actions = _check_claims(network, width, stored.size)
+        _check_columns(network["columns"], width)
+        num_actions = _check_size(network, width, stored.size)
+        if "returns" in network:
+            _check_returns(network, stored.size)
         if network["discount"] is not None:
             number("discount", network["discount"], 0, 1)
     stored.take("tried", (num_actions,), WHOLE)
@@ -170,11 +173,22 @@ def _network(
         return read(network, arrays, features_extractor)
 
 
-def _check_claims(network: Mapping[str, Any], width: int, values: int) -> int:
+def _check_columns(columns: Mapping[str, Any], width: int) -> None:
+    found = sorted(itertools.chain.from_iterable(columns.values()))
+    if found != list(range(width)):
+        raise ValueError(f"its network predicts the columns {found} of {width} outcomes")
+
+
+def _check_returns(network: Mapping[str, Any], values: int) -> None:
+    """Refuse a network of returns, beside this one, that cannot be: it has a centre, a spread, and atoms."""
+    returns = network["returns"]
+    _check_size(network, 2 + whole_number("atoms", returns["atoms"], at_least=2), values)
+    number("discount", returns["discount"], 0, 1)
+    number("bound", returns["bound"], 0, LARGEST)
+
+
+def _check_size(network: Mapping[str, Any], width: int, values: int) -> int:
     """Refuse a network with more weights than there are values; how many actions it tells apart."""
-    columns = sorted(itertools.chain.from_iterable(network["columns"].values()))
-    if columns != list(range(width)):
-        raise ValueError(f"its network predicts the columns {columns} of {width} outcomes")
     observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
     num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
     outputs = num_actions * whole_number("horizon", network["horizon"], at_least=1) * width

@@ -17,9 +17,8 @@ from tpd.distributions import BoundedDistribution
 from tpd.explainer import Explainer
 from tpd.explanation import Contrast, Explanation
 from tpd.kept import Kept
-from tpd.learners.return_distribution import return_table
+from tpd.learners.return_distribution import predicts_returns
 from tpd.memory import TooLargeError
-from tpd.posterior import CountedTable
 from tpd.resolve import resolve
 from tpd.show import answers, maps
 from tpd.show.scenes import page
@@ -28,7 +27,7 @@ from tpd.sources.moments import Moment
 from tpd.storage import save_explanation
 from tpd.tracking.fetch import fetch
 from tpd.truth.exact import ExactSolution
-from tpd.types import Array, DiscretePolicy, FloatArray
+from tpd.types import Array, FloatArray
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -176,12 +175,10 @@ def _rank(question: Question, fact: Side, out: Path) -> None:
 
 
 def _observed_returns(run: Kept, moment: Moment, actions: Array) -> BoundedDistribution | None:
-    """[action]: how the return that will be observed is distributed; None where no counts tell."""
-    table, policy = run.explainer.predictor, run.explainer.policy
-    if not isinstance(table, CountedTable) or not isinstance(policy, DiscretePolicy):
-        return None
-    returns = return_table(table, policy, run.explainer.legend, horizon=table.horizon)
-    return returns.distribution(np.repeat(moment.observation, len(actions)), actions)
+    """[action]: how the return that will be observed is distributed; None where nothing tells."""
+    returns = predicts_returns(run.explainer)
+    here = np.repeat(moment.observation, len(actions), axis=0)
+    return None if returns is None else returns.returns(here, actions)
 
 
 def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, actions: Array) -> FloatArray:

@@ -1,7 +1,8 @@
 """Fixed-horizon TD with a network, for worlds that no table can hold."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from tpd.envs import Environment
 from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork, VectorEncoder, tensors
 from tpd.learners.network_errors import KnownErrors
 from tpd.learners.network_loss import least_losses, losses, observed, targets
+from tpd.learners.network_next import NextActions
 from tpd.learners.network_replay import Experience, Replay
+from tpd.learners.network_returns import FEWEST_ATOMS, ReturnLearner, ReturnNetwork, ReturnSettings
 from tpd.learners.network_state import (
     moments,
     part,
@@ -28,7 +31,7 @@ from tpd.learners.network_state import (
 from tpd.learners.network_stored import CalibratedPredictor, NetworkPredictor
 from tpd.outcomes import OutcomeSet
 from tpd.seeding import generator
-from tpd.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
+from tpd.types import Array, FloatArray, Policy, RecurrentPolicy, State, Transitions
 
 HOLD_OUT = 20  # one in so many transitions is not trained on
 HELD_OUT_SIZE = 10_000
@@ -45,7 +48,8 @@ class NetworkFHTD:
     after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
     decomposes them. Predictions are the copy's, which averages over the last updates.
 
-    It has bands once it is calibrated, until it learns again.
+    It has bands once it is calibrated, until it learns again. With `return_atoms` another network beside it
+    learns the distribution of the return.
     """
 
     tie = NetworkPredictor.tie
@@ -67,6 +71,7 @@ class NetworkFHTD:
         settling_updates: int,
         replay_size: int,
         seed: int,
+        return_atoms: int = 0,
         features_extractor: FeaturesExtractor | None = None,
     ) -> None:
         self.horizon = whole_number("horizon", horizon, at_least=1)
@@ -81,27 +86,33 @@ class NetworkFHTD:
         self.policy = policy
         self.outcomes = outcomes
         columns = Columns.of(outcomes) if form == "efo" else Columns.all_real(outcomes.width)
-        with torch.random.fork_rng():
-            torch.manual_seed(int(generator(seed, "network").integers(2**31)))
-            self.network = OutcomeNetwork(
-                env.observation_space,
-                env.action_space,
-                columns,
-                horizon=self.horizon,
-                hidden=[whole_number("hidden", width, at_least=1) for width in hidden],
-                memory=policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
-                features_extractor=features_extractor,
-            )
+        both = env.observation_space, env.action_space
+        alike: dict[str, Any] = {
+            "horizon": self.horizon,
+            "hidden": [whole_number("hidden", width, at_least=1) for width in hidden],
+            "memory": policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
+            "features_extractor": features_extractor,
+        }
+        with _initialised(seed, "network"):
+            self.network = OutcomeNetwork(*both, columns, **alike)
         self.lagged = copy.deepcopy(self.network).requires_grad_(False)
         rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
+        self._returns: ReturnLearner | None = None
+        if whole_number("return_atoms", return_atoms, at_least=0):
+            settings = _return_settings(return_atoms, policy, outcomes)
+            with _initialised(seed, "returns"):
+                of_returns = ReturnNetwork(*both, settings, **alike)
+            self._returns = ReturnLearner(of_returns, outcomes.legend.weights, rate, self.follow_rate)
         self._rng = generator(seed, "replay")
         self._replay = Replay(whole_number("replay_size", replay_size, at_least=1))
         self._held_out = Replay(HELD_OUT_SIZE)
         self._seen, self._owed = 0, 0.0
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
         self._value_discount = self.discount if form == "fhgvf" else None
-        self._predictor = NetworkPredictor(self.lagged, tried, self._value_discount)
+        self._predictor = NetworkPredictor(
+            self.lagged, tried, self._value_discount, None if self._returns is None else self._returns.lagged
+        )
         self._calibrated: CalibratedPredictor | None = None
         self._losses: list[float] = []
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
@@ -172,6 +183,7 @@ class NetworkFHTD:
             **under("optimizer", moments(self._optimizer)),
             **under("replay", self._replay.state()),
             **under("held_out", self._held_out.state()),
+            **under("returns", {} if self._returns is None else self._returns.state()),
         }
 
     def restore(self, state: State) -> None:
@@ -185,12 +197,13 @@ class NetworkFHTD:
         put_moments(self._optimizer, part("optimizer", state))
         self._replay.restore(part("replay", state))
         self._held_out.restore(part("held_out", state))
+        if self._returns is not None:
+            self._returns.restore(part("returns", state))
 
     def calibrate(self, errors: KnownErrors) -> None:
         """Draw from these errors, until it learns again."""
-        self._calibrated = CalibratedPredictor(
-            self.lagged, self._predictor.tried, self._value_discount, errors
-        )
+        now = self._predictor
+        self._calibrated = CalibratedPredictor(now.network, now.tried, now.discount, errors, now.of_returns)
 
     def solved(self) -> NetworkPredictor:
         """What it predicts now, with what else could be expected once it is calibrated."""
@@ -200,6 +213,7 @@ class NetworkFHTD:
         """How learning goes, since last asked."""
         losses, self._losses = self._losses, []
         figures = {"explainer/updates": float(self.updates)}
+        figures |= {} if self._returns is None else self._returns.figures()
         return figures | ({"explainer/loss": float(np.mean(losses))} if losses else {})
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
@@ -222,7 +236,7 @@ class NetworkFHTD:
         """How far what was held out is from its targets, beyond what no prediction could avoid."""
         batch = self._held_out[slice(None)]
         with torch.no_grad():
-            target = self._targets(batch)
+            target = self._targets(batch, self._following(batch))
             features = self.lagged.features(batch.observation, batch.action)
             outputs = self.lagged.outputs(features, batch.action)
             least = least_losses(self.network, target).mean()
@@ -238,6 +252,8 @@ class NetworkFHTD:
     def _get_used_to(self, experience: Experience) -> None:
         """Learn the scales of observations and, from the first batch, of outcomes and their means."""
         networks = (self.network, self.lagged)
+        if self._returns is not None:
+            self._returns.get_used_to(experience, first=self._seen == 0)
         if self._seen == 0:
             size = np.sqrt(np.mean(experience.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
             size[size == 0] = 1
@@ -254,7 +270,8 @@ class NetworkFHTD:
         """One update from a random batch of what is kept."""
         self._calibrated = None
         batch = self._replay.sample(self.batch_size, self._rng)
-        target = self._targets(batch)
+        following = self._following(batch)
+        target = self._targets(batch, following)
         features = self.network.features(batch.observation, batch.action)
         loss = losses(self.network, self.network.outputs(features, batch.action), target).mean()
         self._optimizer.zero_grad()
@@ -264,28 +281,38 @@ class NetworkFHTD:
             torch._foreach_lerp_(
                 list(self.lagged.parameters()), list(self.network.parameters()), self.follow_rate
             )
+        if self._returns is not None:
+            self._returns.learn(batch, following)
         self.updates += 1
         self._losses.append(float(loss.detach()))
 
+    def _following(self, batch: Experience) -> NextActions:
+        """What the policy does after each transition."""
+        return NextActions.of(self.policy, batch.next_observation, self._rng)
+
     @torch.no_grad()
-    def _targets(self, batch: Experience) -> Tensor:
+    def _targets(self, batch: Experience, following: NextActions) -> Tensor:
         """[batch, horizon, channel]: the outcome now, then what the copy expects after the next action."""
-        after = self._after(batch.next_observation)
+        after = following.mean(self.lagged.channels(following.outputs(self.lagged)))
         return targets(self.network, batch, after, self._value_discount)
 
-    def _after(self, observations: Array) -> Tensor:
-        """[batch, horizon, channel]: what the copy expects of the policy's next action."""
-        if not isinstance(self.policy, DiscretePolicy):
-            actions = self.policy.sample(observations, self._rng)
-            features = self.lagged.features(observations, actions)
-            return self.lagged.channels(self.lagged.outputs(features, actions))
-        probabilities = self.policy.probabilities(observations)
-        rows, actions = np.nonzero(probabilities)
-        features = self.lagged.features(observations)
-        if len(rows) == len(observations):  # one action each
-            return self.lagged.channels(self.lagged.outputs(features, actions))
-        channels = self.lagged.channels(self.lagged.outputs(features[rows], actions))
-        weight = torch.as_tensor(probabilities[rows, actions], dtype=torch.float32)
-        mean = torch.zeros(len(observations), *channels.shape[1:])
-        mean.index_add_(0, torch.as_tensor(rows), channels * weight[:, None, None])
-        return mean
+
+def _return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
+    """What a network of returns has to know, if they can be learned."""
+    bound = outcomes.legend.reward_bound
+    if bound is None:
+        raise ValueError(
+            f"return_atoms={atoms} needs outcomes that account for the reward, and these do not: "
+            "return_atoms must be 0"
+        )
+    if atoms < FEWEST_ATOMS:
+        raise ValueError(f"return_atoms must be 0, or {FEWEST_ATOMS} or more, got {atoms}")
+    return ReturnSettings(int(atoms), policy.discount, bound)
+
+
+@contextmanager
+def _initialised(seed: int, purpose: str) -> Iterator[None]:
+    """Weights that are made meanwhile depend on nothing but the seed and what they are for."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(generator(seed, purpose).integers(2**31)))
+        yield

@@ -2,19 +2,22 @@
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
+from tpd.distributions import BoundedDistribution
 from tpd.efo import decompose
 from tpd.learners.network import Columns, FeaturesExtractor, OutcomeNetwork
 from tpd.learners.network_errors import KnownErrors
+from tpd.learners.network_returns import ReturnNetwork, ReturnSettings
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, Policy
 
 ROWS_AT_ONCE = 8192
-WEIGHT, ERROR = "weight.", "error."
+WEIGHT, ERROR, RETURN = "weight.", "error.", "return."
 
 
 class NetworkPredictor:
@@ -22,12 +25,20 @@ class NetworkPredictor:
 
     tie = 0.03  # networks are never exact
 
-    def __init__(self, network: OutcomeNetwork, tried: IntArray, discount: float | None) -> None:
+    def __init__(
+        self,
+        network: OutcomeNetwork,
+        tried: IntArray,
+        discount: float | None,
+        of_returns: ReturnNetwork | None = None,
+    ) -> None:
         self.network = network
         self.tried = tried
         """[num_actions]: how often each action was seen; all together where they are not numbered"""
         self.discount = discount
         """Of the value functions that the network holds; None if it holds outcomes."""
+        self.of_returns = of_returns
+        """Knows how the return is distributed; None if that was not asked for."""
 
     @property
     def horizon(self) -> int:
@@ -67,6 +78,14 @@ class NetworkPredictor:
         numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
         return np.where(self.network.unseen(observations), 0.0, self.tried[numbers])
 
+    def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
+        """[batch]: the return over the horizon; anything possible where there is no support."""
+        if self.of_returns is None:
+            return None
+        self._check(actions)
+        unknown = np.asarray(self.support(observations, actions) == 0)
+        return self.of_returns.distribution(observations, actions, unknown)
+
     def _check(self, actions: Array) -> None:
         wrong = (actions < 0) | (actions >= len(self.tried))
         if self.network.discrete and wrong.any():
@@ -74,12 +93,18 @@ class NetworkPredictor:
             raise ValueError(f"actions are numbered from 0 to {last}, got {actions[wrong][0]}")
 
     def description(self) -> dict[str, Any]:
-        """How the network is built."""
-        return {"discount": self.discount, **self.network.description()}
+        """How the network is built, and that of the returns if there is one."""
+        returns = {} if self.of_returns is None else {"returns": asdict(self.of_returns.settings)}
+        return {"discount": self.discount, **self.network.description(), **returns}
 
     def arrays(self) -> dict[str, Array]:
         """The weights, and what they stand on."""
-        weights = {f"{WEIGHT}{name}": value.numpy() for name, value in self.network.state_dict().items()}
+        networks = {WEIGHT: self.network} | ({RETURN: self.of_returns} if self.of_returns is not None else {})
+        weights = {
+            f"{prefix}{name}": value.numpy()
+            for prefix, network in networks.items()
+            for name, value in network.state_dict().items()
+        }
         return weights | {"tried": self.tried}
 
 
@@ -87,9 +112,14 @@ class CalibratedPredictor(NetworkPredictor):
     """Knows what else could be expected, by errors that it is known to make."""
 
     def __init__(
-        self, network: OutcomeNetwork, tried: IntArray, discount: float | None, errors: KnownErrors
+        self,
+        network: OutcomeNetwork,
+        tried: IntArray,
+        discount: float | None,
+        errors: KnownErrors,
+        of_returns: ReturnNetwork | None = None,
     ) -> None:
-        super().__init__(network, tried, discount)
+        super().__init__(network, tried, discount, of_returns)
         self.errors = errors
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
@@ -127,22 +157,29 @@ def read(
     """What `description` and `arrays` of a predictor say; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
-    network = OutcomeNetwork(
-        space_from(description["observation_space"]),
-        space_from(description["action_space"]),
-        Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()}),
-        horizon=description["horizon"],
-        hidden=description["hidden"],
-        memory=description["memory"],
-        features_extractor=features_extractor,
-    )
-    weights = _named(arrays, WEIGHT)
+    both = space_from(description["observation_space"]), space_from(description["action_space"])
+    alike = {name: description[name] for name in ("horizon", "hidden", "memory")}
+    alike["features_extractor"] = features_extractor
+    columns = Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()})
+    network = OutcomeNetwork(*both, columns, **alike)
+    _fill(network, _named(arrays, WEIGHT))
+    of_returns = None
+    if "returns" in description:
+        of_returns = ReturnNetwork(*both, ReturnSettings(**description["returns"]), **alike)
+        _fill(of_returns, _named(arrays, RETURN))
+        if not (of_returns.unit > 0).all():
+            raise ValueError(f"returns have units above 0, not {of_returns.unit.min():g}")
+    tried, discount = arrays["tried"], description["discount"]
+    if not (known := _named(arrays, ERROR)):
+        return NetworkPredictor(network, tried, discount, of_returns)
+    errors = KnownErrors.read(known, network.horizon, network.columns.width)
+    return CalibratedPredictor(network, tried, discount, errors, of_returns)
+
+
+def _fill(network: OutcomeNetwork, weights: Mapping[str, Array]) -> None:
+    """Give a network its weights, for good."""
     network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     network.requires_grad_(False)
-    if not (known := _named(arrays, ERROR)):
-        return NetworkPredictor(network, arrays["tried"], description["discount"])
-    errors = KnownErrors.read(known, network.horizon, network.columns.width)
-    return CalibratedPredictor(network, arrays["tried"], description["discount"], errors)
 
 
 def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:

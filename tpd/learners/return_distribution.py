@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.checks import whole_number
-from tpd.distributions import BoundedDistribution, Distribution
+from tpd.distributions import BoundedDistribution, PredictsReturns, with_unknown
+from tpd.explainer import Explainer, SolvingPredictor
 from tpd.kernels import returns_one_step_longer
 from tpd.memory import require
 from tpd.outcomes import Legend
 from tpd.pair_table import PairTable, locate
+from tpd.posterior import CountedTable
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray
 
 
@@ -32,7 +34,7 @@ class ReturnTable:
     bound: float
     """The largest possible |return|, also of what is unknown."""
 
-    def distribution(self, observations: Array, actions: Array) -> BoundedDistribution:
+    def returns(self, observations: Array, actions: Array) -> BoundedDistribution:
         """The return after each pair [batch]; what was never tried may be worth anything within the bound."""
         row, known = locate(self.pairs, observations * self.num_actions + actions)
         mass, atoms = np.zeros((len(row), self.mass.shape[1])), self.mass.shape[1] - 1
@@ -41,9 +43,17 @@ class ReturnTable:
         if known.any():
             mass[known] = self.mass[row[known]]
             values[known] = np.linspace(self.low[row[known]], self.high[row[known]], atoms, axis=1)
-        bound = np.full((len(row), 1), self.bound)
-        lowest = Distribution(np.hstack([-bound, values]), np.roll(mass, 1, axis=1))
-        return BoundedDistribution(lowest, Distribution(np.hstack([values, bound]), mass), mass[:, -1])
+        return with_unknown(values, mass, self.bound)
+
+
+def predicts_returns(explainer: Explainer) -> PredictsReturns | None:
+    """What knows the distribution of the return: the predictor itself, or the counts that it keeps."""
+    predictor, policy = explainer.predictor, explainer.policy
+    if isinstance(predictor, SolvingPredictor):
+        predictor = predictor.solved()
+    if isinstance(predictor, CountedTable) and isinstance(policy, DiscretePolicy):
+        return return_table(predictor, policy, explainer.legend, horizon=predictor.horizon)
+    return predictor if isinstance(predictor, PredictsReturns) else None
 
 
 def return_table(
