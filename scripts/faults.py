@@ -275,7 +275,7 @@ def servers(count: int) -> Iterator[Row]:
                     raise RuntimeError((where / "terminal.txt").read_text()[-3000:])
                 row.lost += differences(due, left_by(only_run(where)))
                 mend(server)
-                row.recovered.append(finish(where, "outputs", script=SYNC))
+                row.recovered.append(finish(where, "outputs", f"uri={server.uri}", script=SYNC))
                 row.tried += 1
                 row.lost += differences(dict(due_tracked), dict(tracked(server.uri)))
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)

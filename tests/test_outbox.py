@@ -5,15 +5,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from tests.breakable import Server
 from tpd.folders import claimed
 from tpd.tracking import outbox
-from tpd.tracking.outbox import JOURNAL, LETTER, TRIES, Delivery, deliver_all, open_run
+from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import MlflowRun, MlflowTracking
 from tpd.tracking.store import prepare
 
@@ -35,6 +40,16 @@ def local(tmp_path: Path) -> MlflowTracking:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "SECONDS_OF_TROUBLE", 1.0)
     monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 0.1)
+
+
+@pytest.fixture
+def no_courier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For runs that die here, in a process that lives on."""
+    monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 600.0)
+
+
+def trusted(uri: str) -> bool:
+    return True
 
 
 def history(uri: str, run_id: str | None, name: str) -> list[tuple[int, float]]:
@@ -62,7 +77,7 @@ def test_a_server_that_goes_and_comes_back_gets_every_metric_once(server: Server
         run.describe(["a note"])
     assert Delivery(tmp_path).waiting()
     server.start()
-    assert deliver_all(tmp_path, lambda folder, told: None) == 0
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
     assert not Delivery(tmp_path).waiting()
     assert history(server.uri, run.id, "loss") == steps(100)
     kept = MlflowClient(server.uri).get_run(str(run.id))
@@ -84,7 +99,7 @@ def test_a_job_begins_and_ends_without_the_store_that_its_sweep_had(server: Serv
     assert job.id is None
     server.start()
     told = dict[Path, str]()
-    assert deliver_all(tmp_path, told.__setitem__) == 0
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
     assert told == {tmp_path / "job": "2 entries delivered"}
     delivered = Delivery(tmp_path / "job").run_id
     assert history(server.uri, delivered, "loss") == [(3, 0.5)]
@@ -105,6 +120,7 @@ def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> No
     assert len(ids) == 1
 
 
+@pytest.mark.usefixtures("no_courier")
 def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_path: Path) -> None:
     """What was told before is not told again, and a line that was cut off is no line."""
     died = open_run(local, tmp_path, "run", {}, {})
@@ -125,12 +141,14 @@ def test_a_run_whose_id_got_lost_is_found_again(local: MlflowTracking, tmp_path:
         run.metrics({"loss": 1})
     letter = json.loads((tmp_path / LETTER).read_text())
     (tmp_path / LETTER).write_text(json.dumps(letter | {"run_id": None, "delivered": 0}))
-    assert deliver_all(tmp_path, lambda folder, told: None) == 0
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
     assert Delivery(tmp_path).run_id == run.id
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
 
 
-def test_what_the_store_refuses_holds_nothing_else_up(local: MlflowTracking, tmp_path: Path) -> None:
+def test_what_the_store_refuses_holds_nothing_else_up_and_is_offered_again(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
     with open_run(local, tmp_path, "run", {}, {}) as run:
         run.files(tmp_path / "absent.txt")
         run.metrics({"loss": 1})
@@ -138,6 +156,99 @@ def test_what_the_store_refuses_holds_nothing_else_up(local: MlflowTracking, tmp
     (refused,) = json.loads((tmp_path / LETTER).read_text())["refused"]
     assert refused["do"] == "files"
     assert "absent.txt" in refused["error"]
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert "absent.txt" in told[tmp_path]
+    (tmp_path / "absent.txt").write_text("here after all")
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert told[tmp_path] == "1 entries delivered"
+    assert [f.path for f in MlflowClient(local.uri).list_artifacts(str(run.id))] == ["absent.txt"]
+
+
+def test_a_metric_that_is_refused_takes_no_other_with_it(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server that writes nothing for a while, or does not like one of many."""
+    log_batch = MlflowClient.log_batch
+
+    def refuse(client: MlflowClient, run_id: str, metrics: list[Metric] = [], **more: Any) -> None:  # noqa: B006
+        if any(metric.value == 3 for metric in metrics):
+            raise MlflowException("not this one", INVALID_PARAMETER_VALUE)
+        log_batch(client, run_id, metrics=metrics, **more)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", refuse)
+    (tmp_path / "note.txt").write_text("kept")
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        for step in range(5):
+            run.metrics({"loss": step}, step)
+        run.files(tmp_path / "note.txt")
+    (refused,) = json.loads((tmp_path / LETTER).read_text())["refused"]
+    assert refused["with"][0] == {"loss": 3.0}
+    assert history(local.uri, run.id, "loss") == [(step, float(step)) for step in (0, 1, 2, 4)]
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
+    assert sorted(history(local.uri, run.id, "loss")) == steps(5)
+
+
+HOSTILE = {
+    "a file of others": ('{"do": "files", "with": ["/etc/hostname", null]}', "leads out of"),
+    "the way up": ('{"do": "files", "with": ["../secret.txt", null]}', "leads out of"),
+    "a link": ('{"do": "files", "with": ["linked", null]}', "leads out of"),
+    "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "leads out of"),
+    "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "nothing that a run writes down"),
+    "no call": ("[1, 2]", "is no table"),
+    "no JSON": ("{", "is no JSON"),
+    "brackets": ("[" * 100_000, "is no JSON"),
+}
+
+
+@pytest.mark.parametrize(("line", "told_of"), HOSTILE.values(), ids=HOSTILE)
+def test_a_folder_of_strangers_sends_nothing_but_its_own(
+    local: MlflowTracking, tmp_path: Path, line: str, told_of: str
+) -> None:
+    folder = tmp_path / "theirs"
+    (tmp_path / "secret.txt").write_text("secret")
+    with open_run(local, folder, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    (folder / "linked").symlink_to(tmp_path / "secret.txt")
+    with (folder / JOURNAL).open("a") as journal:
+        journal.write(line + "\n")
+    told = dict[Path, str]()
+    for _ in range(TRIES):
+        assert deliver_all(folder, told.__setitem__, trusted) == 1
+    assert told_of in told[folder]
+    client = MlflowClient(local.uri)
+    assert client.list_artifacts(str(run.id)) == client.list_artifacts(str(run.id), "note") == []
+
+
+@pytest.mark.usefixtures("no_courier")
+def test_nothing_is_sent_to_a_store_that_nobody_trusts(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = open_run(local, tmp_path, "run", {}, {})
+    died.metrics({"loss": 1})
+    told = dict[Path, str]()
+    monkeypatch.chdir(tmp_path.parent)
+    assert below_here(local.uri)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert not below_here(local.uri)
+    assert not below_here("http://127.0.0.1:5000")
+    assert deliver_all(tmp_path, told.__setitem__, below_here) == 1
+    assert told[tmp_path] == f"not delivered: name its store, if you trust it: uri={local.uri}"
+    other = MlflowTracking(uri=f"sqlite:///{tmp_path}/other.db", experiment="small")
+    with pytest.raises(ValueError, match="is of another store"):
+        open_run(other, tmp_path, "run", {}, {})
+
+
+@pytest.mark.parametrize("letter", ["{", "[]", "{}", '{"store": 1}', '{"store": {"uri": "x"}}'])
+def test_a_letter_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, letter: str) -> None:
+    (tmp_path / LETTER).write_text(letter)
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert LETTER in told[tmp_path]
+    with pytest.raises(ValueError, match=LETTER):
+        open_run(local, tmp_path, "run", {}, {})
 
 
 def test_a_store_that_was_away_has_refused_nothing(
@@ -168,6 +279,7 @@ def test_a_store_that_was_away_has_refused_nothing(
     assert json.loads((tmp_path / LETTER).read_text())["refused"] == []
 
 
+@pytest.mark.usefixtures("no_courier")
 def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
     local: MlflowTracking, tmp_path: Path
 ) -> None:
@@ -175,9 +287,9 @@ def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
     died.metrics({"loss": 1})
     told = dict[Path, str]()
     with claimed(tmp_path):
-        deliver_all(tmp_path, told.__setitem__)
+        deliver_all(tmp_path, told.__setitem__, trusted)
     assert told == {tmp_path: "its run is still under way"}
-    deliver_all(tmp_path, told.__setitem__)
+    deliver_all(tmp_path, told.__setitem__, trusted)
     assert told[tmp_path].endswith("the run was interrupted")
     assert MlflowClient(local.uri).get_run(str(died.id)).info.status == "KILLED"
 

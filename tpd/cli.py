@@ -89,12 +89,18 @@ def _run_to_the_end() -> None:
 
 def sync() -> None:
     """Deliver to the tracking store what it did not take when it should have."""
-    from tpd.tracking.outbox import deliver_all
+    from tpd.tracking.delivery import below_here, deliver_all
+    from tpd.tracking.store import absolute
 
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "outputs")
-    if len(sys.argv) > 2 or not folder.is_dir():
-        sys.exit("usage: tpd-sync [folder of runs or sweeps, outputs if none is given]")
-    left = deliver_all(folder, lambda where, told: print(f"{where}: {told}"))
+    named = {absolute(word.removeprefix("uri=")) for word in sys.argv[1:] if word.startswith("uri=")}
+    folders = [Path(word) for word in sys.argv[1:] if not word.startswith("uri=")] or [Path("outputs")]
+    if len(folders) > 1 or not folders[0].is_dir():
+        sys.exit("usage: tpd-sync [folder of runs or sweeps, else outputs] [uri=of a store that you trust]")
+    left = deliver_all(
+        folders[0],
+        lambda where, told: print(f"{where}: {told}"),
+        lambda uri: uri in named or below_here(uri),
+    )
     sys.exit(f"{left} folders are not delivered" if left else None)
 
 

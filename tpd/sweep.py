@@ -44,7 +44,7 @@ from tpd.seeding import generator
 from tpd.show.progress import ProgressBars
 from tpd.story import finished_jobs, launched_jobs, missing_jobs, tell
 from tpd.tracking import notes
-from tpd.tracking.outbox import deliver_all
+from tpd.tracking.delivery import deliver_all
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class Sweep:
         """Tell the story of the jobs; how many of them are missing."""
         slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
         self._watch.stop()
-        deliver_all(self.folder, self._log_delivery)
+        deliver_all(self.folder, self._log_delivery, self._tracking.keeps_in)
         jobs = finished_jobs(self.folder)
         missing = missing_jobs(self.folder, self.jobs)
         try:

@@ -9,8 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,28 +17,23 @@ from typing import Any
 import pandas as pd
 
 from tpd.files import write_whole
-from tpd.folders import BusyError, claimed
-from tpd.tracking.runs import MlflowRun, MlflowTracking, Run, Tracking, page, serve_command
+from tpd.tracking.delivery import JOURNAL, LETTER, Delivery, first_line
+from tpd.tracking.runs import MlflowTracking, Run, Tracking, page, serve_command
 from tpd.tracking.store import absolute
 
 log = logging.getLogger(__name__)
 
-LETTER, JOURNAL = "tracking.json", "tracking.jsonl"
 SECONDS_BETWEEN_DELIVERIES = 1.0
 SECONDS_OF_TROUBLE = 10.0
 """How long the end of a run waits for a store that takes nothing."""
 SECONDS_AT_LEAST, SHARE_AT_MOST = 60.0, 0.1
 """How long it waits for one that is slow: so long, or that share of the run's time."""
 LONGEST_PAUSE = 30.0
-TRIES = 3
-"""After so many, what a store that answers does not take is left out."""
 
 # the courier asks again by itself: no request has to try for minutes
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # whoever runs says where it is
-
-Entry = dict[str, Any]
 
 
 def open_run(
@@ -57,19 +51,23 @@ def open_run(
     if not isinstance(tracking, MlflowTracking):
         return tracking.open(name, config, tags, parent)
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / LETTER).exists():
-        store = {
-            "uri": absolute(tracking.uri),
-            "experiment": tracking.experiment,
-            "register": tracking.register,
-        }
+    store = {
+        "uri": absolute(tracking.uri),
+        "experiment": tracking.experiment,
+        "register": tracking.register,
+    }
+    new = not (folder / LETTER).exists()
+    if new:
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
         letter = {"store": store, "opened": opened, "run_id": None, "delivered": 0, "refused": []}
         write_whole(folder / LETTER, json.dumps(letter))
     try:
-        return Outbox(folder, needs_store=parent is None)
+        delivery = Delivery(folder)
+        if delivery.store != store:
+            raise ValueError(f"{folder / LETTER} is of another store, {delivery.store['uri']}")
+        return Outbox(delivery, needs_store=parent is None)
     except Exception:
-        if not (folder / JOURNAL).exists():
+        if new:
             (folder / LETTER).unlink()  # nothing has begun
         raise
 
@@ -79,94 +77,12 @@ def run_id(folder: Path) -> str | None:
     return Delivery(folder).run_id if (folder / LETTER).exists() else None
 
 
-class Delivery:
-    """What lies in a folder, on its way to the store."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._letter: dict[str, Any] = json.loads((folder / LETTER).read_text())
-        self.tracking = MlflowTracking(**self._letter["store"])
-        self.run: MlflowRun | None = None
-        """In the store, once it has been reached."""
-        self._failures = 0
-
-    def begin(self) -> MlflowRun:
-        """The run in the store, made there if there is none yet."""
-        if self.run is None:
-            letter = str((self.folder / LETTER).resolve())
-            self.run = self.tracking.resume(self._letter["run_id"], letter) or self.tracking.open(
-                **self._letter["opened"], letter=letter
-            )
-            self._note(run_id=self.run.id)
-        return self.run
-
-    @property
-    def run_id(self) -> str | None:
-        """None as long as the store does not know of the run."""
-        run_id: str | None = self._letter["run_id"]
-        return run_id
-
-    def entries(self) -> list[Entry]:
-        """All that was written down; a line that was cut off when its writer died does not count."""
-        path = self.folder / JOURNAL
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def waiting(self) -> list[Entry]:
-        """What the store has not taken yet."""
-        return self.entries()[self._letter["delivered"] :]
-
-    def deliver(self) -> None:
-        """Hand over all that waits, in order, metrics many at a time."""
-        run, waiting = self.begin(), self.waiting()
-        while waiting:
-            metrics = list(takewhile(lambda entry: entry["do"] == "metrics", waiting))
-            count = max(1, len(metrics))
-            try:
-                for call, arguments in _calls(waiting[:count], self.folder):
-                    getattr(run, call)(*arguments)
-                run.flush()
-            except Exception as error:
-                self._refused(run, waiting[:count], error)
-            self._failures = 0
-            self._note(delivered=self._letter["delivered"] + count)
-            waiting = waiting[count:]
-
-    def _refused(self, run: MlflowRun, entries: Sequence[Entry], error: Exception) -> None:
-        """Raise, unless the store is well and has refused these very entries often enough."""
-        run.status()  # a store that is away refuses nothing, however often it is asked
-        self._failures += 1
-        if self._failures < TRIES:
-            raise error
-        log.error("%s: the store refuses %s: %s", self.folder, entries[0]["do"], error)
-        refused = [{**entry, "error": str(error)} for entry in entries]
-        self._note(refused=[*self._letter["refused"], *refused])
-
-    def _note(self, **news: Any) -> None:
-        if any(self._letter[key] != value for key, value in news.items()):
-            self._letter |= news
-            write_whole(self.folder / LETTER, json.dumps(self._letter))
-
-
-def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
-    """The calls of a run that were written down."""
-    for entry in entries:
-        arguments: list[Any] = entry["with"]
-        if entry["do"] == "table":
-            arguments = [pd.DataFrame(**arguments[0]), *arguments[1:]]
-        elif entry["do"] in ("files", "model"):
-            arguments = [folder / arguments[0], *arguments[1:]]
-        elif entry["do"] == "describe":
-            arguments = [[part["text"] if "text" in part else folder / part["picture"] for part in arguments]]
-        yield entry["do"], arguments
-
-
 class Outbox:
     """A run that writes down what it is told, while a courier delivers it; leaving its context ends it."""
 
-    def __init__(self, folder: Path, *, needs_store: bool) -> None:
-        self._folder = folder
-        self._delivery = Delivery(folder)
+    def __init__(self, delivery: Delivery, *, needs_store: bool) -> None:
+        self._folder = folder = delivery.folder
+        self._delivery = delivery
         if needs_store:
             self._delivery.begin()
         self._told = {
@@ -239,11 +155,12 @@ class Outbox:
         left = self._courier.finish()
         if left:
             log.warning(
-                "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s",
+                "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s uri=%s",
                 left,
                 self._folder,
                 self._courier.trouble or "the store is slow",
                 self._folder,
+                self._delivery.tracking.uri,
             )
 
 
@@ -269,7 +186,7 @@ class Courier:
             waited = time.monotonic() - waited_from
             if waited > (SECONDS_OF_TROUBLE if self.trouble else patience):
                 break
-        return len(self._delivery.waiting())
+        return len(self._delivery.waiting()) + len(self._delivery.refused)
 
     def _deliver(self) -> None:
         pause = SECONDS_BETWEEN_DELIVERIES
@@ -277,46 +194,21 @@ class Courier:
             last = self._last_call.wait(pause)
             try:
                 self._delivery.deliver()
+                if last:
+                    self._delivery.deliver_refused()
             except Exception as error:
                 if self.trouble is None:
-                    log.warning("the store takes nothing: %s; the run goes on", _first_line(error))
-                self.trouble = _first_line(error)
+                    log.warning("the store takes nothing: %s; the run goes on", first_line(error))
+                self.trouble = first_line(error)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 if last:
                     time.sleep(SECONDS_BETWEEN_DELIVERIES)
             else:
-                self.trouble, pause = None, SECONDS_BETWEEN_DELIVERIES
+                refused = self._delivery.refused
+                self.trouble = refused[0]["error"] if refused else None
+                pause = SECONDS_BETWEEN_DELIVERIES
                 if last:
                     return
-
-
-def deliver_all(folder: Path, tell: Callable[[Path, str], None]) -> int:
-    """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
-    left = 0
-    for letter in sorted(folder.rglob(LETTER)):
-        try:
-            with claimed(letter.parent):
-                told = _deliver_folder(letter.parent)
-        except BusyError:
-            told = "its run is still under way"
-        except Exception as error:
-            told, left = f"not delivered: {_first_line(error)}", left + 1
-        if told:
-            tell(letter.parent, told)
-    return left
-
-
-def _deliver_folder(folder: Path) -> str:
-    delivery = Delivery(folder)
-    waiting = delivery.waiting()
-    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries())
-    if not waiting and (ended or delivery.run_id is None):
-        return ""
-    delivery.deliver()
-    if not ended:
-        delivery.begin().end("KILLED")  # nobody writes to it any more
-        return f"{len(waiting)} entries delivered; the run was interrupted"
-    return f"{len(waiting)} entries delivered" if waiting else ""
 
 
 def _cut_broken_line(path: Path) -> None:
@@ -324,7 +216,3 @@ def _cut_broken_line(path: Path) -> None:
     if path.exists():
         text = path.read_bytes()
         os.truncate(path, text.rfind(b"\n") + 1)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -26,7 +26,7 @@ from PIL import Image
 import tpd
 from tpd.tracking import notes, served
 from tpd.tracking.questions import questions
-from tpd.tracking.store import alone, prepare
+from tpd.tracking.store import absolute, alone, prepare
 
 VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
 LONGEST_PARAM = 6000
@@ -58,6 +58,9 @@ class Tracking(Protocol):
     @property
     def address(self) -> str:
         """Where the runs are then shown."""
+
+    def keeps_in(self, uri: str) -> bool:
+        """Whether that is the store of the runs."""
 
 
 class Run(Protocol):
@@ -160,6 +163,9 @@ class MlflowTracking:
     def address(self) -> str:
         return self.uri if self.uri.startswith("http") else f"http://{LOOPBACK}:5000"
 
+    def keeps_in(self, uri: str) -> bool:
+        return absolute(uri) == absolute(self.uri)
+
 
 class MlflowRun:
     """A run of an MLflow store; metrics go there in batches."""
@@ -225,10 +231,10 @@ class MlflowRun:
             self.flush()
 
     def flush(self) -> None:
-        """Send the metrics that wait for others."""
-        while self._pending:
-            self._client.log_batch(self._run_id, metrics=self._pending[:METRICS_PER_CALL])
-            del self._pending[:METRICS_PER_CALL]
+        """Send the metrics that wait for others; those that are not taken wait no longer."""
+        pending, self._pending = self._pending, []
+        for begin in range(0, len(pending), METRICS_PER_CALL):
+            self._client.log_batch(self._run_id, metrics=pending[begin : begin + METRICS_PER_CALL])
 
     def table(self, frame: pd.DataFrame, name: str) -> None:
         """Keep a table in place of one of that name, to which MLflow itself would add it."""
@@ -316,6 +322,9 @@ class NoTracking:
     @property
     def address(self) -> str:
         return ""
+
+    def keeps_in(self, uri: str) -> bool:
+        return False
 
 
 class NoRun:

@@ -1,0 +1,230 @@
+"""What lies in the folder of a run, on its way to the store.
+
+A folder may be a stranger's: what is read from it is checked, only its own files are sent, and only to a
+store that the user trusts.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tpd.files import write_whole
+from tpd.folders import BusyError, claimed
+from tpd.tracking.runs import MlflowRun, MlflowTracking
+from tpd.tracking.store import SQLITE
+
+log = logging.getLogger(__name__)
+
+LETTER, JOURNAL = "tracking.json", "tracking.jsonl"
+TRIES = 3
+"""After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
+CALLS = ("metrics", "table", "files", "model", "describe", "end", "abandon")
+"""Those of a run that can be written down."""
+
+Entry = dict[str, Any]
+Trusts = Callable[[str], bool]
+"""Whether something may be delivered to the store of this URI."""
+
+
+class Delivery:
+    """The letter and the journal of a folder, and the run that they belong to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._letter = _read_letter(folder / LETTER)
+        self.tracking = MlflowTracking(**self._letter["store"])
+        self.run: MlflowRun | None = None
+        """In the store, once it has been reached."""
+        self._failures = 0
+
+    def begin(self) -> MlflowRun:
+        """The run in the store, made there if there is none yet."""
+        if self.run is None:
+            letter = str((self.folder / LETTER).resolve())
+            self.run = self.tracking.resume(self._letter["run_id"], letter) or self.tracking.open(
+                **self._letter["opened"], letter=letter
+            )
+            self._note(run_id=self.run.id)
+        return self.run
+
+    @property
+    def run_id(self) -> str | None:
+        """None as long as the store does not know of the run."""
+        run_id: str | None = self._letter["run_id"]
+        return run_id
+
+    @property
+    def store(self) -> dict[str, Any]:
+        """Where the run belongs."""
+        store: dict[str, Any] = self._letter["store"]
+        return store
+
+    @property
+    def refused(self) -> list[Entry]:
+        """What was put aside, with the error of the store."""
+        refused: list[Entry] = self._letter["refused"]
+        return refused
+
+    def entries(self) -> list[Entry]:
+        """All that was written down; a line that was cut off when its writer died does not count."""
+        path = self.folder / JOURNAL
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [_read_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+    def waiting(self) -> list[Entry]:
+        """What has not been offered to the store yet."""
+        return self.entries()[self._letter["delivered"] :]
+
+    def deliver(self) -> None:
+        """Hand over all that waits, in order, metrics many at a time."""
+        run, waiting = self.begin(), self.waiting()
+        while waiting:
+            metrics = list(takewhile(lambda entry: entry["do"] == "metrics", waiting))
+            some = metrics or waiting[:1]
+            try:
+                self._hand_over(run, some)
+            except Exception as error:
+                self._put_aside(run, some, error)
+            self._failures = 0
+            self._note(delivered=self._letter["delivered"] + len(some))
+            waiting = waiting[len(some) :]
+
+    def deliver_refused(self) -> None:
+        """Offer once more what was put aside, each by itself; what is refused again stays there."""
+        run, left = self.begin(), list[Entry]()
+        for entry in self.refused:
+            try:
+                self._hand_over(run, [entry])
+            except Exception as error:
+                left.append({**entry, "error": first_line(error)})
+        self._note(refused=left)
+
+    def _hand_over(self, run: MlflowRun, entries: Sequence[Entry]) -> None:
+        for call, arguments in _calls(entries, self.folder):
+            getattr(run, call)(*arguments)
+        run.flush()
+
+    def _put_aside(self, run: MlflowRun, entries: Sequence[Entry], error: Exception) -> None:
+        """Raise, unless the store is well and has refused these very entries often enough."""
+        run.status()  # a store that is away refuses nothing, however often it is asked
+        self._failures += 1
+        if self._failures < TRIES:
+            raise error
+        log.warning("%s: the store does not take %s: %s", self.folder, entries[0]["do"], first_line(error))
+        refused = [{**entry, "error": first_line(error)} for entry in entries]
+        self._note(refused=[*self.refused, *refused])
+
+    def _note(self, **news: Any) -> None:
+        if any(self._letter[key] != value for key, value in news.items()):
+            self._letter |= news
+            write_whole(self.folder / LETTER, json.dumps(self._letter))
+
+
+def _read_letter(path: Path) -> dict[str, Any]:
+    """What a folder says of its run, if it can be that."""
+    due = {"store": dict, "opened": dict, "run_id": str | None, "delivered": int, "refused": list}
+    letter = _read_json(path.read_text(), str(path))
+    for name, kind in due.items():
+        if name not in letter or not isinstance(letter[name], kind):
+            raise ValueError(f"{path}: {name} is {letter.get(name)!r:.50}, which cannot be")
+    if letter["store"].keys() != {"uri", "experiment", "register"}:
+        raise ValueError(f"{path}: it does not say in which store the run is")
+    for number, entry in enumerate(letter["refused"]):
+        _check_entry(entry, f"{path}, refused {number}")
+    return letter
+
+
+def _read_entry(line: str, where: str) -> Entry:
+    return _check_entry(_read_json(line, where), where)
+
+
+def _check_entry(entry: Any, where: str) -> Entry:
+    if not isinstance(entry, dict) or entry.get("do") not in CALLS or not isinstance(entry.get("with"), list):
+        raise ValueError(f"{where}: {entry!r:.80} is nothing that a run writes down")
+    return entry
+
+
+def _read_json(text: str, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: is no JSON ({first_line(error)})") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{where}: is no table of settings, but {found!r:.50}")
+    return found
+
+
+def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
+    """The calls of a run that were written down."""
+    for entry in entries:
+        arguments: list[Any] = entry["with"]
+        if entry["do"] == "table":
+            arguments = [pd.DataFrame(**arguments[0]), *arguments[1:]]
+        elif entry["do"] in ("files", "model"):
+            arguments = [_inside(folder, arguments[0]), *arguments[1:]]
+        elif entry["do"] == "describe":
+            parts = [
+                part["text"] if "text" in part else _inside(folder, part["picture"]) for part in arguments
+            ]
+            arguments = [parts]
+        yield entry["do"], arguments
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A file or folder of a folder, which must not lead out of it."""
+    path, home = folder / name, folder.resolve()
+    for each in (path, *path.rglob("*")):
+        if not each.resolve().is_relative_to(home):
+            raise ValueError(f"{each} leads out of {folder}, so it is not sent anywhere")
+    return path
+
+
+def below_here(uri: str) -> bool:
+    """Whether a store is an SQLite file in the working directory or below it."""
+    return uri.startswith(SQLITE) and Path(uri.removeprefix(SQLITE)).resolve().is_relative_to(Path.cwd())
+
+
+def deliver_all(folder: Path, tell: Callable[[Path, str], None], trusts: Trusts) -> int:
+    """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
+    left = 0
+    for letter in sorted(folder.rglob(LETTER)):
+        try:
+            with claimed(letter.parent):
+                told, done = _deliver_folder(letter.parent, trusts)
+        except BusyError:
+            told, done = "its run is still under way", True
+        except Exception as error:
+            told, done = f"not delivered: {first_line(error)}", False
+        left += not done
+        if told:
+            tell(letter.parent, told)
+    return left
+
+
+def _deliver_folder(folder: Path, trusts: Trusts) -> tuple[str, bool]:
+    """What to tell of it, and whether all of it is delivered."""
+    delivery = Delivery(folder)
+    waiting, refused = delivery.waiting(), len(delivery.refused)
+    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries())
+    if not waiting and not refused and ended:
+        return "", True
+    if not trusts(delivery.tracking.uri):
+        raise PermissionError(f"name its store, if you trust it: uri={delivery.tracking.uri}")
+    delivery.deliver()
+    delivery.deliver_refused()
+    told = f"{len(waiting) + refused - len(delivery.refused)} entries delivered"
+    if not ended:
+        delivery.begin().end("KILLED")  # nobody writes to it any more
+        told += "; the run was interrupted"
+    if delivery.refused:
+        told += f"; {len(delivery.refused)} refused: {delivery.refused[0]['error']}"
+    return told, not delivery.refused
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
