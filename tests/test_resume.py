@@ -18,7 +18,7 @@ from tests.conftest import Compose
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
 from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, learn
-from tpd.folders import STATUS, claimed, command, to_go_on_in, write_record
+from tpd.folders import STATUS, claimed, command, fingerprint, to_go_on_in, write_record
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
 from tpd.training import RecordedTraining
@@ -325,6 +325,33 @@ def test_only_what_is_unfinished_and_free_is_gone_on_in(
     monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
     assert to_go_on_in(root, "new") == f"{root}/new"
     assert to_go_on_in(root, "c") == f"{root}/c_2"  # a clock that was set back
+
+
+def test_other_code_or_files_of_the_user_make_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module, agent, recording = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "recording"
+    settings = {
+        "env": {"id": "my_own:Mine-v0"},
+        "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.outcomes.event"}],
+        "policy": {"path": str(agent)},
+        "training": {"path": str(recording)},
+    }
+    recording.mkdir()
+    seen = set[str]()
+    for path, content in (
+        (module, "low = 1"),
+        (module, "low = 2"),
+        (agent, "weights"),
+        (agent, "others!"),
+        (recording / "shard", "1"),
+        (recording / "shard", "12"),
+    ):
+        path.write_text(content)
+        assert fingerprint(settings) == fingerprint(settings)
+        assert fingerprint(settings) not in seen
+        seen.add(fingerprint(settings))
 
 
 # Disks

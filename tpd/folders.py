@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,9 @@ from tpd.files import write_whole
 STATUS, SWEEP, LOCK = "status.json", "sweep.json", "lock"
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 SOURCES = ("tpd", "sb3_ext", "conf")
+LIBRARIES = ("gymnasium", "numba", "numpy", "stable-baselines3", "torch")
+"""What they compute is part of what a run finds."""
+TARGET, INPUTS = "_target_", ("path", "vec_normalize")
 HERE = Path(__file__).resolve().parent
 
 
@@ -41,18 +47,60 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @cache
 def code_version() -> str:
-    """Another one whenever the code or its configs change, tracked by git or not."""
-    digest = hashlib.sha256()
-    roots = [HERE, *(HERE.parent / name for name in SOURCES[1:])]
-    for path in sorted(path for root in roots for path in root.rglob("*") if path.suffix in (".py", ".yaml")):
-        digest.update(str(path.relative_to(HERE.parent)).encode() + path.read_bytes())
+    """Another one whenever the code, its configs or the libraries change, tracked by git or not."""
+    digest = hashlib.sha256(json.dumps([version(name) for name in LIBRARIES]).encode())
+    for root in (HERE, *(HERE.parent / name for name in SOURCES[1:])):
+        _add(digest, root, (".py", ".yaml"))
     return digest.hexdigest()[:16]
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """The same for the same settings and code: so that what was done need not be done again."""
-    said = json.dumps([settings, code_version()], sort_keys=True, default=str)
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    """The same for the same settings, code and files: so that what was done need not be done again.
+
+    The code is ours and that of the modules that the settings name; the files are those to be read.
+    """
+    digest = hashlib.sha256(json.dumps([settings, code_version()], sort_keys=True, default=str).encode())
+    for key, value in _named(settings):
+        if key in INPUTS:
+            _add(digest, Path(value).expanduser(), None)
+        else:
+            _add(digest, _source(value), (".py",))
+    return digest.hexdigest()[:16]
+
+
+def _named(settings: Any, under: str = "") -> Iterator[tuple[str, str]]:
+    """Settings that name a module or a file to read, wherever they are."""
+    if isinstance(settings, Mapping):
+        for key, value in sorted(settings.items()):
+            yield from _named(value, str(key))
+    elif isinstance(settings, list):
+        for value in settings:
+            yield from _named(value)
+    elif isinstance(settings, str) and (under in (*INPUTS, TARGET) or (under == "id" and ":" in settings)):
+        yield under, settings
+
+
+def _source(named: str) -> Path | None:
+    """Where the module of a target or of an environment lies, unless it is installed or ours."""
+    top = re.split("[.:]", named)[0]
+    if top in SOURCES or top in sys.stdlib_module_names:
+        return None
+    spec = find_spec(top) if top.isidentifier() else None
+    if spec is None or spec.origin is None or "site-packages" in Path(spec.origin).parts:
+        return None
+    return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+
+
+def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] | None) -> None:
+    """Take a file into account, or those of a folder; without suffixes, only how large these are."""
+    if path is None or not path.exists():
+        return
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    for each in files:
+        if path.is_file() or (suffixes and each.suffix in suffixes):
+            digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
+        elif suffixes is None:
+            digest.update(f"{each.relative_to(path)} {each.stat().st_size}".encode())
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def run_job(cfg: DictConfig) -> float | None:
     about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
         with claimed(folder):
+            _forget_others(folder, mine)
             write_record(folder / STATUS, **about, status=RUNNING, error=None)
             findings = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
             write_record(folder / STATUS, status=FINISHED)
@@ -77,9 +78,10 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
         raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
-    if known and known["fingerprint"] != about["fingerprint"]:
+    if known and known["command"] != about["command"]:
         raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
     parts = build(cfg)
+    _forget_others(folder, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
@@ -99,6 +101,13 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     print(f"plots and explainer: {folder}")
     tell_where(tracking, tracked)
     return findings
+
+
+def _forget_others(folder: Path, mine: str) -> None:
+    """Begin a run of its own where the same command was run with other code or files of the user's."""
+    if read_record(folder / STATUS).get("fingerprint", mine) != mine:
+        log.warning("%s holds a run of other code or files, so this one starts anew", folder)
+        outbox.forget(folder)
 
 
 def _name(cfg: DictConfig, parts: Parts) -> str:

@@ -178,15 +178,15 @@ class Sweep:
         groups = {key.split(".")[0] for key in plan.varied}
         tags = {} if "experiment" in groups else chosen(config, config.hydra)
         tags = {name: value for name, value in tags.items() if name not in groups}
-        self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
         write_record(
             self.folder / SWEEP,
             command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
             status=RUNNING,
-            run_id=self._run.id,
             varied=plan.varied,
             portrayed=plan.portrayed,
         )
+        self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
+        write_record(self.folder / SWEEP, run_id=self._run.id)
         OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
         self._run.files(self.folder / CONFIG)
         for status in self.folder.rglob(STATUS):

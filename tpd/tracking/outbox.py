@@ -77,6 +77,12 @@ def run_id(folder: Path) -> str | None:
     return Delivery(folder).run_id if (folder / LETTER).exists() else None
 
 
+def forget(folder: Path) -> None:
+    """Take nothing up in a folder: the run that was started there has nothing to do with the next."""
+    for name in (LETTER, JOURNAL):
+        (folder / name).unlink(missing_ok=True)
+
+
 class Outbox:
     """A run that writes down what it is told, while a courier delivers it; leaving its context ends it."""
 
