@@ -125,12 +125,11 @@ def _peaks(future: Future, term: Term) -> bool:
 
 def _peak(future: Future, term: Term, at: str) -> str:
     """When the event is most likely and, where that is known and says more, how likely it is at all."""
-    likely = percent(future.peak[term.column])
-    band = _between(future.peak_band, term.column)
-    said = f"{term.name} {at} step {future.peak_step[term.column]} ({likely}{band}"
-    if term.first is None or percent(future.count[term.first]) == likely:
+    k, step = term.column, future.peak_step[term.column]
+    said = f"{term.name} {at} step {step} ({_likely(future, future.peak[k], step, future.peak_band, k, '[]')}"
+    if term.first is None or percent(future.count[term.first]) == percent(future.peak[k]):
         return f"{said})"
-    return f"{said}; {_ever(future, term.first)} {_by_when(future, term.first)})"
+    return f"{said}; {_ever(future, term.first, '[]')} {_by_when(future, term.first)})"
 
 
 def _by_when(future: Future, first: int) -> str:
@@ -147,17 +146,31 @@ def _risk(future: Future, term: Term) -> str:
     return f"{_ever(future, term.first)} risk of {term.name} {_by_when(future, term.first)}"
 
 
-def _ever(future: Future, column: int) -> str:
+def _ever(future: Future, column: int, brackets: str = "()") -> str:
     """How likely an event is at all, and how sure that is."""
-    return percent(future.count[column]) + _between(future.count_band, column)
+    step = future.settled[column]
+    return _likely(future, future.count[column], step, future.count_band, column, brackets)
 
 
-def _between(bands: Sequence[Sequence[float]] | None, column: int) -> str:
-    """The band of a probability, where it is wide."""
-    if bands is None:
-        return ""
-    low, high = bands[column]
-    return f", or {percent(max(0.0, low))} to {percent(min(1.0, high))}" if high - low > WIDE else ""
+def _likely(
+    future: Future,
+    probability: float,
+    step: int,
+    bands: Sequence[Sequence[float]] | None,
+    column: int,
+    brackets: str,
+) -> str:
+    """A probability by some step, with its band where that is wide; of what is partly unknown, the least."""
+    said = percent(probability)
+    if not future.foresees(step):
+        return (
+            f"{said} or more" if probability < 1 - IMPOSSIBLE else f"{said} {brackets[0]}unsure{brackets[1]}"
+        )
+    low, high = (probability, probability) if bands is None else bands[column]
+    if high - low <= WIDE:
+        return said
+    ends = f"{percent(max(0.0, low)).removesuffix(' %')} to {percent(min(1.0, high))}"
+    return f"{said} {brackets[0]}{ends}{brackets[1]}"
 
 
 def _component(future: Future, term: Term) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from tpd.bands import LEVEL
 from tpd.distributions import BoundedDistribution
 from tpd.envs import Environment
-from tpd.explanation import Contrast, Explanation
+from tpd.explanation import TOLERATED, Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.show.plots import CURVE_LOOKS
 from tpd.types import Array, FloatArray
@@ -20,6 +20,8 @@ from tpd.words import worth
 
 EDGE = 0.001
 """Rarer returns are left out of the picture."""
+WORST = 0.1
+"""The share of the returns that is called the worst."""
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
 
@@ -28,9 +30,9 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     """A row for each outcome: when it is most expected, how often, and what the difference is worth."""
     table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
     table.add_column("outcome")
-    for name in (fact_name, foil_name):
+    for name, side in ((fact_name, contrast.fact), (foil_name, contrast.foil)):
         table.add_column(f"{name}: peak", justify="right")
-        table.add_column("in all", justify="right")
+        table.add_column(_how_far(side), justify="right")
     rewarded = contrast.fact.legend.reward_bound is not None
     if rewarded:
         table.add_column("return difference", justify="right")
@@ -66,22 +68,47 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     return table
 
 
+def _how_far(side: Explanation) -> str:
+    """Up to which step outcomes are added up."""
+    steps = int(side.foreseen[0].sum())
+    return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "in all"
+
+
 def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
-    if not side.known[0]:
+    """When most of an outcome is expected, and how much in all, as far as the future is known."""
+    steps = int(side.foreseen[0].sum())
+    if not steps:
         return ["unknown", "unknown"]
-    values = side.expected[0, :, k]
+    values, known = side.expected[0, :steps, k], steps == side.horizon
     step, total = int(np.abs(values).argmax()), float(values.sum())
+    band = None if side.draws is None else [float(end[0, steps - 1, k]) for end in side.sum_band()]
     never = abs(values[step]) < SMALLEST_LISTED
-    if never and (side.draws is None or np.abs(side.sum_band().high[0, -1, k]) < SMALLEST_LISTED):
-        return ["", "0"]
-    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    if never and (band is None or abs(band[1]) < SMALLEST_LISTED):
+        return ["", "0"] if known else ["unknown", "unknown"]
     once = is_event and side.legend.names[k].startswith(FIRST)
     said = f"{100 * total:.1f} %" if once else f"{total:.2f}"
-    if side.draws is not None:
-        band = side.sum_band()
-        low, high = (float(end[0, -1, k]) for end in band)
+    if band is not None:
+        low, high = band
         said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
-    return ["" if never else f"{peak} at step {step}", said]
+    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    peak = "" if never else f"{peak} at step {step}"
+    if known:
+        return [peak, said]
+    least = "≥ " if is_event else ""
+    return [f"{least}{peak}" if peak else "unknown", f"{least}{said}"]
+
+
+def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
+    """Columns of a ranking: the tails of the returns that will be observed.
+
+    NaN where that is unknown; of the worst tenth, where too much of just that tenth is.
+    """
+    known, tail_known = (observed.unknown <= TOLERATED * share for share in (1, WORST))
+    return {
+        "5 % fall below": np.where(known, observed.quantile(0.05).low, np.nan),
+        "5 % above": np.where(known, observed.quantile(0.95).high, np.nan),
+        "mean of the worst tenth": np.where(tail_known, observed.cvar(WORST).low, np.nan),
+    }
 
 
 def ranking(
@@ -132,19 +159,25 @@ def against_reward(
 def return_distributions(names: Sequence[str], observed: BoundedDistribution) -> Figure:
     """How likely each action ends in a return of at most so much, within the horizon.
 
-    Where part of the future is unknown the line becomes an area: it lies somewhere within.
+    Where a little of the future is unknown the line becomes an area: it lies somewhere within. Where much
+    is, there is no line.
     """
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
+    known = observed.unknown <= TOLERATED
     for i, (name, style) in enumerate(zip(names, cycle(CURVE_LOOKS), strict=False)):
         look: dict[str, Any] = {**style, "marker": ""}
+        if not known[i]:
+            axes.plot([], [], label=f"{name}: unknown", **look)
+            continue
         for side, label in ((observed.lowest, name), (observed.highest, None)):
             likely = np.cumsum(side.probabilities[i])
             axes.step(side.values[i], likely, where="post", label=label, **look)
-    low = float(np.nanmin(observed.quantile(EDGE).low))
-    high = float(np.nanmax(observed.quantile(1 - EDGE).high))
-    margin = 0.05 * (high - low) + 1e-9
-    axes.set_xlim(low - margin, high + margin)
+    if known.any():  # the ends of what is known, not the bounds of what is not
+        low = float(np.nanmin(observed.quantile(EDGE).high[known]))
+        high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
+        margin = 0.05 * (high - low) + 1e-9
+        axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return within the horizon")
     axes.set_ylabel("probability of at most this")
