@@ -11,9 +11,10 @@ from tests.test_words import toy
 from tpd.bands import ENOUGH_DRAWS
 from tpd.distributions import BoundedDistribution, Distribution
 from tpd.explanation import Explanation
-from tpd.show import answers
+from tpd.outcomes import Legend
+from tpd.show import answers, plots, survival
 from tpd.types import FloatArray
-from tpd.words import describe
+from tpd.words import compare, describe
 
 NAMES, NO_WEIGHTS = ("pickup", "first pickup"), (None, None)
 
@@ -110,3 +111,114 @@ def test_unknown_returns_are_not_drawn(unknown: list[float]) -> None:
     assert sum(np.size(line.get_xdata()) > 0 for line in figure.axes[0].lines) == 4
     nothing = answers.return_distributions(["run"], returns(np.ones(1)))
     assert drawn_texts(nothing) == ["run: unknown"]
+
+
+# Too wide to tell
+
+
+def wide_later() -> Explanation:
+    """A pickup that is certain by step 1 in one half of the draws, and never happens in the other."""
+    steps = [[0.1, 0.1], [0.8, 0.8], [0.0, 0.0]]
+    future = toy(steps, names=NAMES, weights=NO_WEIGHTS, running=[1.0, 1.0, 1.0], visits=50)
+    draws = np.repeat(future.expected[None], ENOUGH_DRAWS, axis=0)
+    draws[::2, :, 1] = 0
+    return replace(future, draws=draws)
+
+
+def test_words_do_not_tell_what_the_data_do_not_tell() -> None:
+    assert "at step 1 (80 % [0 to 80 %]; 90 % [10 to 90 %] by step 1)" in describe(wide_later(), 0, "it")
+    wider = wide_later()
+    assert wider.draws is not None
+    wider.draws[::2] = 0
+    assert describe(wider, 0, "it") == "It: not enough data to tell how likely pickup is."
+
+
+@pytest.mark.parametrize("draw", [plots.outcomes, plots.happened_by])
+def test_lines_are_left_out_where_the_data_do_not_tell(draw: object) -> None:
+    assert callable(draw)
+    axes = Figure().subplots()
+    future = wide_later()
+    assert future.draws is not None
+    future.draws[::2, :, 1] = -0.1
+    draw(axes, future, 0)
+    drawn = np.isfinite(np.asarray(axes.lines[0].get_ydata(), dtype=float)).tolist()
+    assert drawn == [True, False, draw is plots.outcomes]
+    assert [text.get_text() for text in axes.texts] == ["no line: not enough data"]
+
+
+def test_survival_curves_end_where_the_future_is_unknown_or_untold() -> None:
+    axes = Figure().subplots()
+    survival._explained(axes, spread(partly_unknown(), 0.9, 1.0), 1)
+    survival._explained(axes, spread(partly_unknown(), -1.0, 1.0), 1)
+    ends = [np.isfinite(np.asarray(line.get_ydata(), dtype=float)).sum() for line in axes.lines]
+    assert ends == [2, 2]
+    future = replace(spread(wide_later(), -0.1, 1.1), unknown=np.zeros((1, 3)))
+    survival._explained(axes, future, 1)
+    assert np.isfinite(np.asarray(axes.lines[-1].get_ydata(), dtype=float)).tolist() == [True, False, False]
+
+
+# Bands of returns, and bars
+
+
+def test_returns_and_their_differences_have_bands() -> None:
+    fact, foil = spread(toy([[0.5, 0.0]]), 0.5, 1.5), spread(toy([[0.0, 0.2]]), 0.5, 1.5)
+    table = answers.comparison(fact - foil, "this", "that")
+    low, high = (end[0, -1] for end in fact.return_band())
+    assert cells(table, 2)[2] == f"5.00 ({low:.2f}..{high:.2f})"
+    low, high = (end[0, -1] for end in (fact - foil).return_band())
+    assert cells(table, 2)[5] == f"+25.00 ({low:+.2f}..{high:+.2f})"
+    goal, crash = (
+        (low, high) for low, high in zip(*(end[0, -1] for end in (fact - foil).component_band()), strict=True)
+    )
+    assert cells(table, 0)[5] == f"+5.00 ({goal[0]:+.2f}..{goal[1]:+.2f})"
+    assert cells(table, 1)[5] == f"+20.00 ({crash[0]:+.2f}..{crash[1]:+.2f})"
+    assert goal[0] < 5 < goal[1]
+
+
+def test_what_is_exact_is_said_to_be_exact() -> None:
+    side = toy([[0.5, 0.0]])
+    caption = answers.comparison(side - side, "this", "that").caption
+    assert caption == "computed from the dynamics, so it is exact; horizon 1 steps"
+    table = answers.ranking(["run"], {"return": np.ones(1)}, None, np.array([np.inf]), {})
+    assert cells(table, 0)[-1] == "exact"
+
+
+def test_every_step_of_many_bands_is_shown() -> None:
+    names = ("a", "b", "c", "d")
+    future = spread(toy([[0.2] * 4] * 3, names=names, weights=(None,) * 4, running=[1.0] * 3), 0.5, 1.5)
+    axes = Figure().subplots()
+    plots.outcomes(axes, future, 0)
+    assert [len(bars.get_paths()) for bars in axes.collections] == [3] * 4
+
+
+def test_the_band_of_a_return_difference_has_edges() -> None:
+    axes = Figure().subplots()
+    contrast = spread(toy([[0.5, 0.0]] * 2), 0.5, 1.5) - spread(toy([[0.0, 0.2]] * 2), 0.5, 1.5)
+    plots.return_difference(axes, contrast, 0)
+    drawn = [np.asarray(line.get_ydata(), dtype=float).tolist() for line in axes.lines]
+    for end in contrast.return_band():
+        assert end[0].tolist() in drawn
+
+
+@pytest.mark.parametrize("draw", [plots.reward_components, plots.events])
+def test_bars_that_little_data_carries_are_faint(draw: object) -> None:
+    assert callable(draw)
+    for visits, opacity in ((2.0, plots.FAINT), (3.0, 1)):
+        axes = Figure().subplots()
+        future = toy([[0.5, 0.5], [0.0, 0.0]], visits=visits)
+        draw(axes, replace(future, legend=replace(future.legend, partition=future.legend.names)), 0)
+        assert {bars.get_alpha() for bars in axes.collections} == {opacity}
+
+
+def test_noise_is_no_difference() -> None:
+    side = toy([[0.5, 0.0]])
+    noisy = spread(side, 1 - 1e-9, 1 + 1e-9)
+    other = replace(noisy, draws=side.expected + np.zeros((ENOUGH_DRAWS, 1, 1, 1)))
+    assert compare(noisy - other, 0, "run", "jump").endswith("(5.00 and 5.00).")
+
+
+def test_what_is_in_the_key_is_in_a_panel() -> None:
+    legend = Legend(("fuel", "fuel in [0, 5)"), (1.0, None), ("fuel in [0, 5)",), None, ("fuel in [0, 5)",))
+    future = replace(toy([[3.0, 1.0]]), legend=legend)
+    assert plots.other_names(future) == ["fuel"]
+    assert plots.other_names(replace(future, legend=replace(legend, reward_bound=20.0))) == []

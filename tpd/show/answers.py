@@ -20,6 +20,7 @@ from tpd.words import worth
 
 EDGE = 0.001
 """Rarer returns are left out of the picture."""
+EXACT = "exact"
 WORST = 0.1
 """The share of the returns that is called the worst."""
 MOST_LISTED = 10
@@ -36,36 +37,63 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     rewarded = contrast.fact.legend.reward_bound is not None
     if rewarded:
         table.add_column("return difference", justify="right")
-        gains = dict(zip(contrast.fact.component_names, contrast.component_returns[0, -1], strict=True))
+    gains = _gains(contrast) if rewarded else {}
     for k, outcome in enumerate(contrast.fact.legend.names):
         cells = []
         for side in (contrast.fact, contrast.foil):
             cells += _cells(side, k, outcome in side.legend.events)
-        if rewarded:
-            gain = gains.get(outcome)
-            cells.append("" if gain is None else f"{gain:+.2f}" if contrast.foreseen[0, -1] else "unknown")
-        table.add_row(outcome, *cells)
-    if rewarded and contrast.foreseen[0, -1]:
+        table.add_row(outcome, *cells, *([gains.get(outcome, "")] if rewarded else []))
+    if rewarded:
         table.add_section()
-        ahead = f"{contrast.expected_return[0, -1]:+.2f}"
-        if contrast.drawn:
-            low, high = (float(end[0, -1]) for end in contrast.return_band())
-            ahead += f" ({low:+.2f} to {high:+.2f})"
-        table.add_row(
-            "return",
-            "",
-            worth(contrast.fact.expected_return[0, -1]),
-            "",
-            worth(contrast.foil.expected_return[0, -1]),
-            ahead,
-        )
-    visits = [f"{side.support[0]:g}" for side in (contrast.fact, contrast.foil)]
-    tabular = contrast.fact.observations.ndim == 1
-    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
-    table.caption = f"{what}: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
+        fact, foil = _return(contrast.fact), _return(contrast.foil)
+        table.add_row("return", "", fact, "", foil, _return(contrast, "+"))
+    table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
     return table
+
+
+def _data(contrast: Contrast) -> str:
+    """How much data both sides stand on."""
+    visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
+    if visits == [EXACT, EXACT]:
+        return "computed from the dynamics, so it is exact"
+    tabular = contrast.fact.observations.ndim == 1
+    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
+    return f"{what}: {visits[0]} and {visits[1]}"
+
+
+def _visits(support: float) -> str:
+    return EXACT if np.isinf(support) else f"{support:g}"
+
+
+def _gains(contrast: Contrast) -> dict[str, str]:
+    """What each component of the reward adds to the return of the fact over that of the foil."""
+    names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
+    if not contrast.foreseen[0, -1]:
+        return dict.fromkeys(names, "unknown")
+    if not contrast.drawn:
+        return {name: f"{gain:+.2f}" for name, gain in zip(names, gains, strict=True)}
+    low, high = (end[0, -1] for end in contrast.component_band())
+    return {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
+
+
+def _return(explained: Explanation | Contrast, sign: str = "") -> str:
+    """The return, or how far one is ahead of another, with its band if there is one."""
+    if not explained.foreseen[0, -1]:
+        return "unknown"
+    value = float(explained.expected_return[0, -1])
+    drawn = explained.drawn if isinstance(explained, Contrast) else explained.draws is not None
+    if not drawn:
+        return f"{value:{sign}.2f}"
+    low, high = (float(end[0, -1]) for end in explained.return_band())
+    return _within(sign, value, low, high)
+
+
+def _within(sign: str, *value_and_ends: float) -> str:
+    """A value with its band, if that is wide enough to be seen."""
+    value, low, high = (f"{number:{sign}.2f}" for number in value_and_ends)
+    return value if low == value == high else f"{value} ({low}..{high})"
 
 
 def _how_far(side: Explanation) -> str:
@@ -128,7 +156,7 @@ def ranking(
     for i in order:
         cells = ["unknown" if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
-        table.add_row(names[i] + mark, *cells, f"{support[i]:g}")
+        table.add_row(names[i] + mark, *cells, _visits(support[i]))
     return table
 
 
@@ -178,6 +206,9 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
         high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
         margin = 0.05 * (high - low) + 1e-9
         axes.set_xlim(low - margin, high + margin)
+    else:
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "too much of the future is unknown", transform=axes.transAxes, ha="center")
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return within the horizon")
     axes.set_ylabel("probability of at most this")
