@@ -222,3 +222,6 @@ def test_what_is_in_the_key_is_in_a_panel() -> None:
     future = replace(toy([[3.0, 1.0]]), legend=legend)
     assert plots.other_names(future) == ["fuel"]
     assert plots.other_names(replace(future, legend=replace(legend, reward_bound=20.0))) == []
+    axes = Figure().subplots()
+    plots.other_outcomes(axes, spread(future, 0.5, 1.5), 0)
+    assert len(axes.lines) == len(axes.collections) == 1

@@ -135,6 +135,8 @@ def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("expected value")
     if explanation.known[row]:
         _lines(axes, explanation, row, other_names(explanation))
+        if explanation.draws is not None:
+            _bands(axes, explanation, other_names(explanation), explanation[row : row + 1].band())
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
