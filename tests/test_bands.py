@@ -88,8 +88,8 @@ def test_what_is_exact_has_no_bands() -> None:
 
 
 def test_wide_bands_are_said(drawn: Explanation) -> None:
-    assert " or " in describe(drawn, 0, "it")
-    assert " or " not in describe(replace(drawn, draws=None), 0, "it")
+    assert " to " in describe(drawn, 0, "it")
+    assert " to " not in describe(replace(drawn, draws=None), 0, "it")
     said = compare(drawn[:1] - drawn[1:2], 0, "this", "that")
     assert "by the data" in said.lower() or "the data do not settle it" in said.lower()
 

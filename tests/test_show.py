@@ -16,7 +16,7 @@ from tpd.explanation import Explanation
 from tpd.outcomes import Legend, OutcomeSet
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
 from tpd.policies.tabular import GreedyPolicy
-from tpd.show import plots
+from tpd.show import error_curves, plots
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import overall
@@ -48,7 +48,9 @@ def test_an_outcome_has_one_colour_in_every_plot() -> None:
     plots.events(top, explanation, 0)
     plots.reward_components(middle, explanation, 0)
     plots.return_difference(bottom, explanation - future(3.0), 0)
-    colours = [{to_hex(patch.get_facecolor()) for patch in axes.patches} for axes in (top, middle, bottom)]
+    colours = [
+        {to_hex(bars.get_facecolor()[0]) for bars in axes.collections} for axes in (top, middle, bottom)
+    ]
     refuel, move = (
         plots.style(explanation.legend.names, name)["facecolor"].lower() for name in ("refuel", "move")
     )
@@ -68,7 +70,7 @@ def test_what_is_unknown_is_said_and_not_drawn(draw: object) -> None:
     axes = Figure().subplots()
     draw(axes, future(1.0, support=0.0), 0)
     assert [text.get_text() for text in axes.texts] == ["never tried: unknown"]
-    assert not axes.patches
+    assert not axes.collections
     assert not axes.lines
 
 
@@ -76,13 +78,13 @@ def test_a_difference_to_the_unknown_is_not_drawn() -> None:
     axes = Figure().subplots()
     plots.return_difference(axes, future(1.0) - future(2.0, support=0.0), 0)
     assert [text.get_text() for text in axes.texts] == ["never tried: unknown"]
-    assert not axes.patches
+    assert not axes.collections
 
 
 def test_the_slope_of_a_curve_is_that_of_its_errors() -> None:
     steps = np.geomspace(1e3, 5e6, 20)
     curve = pd.DataFrame({"step": steps, "pi_mse": 3 / steps, "foil_mse": 3 / np.sqrt(steps)})
-    left, right = plots.error_curves({"mine": curve}).axes
+    left, right = error_curves.draw({"mine": curve}).axes
     assert left.get_legend_handles_labels()[1] == ["mine (slope -1.00)"]
     assert right.get_legend_handles_labels()[1] == ["mine (slope -0.50)"]
 

@@ -14,6 +14,8 @@ from tpd.types import BoolArray, FloatArray
 LEVEL = 0.9
 ENOUGH_DRAWS = 59
 """The ends of a band of 90 % are the third smallest and the third largest of them."""
+UNTOLD = 0.8
+"""A wider band of a probability says that the data do not tell it."""
 
 
 class Band(NamedTuple):

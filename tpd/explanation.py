@@ -178,6 +178,12 @@ class Explanation:
         return compose(self._drawn @ self._weights, self.discount, axis=2)
 
     @property
+    def drawn_component_returns(self) -> FloatArray:
+        """[draw, batch, horizon, component]: the same by where it comes from."""
+        columns = [k for k, weight in enumerate(self.legend.weights) if weight is not None]
+        return compose(self._drawn[..., columns] * self._weights[columns], self.discount, axis=2)
+
+    @property
     def remainder(self) -> Remainder:
         """What the horizon cuts off, and what is unknown before."""
         running, unknown = np.clip(self.running[:, -1], 0, 1), self.unknown[:, -1]
@@ -289,6 +295,11 @@ class Contrast:
         """[batch, horizon]: where the difference of the returns up to step h lies."""
         drawn = self.fact.drawn_returns - self.foil.drawn_returns
         return band_of(drawn, self.expected_return, self.foreseen, level)
+
+    def component_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, component]: the same by where the difference comes from."""
+        drawn = self.fact.drawn_component_returns - self.foil.drawn_component_returns
+        return band_of(drawn, self.component_returns, self.foreseen, level)
 
     @property
     def component_returns(self) -> FloatArray:

@@ -87,7 +87,7 @@ class Future:
         self.peak_band = None if futures.peak_band is None else futures.peak_band[row]
         """[outcome]: where the expectation at that step lies, if there are draws."""
         self.count_band = None if futures.count_band is None else futures.count_band[row]
-        """[outcome]: where the sum lies, if there are draws."""
+        """[outcome]: where the sum lies, of a first occurrence by the step it settles, if there are draws."""
         self.settled = futures.settled[row]
         """[outcome]: the step by which the sum reads as at the end, in whole percent."""
         self.ending = futures.ending[row]
@@ -104,19 +104,32 @@ class Future:
         """The first step at which that is more than a few percent."""
         self.foreseen = self.unknown <= TOLERATED
 
+    def foresees(self, step: int) -> bool:
+        """Whether all that may happen up to a step is known, but for a few percent."""
+        return self.foreseen or step < self.unknown_from
+
 
 Ends = list[list[list[float]]]
 """[batch, outcome, 2]: the low and the high end of bands."""
 
 
 def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
-    """Of the largest expectation of each outcome at one step, and of its sum."""
+    """Of the largest expectation of each outcome at one step, and of its sum by the step spoken of.
+
+    That is the step by which a first occurrence settles, and the last foreseen for all others; NaN where the
+    sum settles only later.
+    """
     if explanation.draws is None:
         return None, None
-    at = explanation.expected.argmax(axis=1)[:, None]
-    band, sums = explanation.band(), explanation.sum_band()
-    peaks = [np.take_along_axis(end, at, axis=1)[:, 0] for end in band]
-    return np.stack(peaks, axis=-1).tolist(), np.stack([end[:, -1] for end in sums], axis=-1).tolist()
+    firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
+    last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
+    spoken = np.maximum(_settled(np.cumsum(explanation.expected, axis=1)), np.where(firsts, 0, last))
+    at = explanation.expected.argmax(axis=1), spoken
+    peaks, sums = (
+        np.stack([np.take_along_axis(end, steps[:, None], axis=1)[:, 0] for end in band], axis=-1).tolist()
+        for band, steps in zip((explanation.band(), explanation.sum_band()), at, strict=True)
+    )
+    return peaks, sums
 
 
 def percent(probability: float) -> str:

@@ -21,7 +21,7 @@ from tpd.folders import FINISHED, RUNNING, STATUS, read_record
 from tpd.jobs import report_link
 from tpd.kept import CONFIG
 from tpd.portrait import PORTRAIT, REPORT
-from tpd.show import plots
+from tpd.show import error_curves, plots
 from tpd.show.scenes import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import error_table, overall, show, verification_table
@@ -172,7 +172,7 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
         tracked.table(pd.concat(verified), "verification.json")
     for env_id, of_env in curves.items():
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
-        plots.error_curves(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
+        error_curves.draw(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
     tracked.files(target, "plots")
     pictures = [*sorted(target.glob("error_against_steps*.png")), *sorted(target.rglob("*_over_seeds.png"))]
     return [notes.run_table(runs), *note, *pictures]

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tpd.bands import UNTOLD
 from tpd.explainer import ROUNDING
 from tpd.explanation import ENOUGH_VISITS, Contrast, Explanation
 from tpd.facts import Differences, Fact
 from tpd.futures import IMPOSSIBLE, Future, Futures, Term, percent
 from tpd.outcomes import FIRST
+from tpd.phrases import WIDE, likely, listed, sentence
 from tpd.what_if import overtaking, reward_of, settled
 
 MOST_SAID, MOST_AGAINST = 4, 2
@@ -20,8 +22,6 @@ FEW_VISITS = 30
 NEGLIGIBLE = 0.005
 WORTH_SAYING = 0.05
 """As a share of the largest stake, and as a probability."""
-WIDE = 0.1
-"""How wide the band of a probability has to be to be said, and that of a return difference relative to it."""
 LARGE = 0.25
 """As a share: of the difference for what speaks against it, of the largest stake for what has no peak."""
 
@@ -49,7 +49,7 @@ def describe(explanation: Explanation, row: int, name: str) -> str:
 
 def _described(future: Future, also: str = "") -> str:
     if not future.known:
-        return _sentence(_never_tried(future))
+        return sentence(_never_tried(future))
     said = [f"{future.name}{also}: {_expectations(future)}"]
     if not future.foreseen:
         said.append(_into_unknown(future))
@@ -57,7 +57,7 @@ def _described(future: Future, also: str = "") -> str:
         stand = "visit stands" if future.visits == 1 else "visits stand"
         much = "not enough data: " if future.visits < ENOUGH_VISITS else ""
         said.append(f"{much}only {future.visits:.0f} {stand} behind this")
-    return " ".join(map(_sentence, said))
+    return " ".join(map(sentence, said))
 
 
 def _never_tried(future: Future) -> str:
@@ -71,15 +71,13 @@ def _into_unknown(future: Future) -> str:
     )
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def _expectations(future: Future) -> str:
-    peaks, others, risks = list[Term](), list[str](), list[str]()
+    peaks, others, risks, untold = list[Term](), list[str](), list[str](), list[str]()
     for term in _worth_saying(future):
         if not term.is_event:
             others.append(_component(future, term))
+        elif _untold(future, term):
+            untold.append(term.name)
         elif (term.weight or 0) < 0 and future.ending[term.column]:
             risks.append(_risk(future, term))
         elif _peaks(future, term):
@@ -91,6 +89,10 @@ def _expectations(future: Future) -> str:
     peaks.sort(key=lambda term: future.peak_step[term.column])
     in_order = [_peak(future, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
     said = [*([", ".join(in_order)] if peaks else []), *others, *risks]
+    if untold:
+        said.append(
+            f"not enough data to tell how likely {listed(untold)} {'is' if len(untold) == 1 else 'are'}"
+        )
     return "; ".join(said) or "none of the outcomes is expected"
 
 
@@ -112,6 +114,14 @@ def _worth_saying(future: Future) -> list[Term]:
     return (staked + free)[:MOST_SAID] or sorted(every, key=lambda term: -count[term.column])[:1]
 
 
+def _untold(future: Future, term: Term) -> bool:
+    """Whether the band of an event is so wide that its probability says nothing."""
+    if future.count_band is None or (term.first is None and not future.ending[term.column]):
+        return False
+    low, high = future.count_band[term.column if term.first is None else term.first]
+    return high - low > UNTOLD
+
+
 def _stands_out(future: Future, term: Term) -> bool:
     """Whether there is more to say of an outcome than how often it is expected."""
     return not term.is_event or term.first is not None or future.ending[term.column] or _peaks(future, term)
@@ -119,18 +129,21 @@ def _stands_out(future: Future, term: Term) -> bool:
 
 def _peaks(future: Future, term: Term) -> bool:
     """Whether an event happens at one step more than at all others, and before the last one explained."""
+    low, high = (0.0, 0.0) if future.peak_band is None else future.peak_band[term.column]
+    if high - low > UNTOLD:
+        return False
     last = future.peak_step[term.column] == future.horizon - 1
     return 2 * future.peak[term.column] >= future.count[term.column] and not (last and future.horizon > 1)
 
 
 def _peak(future: Future, term: Term, at: str) -> str:
     """When the event is most likely and, where that is known and says more, how likely it is at all."""
-    likely = percent(future.peak[term.column])
-    band = _between(future.peak_band, term.column)
-    said = f"{term.name} {at} step {future.peak_step[term.column]} ({likely}{band}"
-    if term.first is None or percent(future.count[term.first]) == likely:
+    k, step, at_all = term.column, future.peak_step[term.column], term.first
+    band = None if future.peak_band is None else future.peak_band[k]
+    said = f"{term.name} {at} step {step} ({likely(future.peak[k], band, future.foresees(step), '[]')}"
+    if at_all is None or percent(future.count[at_all]) == percent(future.peak[k]):
         return f"{said})"
-    return f"{said}; {_ever(future, term.first)} {_by_when(future, term.first)})"
+    return f"{said}; {_ever(future, at_all, '[]')} {_by_when(future, at_all)})"
 
 
 def _by_when(future: Future, first: int) -> str:
@@ -147,17 +160,10 @@ def _risk(future: Future, term: Term) -> str:
     return f"{_ever(future, term.first)} risk of {term.name} {_by_when(future, term.first)}"
 
 
-def _ever(future: Future, column: int) -> str:
+def _ever(future: Future, column: int, brackets: str = "()") -> str:
     """How likely an event is at all, and how sure that is."""
-    return percent(future.count[column]) + _between(future.count_band, column)
-
-
-def _between(bands: Sequence[Sequence[float]] | None, column: int) -> str:
-    """The band of a probability, where it is wide."""
-    if bands is None:
-        return ""
-    low, high = bands[column]
-    return f", or {percent(max(0.0, low))} to {percent(min(1.0, high))}" if high - low > WIDE else ""
+    band = None if future.count_band is None else future.count_band[column]
+    return likely(future.count[column], band, future.foresees(future.settled[column]), brackets)
 
 
 def _component(future: Future, term: Term) -> str:
@@ -211,7 +217,7 @@ class ContrastNarrator:
             said.append(self._compare(row, fact, foil, chosen))
         if best is not None and chosen is not None:
             own = fact if chosen == fact_name else foil
-            said.append(_sentence(unsupported(*best, chosen, own.worth)))
+            said.append(sentence(unsupported(*best, chosen, own.worth)))
         return " ".join(said)
 
     def _futures(self, row: int, fact_name: str, foil_name: str) -> tuple[Future, Future]:
@@ -220,28 +226,28 @@ class ContrastNarrator:
     def _compare(self, row: int, fact: Future, foil: Future, chosen: str | None) -> str:
         for future in (fact, foil):
             if not future.known:
-                return _sentence(f"{_never_tried(future)}, and the two cannot be compared")
+                return sentence(f"{_never_tried(future)}, and the two cannot be compared")
             if not future.foreseen:
-                return _sentence(f"{future.name} leads to the unknown, so the two cannot be compared")
+                return sentence(f"{future.name} leads to the unknown, so the two cannot be compared")
         if not self._differences.rewarded:
-            return _sentence(_differing(self._differences.main(row), fact, foil))
+            return sentence(_differing(self._differences.main(row), fact, foil))
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
-            return _sentence(said)
+            return sentence(said)
         facts = self._differences.main(row)
         if fact.worth > foil.worth:
             said = _verdict(fact, foil, chosen) + _reasons(facts, fact, foil)
         else:
             said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in facts], foil, fact)
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
-        return " ".join(map(_sentence, [said, *doubts, *_beyond(fact, foil)]))
+        return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
 
     def _apart(self, row: int) -> str:
         """How far apart they may be all the same."""
         if self._bands is None:
             return ""
-        low, high = (worth(end) for end in self._bands[row])
+        low, high = (worth(end if abs(end) > ROUNDING else 0.0) for end in self._bands[row])
         return "" if low == high else f", a difference of {low} to {high}"
 
     def _about_equal(self, one: float, other: float) -> bool:
@@ -305,14 +311,14 @@ def _reasons(facts: Sequence[Fact], better: Future, lesser: Future) -> str:
     large = LARGE * (better.worth - lesser.worth)
     pro = [_reason(fact, better, lesser) for gain, fact in by_size if gain > 0]
     contra = [_reason(fact, better, lesser) for gain, fact in by_size if gain < -large]
-    said = f", mainly because of {_listed(pro[:MOST_SAID])}"
-    return f"{said}; against it: {_listed(contra[:MOST_AGAINST])}" if contra else said
+    said = f", mainly because of {listed(pro[:MOST_SAID])}"
+    return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if contra else said
 
 
 def _differing(facts: Sequence[Fact], fact: Future, foil: Future) -> str:
     if not facts:
         return f"{fact.name} and {foil.name} do not differ in the outcomes explained"
-    said = _listed([_reason(one, fact, foil) for one in facts[:MOST_SAID]])
+    said = listed([_reason(one, fact, foil) for one in facts[:MOST_SAID]])
     return f"{fact.name} differs from {foil.name} most in {said}"
 
 
@@ -341,10 +347,6 @@ def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
     if better.ending[term.column] and lesser.ending[term.column]:
         return f"{percent(one)} against {percent(other)}{but}"
     return f"{_times(one)} against {_times(other)}{but}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _doubts(band: Sequence[float], fact: Future, foil: Future) -> list[str]:
@@ -382,20 +384,20 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
     foil = Future(Futures(contrast.foil[one]), 0, foil_name)
     for future in (fact, foil):
         if not future.known:
-            return _sentence(f"{_never_tried(future)}, whatever {outcome} is worth")
+            return sentence(f"{_never_tried(future)}, whatever {outcome} is worth")
         if not future.foreseen:
-            return _sentence(f"{_into_unknown(future)}, so no reward can be named")
+            return sentence(f"{_into_unknown(future)}, so no reward can be named")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:
-        return _sentence(f"{said} no reward of {outcome}")
+        return sentence(f"{said} no reward of {outcome}")
     if contrast.drawn and not settled(contrast, outcome)[row]:
-        return _sentence(
+        return sentence(
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
             "nor whether it would have to be larger or smaller than now"
         )
     article = "an" if outcome[0].lower() in "aeiou" else "a"
-    return _sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
+    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
 
 
 def _price(reward: float) -> str:

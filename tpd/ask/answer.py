@@ -161,11 +161,7 @@ def _rank(question: Question, fact: Side, out: Path) -> None:
     own = None if fact.own is None else run.env.name_of_action(fact.own)
     observed = _observed_returns(run, fact.moment, actions)
     if observed is not None:
-        columns |= {
-            "5 % fall below": observed.quantile(0.05).low,
-            "5 % above": observed.quantile(0.95).high,
-            "mean of the worst tenth": observed.cvar(0.1).low,
-        }
+        columns |= answers.observed_columns(observed)
         answers.return_distributions(names, observed).savefig(out / "returns.png")
     show(answers.ranking(names, columns, own, explanation.support, question.rewards))
     if question.rewards:

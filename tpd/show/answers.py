@@ -11,7 +11,7 @@ from rich.table import Table
 from tpd.bands import LEVEL
 from tpd.distributions import BoundedDistribution
 from tpd.envs import Environment
-from tpd.explanation import Contrast, Explanation
+from tpd.explanation import TOLERATED, Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.show.plots import CURVE_LOOKS
 from tpd.types import Array, FloatArray
@@ -20,6 +20,9 @@ from tpd.words import worth
 
 EDGE = 0.001
 """Rarer returns are left out of the picture."""
+EXACT = "exact"
+WORST = 0.1
+"""The share of the returns that is called the worst."""
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
 
@@ -28,60 +31,112 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     """A row for each outcome: when it is most expected, how often, and what the difference is worth."""
     table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
     table.add_column("outcome")
-    for name in (fact_name, foil_name):
+    for name, side in ((fact_name, contrast.fact), (foil_name, contrast.foil)):
         table.add_column(f"{name}: peak", justify="right")
-        table.add_column("in all", justify="right")
+        table.add_column(_how_far(side), justify="right")
     rewarded = contrast.fact.legend.reward_bound is not None
     if rewarded:
         table.add_column("return difference", justify="right")
-        gains = dict(zip(contrast.fact.component_names, contrast.component_returns[0, -1], strict=True))
+    gains = _gains(contrast) if rewarded else {}
     for k, outcome in enumerate(contrast.fact.legend.names):
         cells = []
         for side in (contrast.fact, contrast.foil):
             cells += _cells(side, k, outcome in side.legend.events)
-        if rewarded:
-            gain = gains.get(outcome)
-            cells.append("" if gain is None else f"{gain:+.2f}" if contrast.foreseen[0, -1] else "unknown")
-        table.add_row(outcome, *cells)
-    if rewarded and contrast.foreseen[0, -1]:
+        table.add_row(outcome, *cells, *([gains.get(outcome, "")] if rewarded else []))
+    if rewarded:
         table.add_section()
-        ahead = f"{contrast.expected_return[0, -1]:+.2f}"
-        if contrast.drawn:
-            low, high = (float(end[0, -1]) for end in contrast.return_band())
-            ahead += f" ({low:+.2f} to {high:+.2f})"
-        table.add_row(
-            "return",
-            "",
-            worth(contrast.fact.expected_return[0, -1]),
-            "",
-            worth(contrast.foil.expected_return[0, -1]),
-            ahead,
-        )
-    visits = [f"{side.support[0]:g}" for side in (contrast.fact, contrast.foil)]
-    tabular = contrast.fact.observations.ndim == 1
-    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
-    table.caption = f"{what}: {visits[0]} and {visits[1]}; horizon {contrast.horizon} steps"
+        fact, foil = _return(contrast.fact), _return(contrast.foil)
+        table.add_row("return", "", fact, "", foil, _return(contrast, "+"))
+    table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
     return table
 
 
+def _data(contrast: Contrast) -> str:
+    """How much data both sides stand on."""
+    visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
+    if visits == [EXACT, EXACT]:
+        return "computed from the dynamics, so it is exact"
+    tabular = contrast.fact.observations.ndim == 1
+    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
+    return f"{what}: {visits[0]} and {visits[1]}"
+
+
+def _visits(support: float) -> str:
+    return EXACT if np.isinf(support) else f"{support:g}"
+
+
+def _gains(contrast: Contrast) -> dict[str, str]:
+    """What each component of the reward adds to the return of the fact over that of the foil."""
+    names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
+    if not contrast.foreseen[0, -1]:
+        return dict.fromkeys(names, "unknown")
+    if not contrast.drawn:
+        return {name: f"{gain:+.2f}" for name, gain in zip(names, gains, strict=True)}
+    low, high = (end[0, -1] for end in contrast.component_band())
+    return {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
+
+
+def _return(explained: Explanation | Contrast, sign: str = "") -> str:
+    """The return, or how far one is ahead of another, with its band if there is one."""
+    if not explained.foreseen[0, -1]:
+        return "unknown"
+    value = float(explained.expected_return[0, -1])
+    drawn = explained.drawn if isinstance(explained, Contrast) else explained.draws is not None
+    if not drawn:
+        return f"{value:{sign}.2f}"
+    low, high = (float(end[0, -1]) for end in explained.return_band())
+    return _within(sign, value, low, high)
+
+
+def _within(sign: str, *value_and_ends: float) -> str:
+    """A value with its band, if that is wide enough to be seen."""
+    value, low, high = (f"{number:{sign}.2f}" for number in value_and_ends)
+    return value if low == value == high else f"{value} ({low}..{high})"
+
+
+def _how_far(side: Explanation) -> str:
+    """Up to which step outcomes are added up."""
+    steps = int(side.foreseen[0].sum())
+    return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "in all"
+
+
 def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
-    if not side.known[0]:
+    """When most of an outcome is expected, and how much in all, as far as the future is known."""
+    steps = int(side.foreseen[0].sum())
+    if not steps:
         return ["unknown", "unknown"]
-    values = side.expected[0, :, k]
+    values, known = side.expected[0, :steps, k], steps == side.horizon
     step, total = int(np.abs(values).argmax()), float(values.sum())
+    band = None if side.draws is None else [float(end[0, steps - 1, k]) for end in side.sum_band()]
     never = abs(values[step]) < SMALLEST_LISTED
-    if never and (side.draws is None or np.abs(side.sum_band().high[0, -1, k]) < SMALLEST_LISTED):
-        return ["", "0"]
-    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    if never and (band is None or abs(band[1]) < SMALLEST_LISTED):
+        return ["", "0"] if known else ["unknown", "unknown"]
     once = is_event and side.legend.names[k].startswith(FIRST)
     said = f"{100 * total:.1f} %" if once else f"{total:.2f}"
-    if side.draws is not None:
-        band = side.sum_band()
-        low, high = (float(end[0, -1, k]) for end in band)
+    if band is not None:
+        low, high = band
         said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
-    return ["" if never else f"{peak} at step {step}", said]
+    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    peak = "" if never else f"{peak} at step {step}"
+    if known:
+        return [peak, said]
+    least = "≥ " if is_event else ""
+    return [f"{least}{peak}" if peak else "unknown", f"{least}{said}"]
+
+
+def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
+    """Columns of a ranking: the tails of the returns that will be observed.
+
+    NaN where that is unknown; of the worst tenth, where too much of just that tenth is.
+    """
+    known, tail_known = (observed.unknown <= TOLERATED * share for share in (1, WORST))
+    return {
+        "5 % fall below": np.where(known, observed.quantile(0.05).low, np.nan),
+        "5 % above": np.where(known, observed.quantile(0.95).high, np.nan),
+        "mean of the worst tenth": np.where(tail_known, observed.cvar(WORST).low, np.nan),
+    }
 
 
 def ranking(
@@ -101,7 +156,7 @@ def ranking(
     for i in order:
         cells = ["unknown" if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
-        table.add_row(names[i] + mark, *cells, f"{support[i]:g}")
+        table.add_row(names[i] + mark, *cells, _visits(support[i]))
     return table
 
 
@@ -132,19 +187,28 @@ def against_reward(
 def return_distributions(names: Sequence[str], observed: BoundedDistribution) -> Figure:
     """How likely each action ends in a return of at most so much, within the horizon.
 
-    Where part of the future is unknown the line becomes an area: it lies somewhere within.
+    Where a little of the future is unknown the line becomes an area: it lies somewhere within. Where much
+    is, there is no line.
     """
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
+    known = observed.unknown <= TOLERATED
     for i, (name, style) in enumerate(zip(names, cycle(CURVE_LOOKS), strict=False)):
         look: dict[str, Any] = {**style, "marker": ""}
+        if not known[i]:
+            axes.plot([], [], label=f"{name}: unknown", **look)
+            continue
         for side, label in ((observed.lowest, name), (observed.highest, None)):
             likely = np.cumsum(side.probabilities[i])
             axes.step(side.values[i], likely, where="post", label=label, **look)
-    low = float(np.nanmin(observed.quantile(EDGE).low))
-    high = float(np.nanmax(observed.quantile(1 - EDGE).high))
-    margin = 0.05 * (high - low) + 1e-9
-    axes.set_xlim(low - margin, high + margin)
+    if known.any():  # the ends of what is known, not the bounds of what is not
+        low = float(np.nanmin(observed.quantile(EDGE).high[known]))
+        high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
+        margin = 0.05 * (high - low) + 1e-9
+        axes.set_xlim(low - margin, high + margin)
+    else:
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "too much of the future is unknown", transform=axes.transAxes, ha="center")
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return within the horizon")
     axes.set_ylabel("probability of at most this")

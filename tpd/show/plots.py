@@ -5,12 +5,10 @@ Every function draws into the axes it is given. One colour per outcome, in every
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -19,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
 
 from tpd import colours
-from tpd.bands import LEVEL, Band
+from tpd.bands import LEVEL, UNTOLD, Band
 from tpd.explanation import Contrast, Explanation
 from tpd.outcomes import FIRST
 from tpd.types import Array, FloatArray
@@ -28,7 +26,6 @@ mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a
 
 HATCHES = ("", "///", "...", "xxx")  # when the colours run out
 LINES = ("-", "--", "-.", (0, (1, 1)))
-CURVE_PANELS = {"pi_mse": "the policy's action", "foil_mse": "the other actions"}
 # black and grey: the colours belong to the outcomes
 CURVE_LOOKS = (
     {"color": "black", "linestyle": "-", "marker": "o"},
@@ -36,15 +33,20 @@ CURVE_LOOKS = (
     {"color": "black", "linestyle": ":", "marker": "v"},
     {"color": "#888888", "linestyle": "-.", "marker": "D"},
 )
+LABEL: dict[str, Any] = {"bbox": {"facecolor": "white", "edgecolor": "black"}, "zorder": 5}
 ENDED_COLOUR = "#DDDDDD"
 UNKNOWN: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch": "////", "linewidth": 0}
-GUIDE: dict[str, Any] = {"color": "#555555", "linestyle": ":", "linewidth": 0.8}
 TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
 TOTAL_BAND: dict[str, Any] = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 3}
+TOTAL_BAND_EDGE: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": "--"}
+FAINT = 0.25
+"""The opacity of bars that too little data carries."""
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
+APART = 0.6
+"""Of a step: over how much of it the bars of many bands are spread."""
 
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
     ended = np.clip(explanation.ended[row], 0, 1)
     looks = [style(explanation.legend.names, name) for name in partition]
     looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
-    _stack(axes, np.vstack([shares, ended]), looks)
+    _stack(axes, np.vstack([shares, ended]), looks, explanation.sparse[row])
     _lines(axes, explanation, row, [name for name in _each_time(explanation) if name not in partition])
 
 
@@ -85,9 +87,10 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     if explanation.legend.events:
         axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        _lines(axes, explanation, row, shown)
-        if explanation.draws is not None:
-            _bands(axes, explanation, row, shown, explanation[row : row + 1].band())
+        band = None if explanation.draws is None else explanation[row : row + 1].band()
+        _lines(axes, explanation, row, shown, explanation.expected[row], band)
+        if band is not None:
+            _bands(axes, explanation, shown, band)
 
 
 def _each_time(explanation: Explanation) -> list[str]:
@@ -108,24 +111,32 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
         sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's may leave it
-        _lines(axes, explanation, row, first_names(explanation), sums)
-        if explanation.draws is not None:
-            _bands(axes, explanation, row, first_names(explanation), explanation[row : row + 1].sum_band())
+        band = None if explanation.draws is None else explanation[row : row + 1].sum_band()
+        _lines(axes, explanation, row, first_names(explanation), sums, band)
+        if band is not None:
+            _bands(axes, explanation, first_names(explanation), band)
 
 
 def other_names(explanation: Explanation) -> list[str]:
-    """The outcomes that are neither events nor part of the reward, if there are events to set apart."""
+    """The outcomes that are neither events nor shown as parts of the reward, if there are events at all."""
     legend = explanation.legend
-    pairs = zip(legend.names, legend.weights, strict=True)
-    return [name for name, weight in pairs if legend.events and name not in legend.events and weight is None]
+    apart = (*legend.events, *_reward_names(explanation))
+    return [name for name in legend.names if legend.events and name not in apart]
+
+
+def _reward_names(explanation: Explanation) -> tuple[str, ...]:
+    """The outcomes that are shown as parts of the reward."""
+    return () if explanation.legend.reward_bound is None else explanation.component_names
 
 
 def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
-    """What is neither an event nor part of the reward: a line each."""
+    """What is neither an event nor shown as part of the reward: a line each."""
     _finish(axes, explanation, row)
     axes.set_ylabel("expected value")
     if explanation.known[row]:
         _lines(axes, explanation, row, other_names(explanation))
+        if explanation.draws is not None:
+            _bands(axes, explanation, other_names(explanation), explanation[row : row + 1].band())
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -133,9 +144,9 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     _finish(axes, explanation, row)
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
-        _signed_stack(axes, explanation.reward_components[row].T, explanation)
+        _signed_stack(axes, explanation.reward_components[row].T, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
-        axes.plot(_as_far_as_known(explanation, row, explanation.expected_reward[row]), **TOTAL)
+        axes.plot(as_far_as_known(explanation, row, explanation.expected_reward[row]), **TOTAL)
 
 
 def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -147,13 +158,14 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         names = contrast.fact.legend.names
         largest = np.abs(contrast.expected[row]).max(axis=0)
         shown = [name for name in _each_time(contrast.fact) if largest[names.index(name)] > SMALLEST_SHOWN]
+        only = slice(row, row + 1)
+        band = (contrast.fact[only] - contrast.foil[only]).band() if contrast.drawn else None
         for name in shown:
-            values = contrast.expected[row, :, names.index(name)]
-            axes.plot(_as_far_as_known(contrast, row, values), **line_style(names, name), marker=".")
-        if contrast.drawn:
-            band = contrast.band()
-            only = slice(row, row + 1)
-            _bands(axes, contrast.fact, row, shown, Band(band.low[only], band.high[only]))
+            values = as_far_as_known(contrast, row, contrast.expected[row, :, names.index(name)])
+            values = _as_far_as_told(axes, contrast.fact, name, values, band)
+            axes.plot(values, **line_style(names, name), marker=".")
+        if band is not None:
+            _bands(axes, contrast.fact, shown, band)
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -161,11 +173,14 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     _finish(axes, contrast, row)
     axes.set_ylabel("return difference so far")
     if contrast.known[row]:
-        _signed_stack(axes, contrast.component_returns[row].T * contrast.foreseen[row], contrast.fact)
-        axes.plot(_as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
+        parts = contrast.component_returns[row].T * contrast.foreseen[row]
+        _signed_stack(axes, parts, contrast.fact, contrast.sparse[row])
+        axes.plot(as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
         if contrast.drawn:
             band = contrast.return_band()
             axes.fill_between(range(contrast.horizon), band.low[row], band.high[row], **TOTAL_BAND)
+            for end in band:
+                axes.plot(end[row], **TOTAL_BAND_EDGE)
 
 
 def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, list[list[Axes]], Axes]:
@@ -198,14 +213,16 @@ def notes(axes: Axes, lines: Sequence[str]) -> None:
     axes.text(0, 1, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=9, linespacing=1.5)
 
 
-def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]]) -> None:
-    """Bars on top of each other: heights [layer, step]."""
+def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]], sparse: bool) -> None:
+    """Bars on top of each other: heights [layer, step]; faint where too little data carries them."""
     edges = np.arange(heights.shape[1] + 1) - 0.5
     tops = np.cumsum(heights, axis=0)
     for height, top, look in zip(heights, tops, looks, strict=True):
         if height.any():  # no `stairs`: to work out their limits takes longer than to draw them
             high, low = (np.append(ends, ends[-1]) for ends in (top, top - height))
-            axes.fill_between(edges, low, high, step="post", linewidth=0, **look)
+            axes.fill_between(
+                edges, low, high, step="post", linewidth=0, **look, alpha=FAINT if sparse else 1
+            )
 
 
 def _lines(
@@ -214,44 +231,64 @@ def _lines(
     row: int,
     names: Sequence[str],
     values: FloatArray | None = None,
+    band: Band | None = None,
 ) -> None:
     """A line for each outcome named: what is expected of it, or other values [horizon, outcome]."""
     values = explanation.expected[row] if values is None else values
     outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for name in names:
-        column = values[:, explanation.legend.names.index(name)]
+        column = as_far_as_known(explanation, row, values[:, explanation.legend.names.index(name)])
+        column = _as_far_as_told(axes, explanation, name, column, band)
         line = line_style(explanation.legend.names, name.removeprefix(FIRST))
-        axes.plot(_as_far_as_known(explanation, row, column), **line, marker=".", path_effects=outline)
+        axes.plot(column, **line, marker=".", path_effects=outline)
 
 
-def _bands(axes: Axes, explanation: Explanation, row: int, names: Sequence[str], band: Band) -> None:
+def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Band) -> None:
     """The band [1, horizon, outcome] around the line of each outcome named.
 
-    Many would cover each other, so each is then shown as bars: at other steps, and where it is widest.
+    Many would cover each other, so each is then shown as thin bars, a little beside those of the others, and
+    not where it is too wide to tell anything.
     """
-    for number, name in enumerate(names):
+    steps = np.arange(explanation.horizon)
+    for name, aside in zip(names, np.linspace(-APART / 2, APART / 2, len(names)), strict=True):
         k = explanation.legend.names.index(name)
         shade = line_style(explanation.legend.names, name)["color"]
         low, high = (end[0, :, k] for end in band)
         if len(names) <= MOST_FILLED:
-            steps = np.arange(explanation.horizon)
             axes.fill_between(steps, low, high, color=shade, alpha=0.25, linewidth=0)
-        elif not np.isnan(low).all():
-            steps = np.append(np.arange(number, explanation.horizon, len(names)), np.nanargmax(high - low))
-            axes.vlines(steps, low[steps], high[steps], color=shade, linewidth=3, alpha=0.5, zorder=1)
+        else:
+            low = as_far_as_told(low, high - low) if name in explanation.legend.events else low
+            axes.vlines(steps + aside, low, high, color=shade, linewidth=1, alpha=0.8, zorder=1)
 
 
-def _as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
+def as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
     """[step]: a line ends where the future is no longer known, and is none if too little data carries it."""
     return np.where(explained.foreseen[row] & ~explained.sparse[row], values, np.nan)
 
 
-def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation) -> None:
+def as_far_as_told(values: FloatArray, width: FloatArray) -> FloatArray:
+    """[step]: a line of probabilities is left out where its band is so wide that the data do not tell."""
+    return np.where(width > UNTOLD, np.nan, values)
+
+
+def _as_far_as_told(
+    axes: Axes, explanation: Explanation, name: str, values: FloatArray, band: Band | None
+) -> FloatArray:
+    """[step]: the same for an event with a band [1, horizon, outcome]; that it is left out is said."""
+    if band is None or name not in explanation.legend.events:
+        return values
+    told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
+    if np.isnan(told).sum() > np.isnan(values).sum() and not axes.texts:
+        _say_below(axes, "no line: not enough data")
+    return told
+
+
+def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, sparse: bool) -> None:
     """Gains upwards from zero, losses downwards."""
     axes.use_sticky_edges = False
     looks = [style(explanation.legend.names, name) for name in explanation.component_names]
-    _stack(axes, np.clip(heights, 0, None), looks)
-    _stack(axes, np.clip(heights, None, 0), looks)
+    _stack(axes, np.clip(heights, 0, None), looks, sparse)
+    _stack(axes, np.clip(heights, None, 0), looks, sparse)
     axes.axhline(0, color="black", linewidth=0.8)
 
 
@@ -262,9 +299,9 @@ def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
     if not explained.known[row]:
-        _say(axes, "never tried: unknown")
+        axes.text(0.5, 0.5, "never tried: unknown", transform=axes.transAxes, ha="center", **LABEL)
     elif explained.sparse[row]:
-        _say(axes, f"not enough data: {_visits(explained, row)}")
+        _say_below(axes, f"not enough data: {_visits(explained, row)}")
 
 
 def _visits(explained: Explanation | Contrast, row: int) -> str:
@@ -273,9 +310,9 @@ def _visits(explained: Explanation | Contrast, row: int) -> str:
     return f"{fewest:.0f} visit{'' if fewest == 1 else 's'}"
 
 
-def _say(axes: Axes, words: str) -> None:
-    box = {"facecolor": "white", "edgecolor": "black"}
-    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", bbox=box, zorder=5)
+def _say_below(axes: Axes, words: str) -> None:
+    """Within the plot it would seem to speak of what it covers."""
+    axes.text(1, -0.135, words, transform=axes.transAxes, ha="right", va="center", fontsize=9, **LABEL)
 
 
 def _hang_unknown(axes: Axes, unknown: FloatArray) -> None:
@@ -290,9 +327,10 @@ def key(figure: Figure, explanation: Explanation) -> None:
     """One legend for the whole figure, below it."""
     names = explanation.legend.names
     handles: list[Artist] = []
-    for name, weight in zip(names, explanation.legend.weights, strict=True):
+    bars = (*explanation.legend.partition, *_reward_names(explanation))
+    for name in names:
         event = name.removeprefix(FIRST)
-        if name in explanation.legend.partition or weight is not None:
+        if name in bars:
             handles.append(Patch(label=name, **style(names, name)))
         elif event == name or event not in names:
             handles.append(Line2D([], [], label=event, marker=".", **line_style(names, event)))
@@ -336,7 +374,7 @@ def over_seeds(
             for label in group:
                 look = line_style(names, names[k]) | {"linewidth": 1, "alpha": 0.7}
                 own = explanations[label]
-                axes.plot(_as_far_as_known(own, row, own.expected[row, :, k]), **look)
+                axes.plot(as_far_as_known(own, row, own.expected[row, :, k]), **look)
             axes.spines[["top", "right"]].set_visible(False)
             low, high = min(0, stacked[:, :, k].min()), max(0, stacked[:, :, k].max())
             room = max(high - low, SMALLEST_SHOWN)
@@ -347,52 +385,3 @@ def over_seeds(
         grid[-1, column].set_xlabel("steps ahead")
     figure.suptitle(title, fontsize=11)
     return figure
-
-
-def error_curves(curves: Mapping[str, pd.DataFrame]) -> Figure:
-    """Mean square error, averaged over the outcomes, against the number of transitions learned from.
-
-    Each curve has columns step, pi_mse and foil_mse. Its slope is fitted from a fiftieth of the steps on.
-    Where nothing was learned from, there is nothing to draw.
-    """
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    learned = {label: curve[curve["step"] > 0] for label, curve in curves.items() if curve["step"].any()}
-    if not learned:
-        figure.suptitle("no errors against transitions: nothing was learned from", fontsize=11)
-        return figure
-    panels = zip(figure.subplots(1, 2, sharey=True), CURVE_PANELS.items(), strict=True)
-    for axes, (metric, title) in panels:
-        means = {label: curve.groupby("step")[metric].mean() for label, curve in learned.items()}
-        for (label, by_step), look in zip(means.items(), cycle(CURVE_LOOKS), strict=False):
-            steps, errors = by_step.index.to_numpy(float), by_step.to_numpy(float)
-            visible = np.where(errors > 0, errors, np.nan)
-            axes.loglog(steps, visible, **look, markersize=4, label=label + _slope(steps, errors))
-        _guide(axes, pd.concat(list(means.values())))
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("transitions learned from")
-        axes.grid(True, which="major", color="#DDDDDD")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=9)
-        if axes.get_subplotspec().is_first_col():
-            axes.set_ylabel("mean square error, averaged over the outcomes")
-    return figure
-
-
-def _guide(axes: Axes, errors: "pd.Series[float]") -> None:
-    """How the best of the errors, by step, would fall in proportion to 1/n; a little below it."""
-    errors = errors[errors > 0]
-    steps = np.array([errors.index.min(), errors.index.max()], dtype=float)
-    if len(errors) and steps[0] < steps[1]:
-        guide = 0.5 * (errors * errors.index).min() / steps
-        axes.loglog(steps, guide, **GUIDE)
-        end = (steps[1], guide[1])
-        axes.annotate("1/n", end, (-8, 0), textcoords="offset points", ha="right", va="top", fontsize=9)
-
-
-def _slope(steps: FloatArray, errors: FloatArray) -> str:
-    late = steps >= steps.max() / 50
-    if errors[-1] == 0:
-        return " (exact)"
-    if late.sum() < 3 or not (errors > 0).all():
-        return ""
-    return f" (slope {np.polyfit(np.log(steps[late]), np.log(errors[late]), 1)[0]:.2f})"

@@ -22,7 +22,7 @@ from tpd.sources.moments import START, Moment, MomentDescription
 from tpd.types import Array, DiscretePolicy, Policy
 
 POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
-CHARACTERS_PER_COLUMN = 82
+CHARACTERS_PER_COLUMN = 80
 LATER = {"episode": 0, "step": 50}
 
 

@@ -76,10 +76,13 @@ def _colour(explanation: Explanation, column: int) -> str:
 def _explained(axes: Axes, explanation: Explanation, column: int) -> None:
     """The curve of one pair with its band; a network's sum may leave [0, 1] a little, a probability not."""
     colour = _colour(explanation, column)
-    axes.plot(np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1), color=colour)
+    line = np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1)
+    line = plots.as_far_as_known(explanation, 0, line)
     if explanation.draws is not None:
-        low, high = (np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band())
-        axes.fill_between(range(explanation.horizon), low, high, color=colour, alpha=0.25, linewidth=0)
+        band = Band(*(np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band()))
+        axes.fill_between(range(explanation.horizon), *band, color=colour, alpha=0.25, linewidth=0)
+        line = plots.as_far_as_told(line, band.width)
+    axes.plot(line, color=colour)
 
 
 def _rolled_out(axes: Axes, seen: FloatArray, limits: Band, colour: str) -> None:
