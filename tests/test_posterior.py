@@ -135,6 +135,23 @@ def test_contrasts_are_drawn_jointly() -> None:
     assert (joint.high - joint.low).mean() < 0.9 * apart.mean()
 
 
+def drawn_returns(table: PairTable) -> FloatArray:
+    """[draw, pair]"""
+    worth = returns(small_mdp.outcomes().legend, POLICY.discount)
+    return np.stack([worth(expected)[:, -1] for expected in Posterior(table, POLICY).draws(59)])
+
+
+def test_other_data_are_drawn_apart_and_the_same_data_together(tables: list[PairTable]) -> None:
+    drawn = np.stack([drawn_returns(table) for table in tables[:12]])
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    drawn /= drawn.std(axis=1, keepdims=True)
+    assert abs(np.mean(drawn[:-1] * drawn[1:])) < 0.06  # 0.19 where all have one seed
+    edges = tables[0].edges
+    assert edges is not None
+    turned = Edges(*(getattr(edges, field.name)[::-1] for field in fields(Edges)))
+    np.testing.assert_array_equal(drawn_returns(replace(tables[0], edges=turned)), drawn_returns(tables[0]))
+
+
 def test_a_pair_never_tried_has_no_band() -> None:
     table = learned(500)
     tried = table.pairs != table.pairs[-1]

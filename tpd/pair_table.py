@@ -1,5 +1,6 @@
 """Predictions for the pairs of numbered states and actions that are known, and for no others."""
 
+import zlib
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -22,6 +23,12 @@ class Edges:
     """[edge, outcome]"""
     count: IntArray
     """[edge]"""
+
+    @property
+    def checksum(self) -> int:
+        """The same for what was seen as often, in whichever order."""
+        seen = np.stack([self.pair, self.next_state, self.count]).astype(np.int64)
+        return zlib.crc32(seen[:, np.lexsort(seen)].tobytes())
 
 
 @dataclass(frozen=True)

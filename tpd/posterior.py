@@ -57,13 +57,15 @@ def returns(legend: Legend, discount: float) -> Quantity:
 class Posterior:
     """Models of the dynamics drawn from the Dirichlet posterior of the counts, each solved for the policy.
 
-    All bands come from the same draws, so that those of one posterior fit together.
+    All bands come from the same draws, so that those of one posterior fit together. Unless a seed is given
+    it follows from the counts: what is explained from the same data is drawn together, from other data apart.
     """
 
-    def __init__(self, table: PairTable, policy: DiscretePolicy, seed: int = 0) -> None:
+    def __init__(self, table: PairTable, policy: DiscretePolicy, seed: int | None = None) -> None:
         self.table = table
-        self._seed = seed
         self._successors = successors(table)
+        assert table.edges is not None
+        self._seed = table.edges.checksum if seed is None else seed
         states, self._next = np.unique(self._successors.next_state, return_inverse=True)
         row, tried = locate(table.pairs, states[:, None] * table.num_actions + np.arange(table.num_actions))
         self._next_rows = np.where(tried, row, len(table.pairs))
