@@ -2,16 +2,19 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests import small_mdp
+from tests.small_mdp import NUM_ACTIONS
 from tests.test_learning import HORIZON, batches, exact
 from tpd import storage
 from tpd.explainer import Explainer
 from tpd.kernels import keep_extremes
 from tpd.learners.replayed import ReplayedFHTD
+from tpd.learners.return_distribution import return_table
 from tpd.outcomes import OutcomeSet, event
 from tpd.pair_table import Edges, PairTable
 from tpd.posterior import Posterior, outcomes, returns, so_far, survival
@@ -199,6 +202,31 @@ def test_what_cannot_be_is_refused() -> None:
     plain = OutcomeSet([event("odd", small_mdp.odd)])
     with pytest.raises(ValueError, match="reward"):
         returns(plain.legend, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("states", "actions", "named"),
+    [
+        ([1], [NUM_ACTIONS], "actions must be numbered from 0 to 2, got 3"),
+        ([1], [-1], "actions must be numbered from 0 to 2, got -1"),
+        ([-1], [0], "observations must be numbered from 0 on, got -1"),
+        ([0.5], [0], "observations must be one whole number each, got float64"),
+        (1, 0, "observations must be one whole number each, got int64 of shape"),
+        ([1, 2], [0], r"observations of shape \(2,\) but actions of shape \(1,\)"),
+    ],
+)
+def test_pairs_that_do_not_exist_are_refused(states: Any, actions: Any, named: str) -> None:
+    table, good = learned(500), (STATES[:1], ACTIONS[:1])
+    posterior = Posterior(table, POLICY)
+    worth = return_table(table, POLICY, small_mdp.outcomes().legend, horizon=2)
+    for asked in (
+        lambda: posterior.band(states, actions),
+        lambda: posterior.contrast((states, actions), good),
+        lambda: posterior.contrast(good, (states, actions)),
+        lambda: worth.distribution(states, actions),
+    ):
+        with pytest.raises(ValueError, match=named):
+            asked()
 
 
 # What is expected although it was not seen

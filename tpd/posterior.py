@@ -15,7 +15,7 @@ from tpd.efo import compose
 from tpd.kernels import keep_extremes, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable, locate
+from tpd.pair_table import PairTable, locate, pair_numbers
 from tpd.prior import successors
 from tpd.seeding import generator
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
@@ -112,8 +112,7 @@ class Posterior:
         return self._band(difference, known & other_known, level)
 
     def _locate(self, observations: Array, actions: Array) -> tuple[IntArray, BoolArray]:
-        pairs = np.asarray(observations) * self.table.num_actions + np.asarray(actions)
-        return locate(self.table.pairs, pairs)
+        return locate(self.table.pairs, pair_numbers(observations, actions, self.table.num_actions))
 
     def _band(self, quantity: Quantity, known: BoolArray, level: float) -> Band:
         """The i-th smallest and largest of n draws, where 2 i / (n + 1) lie outside."""

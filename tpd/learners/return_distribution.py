@@ -12,7 +12,7 @@ from tpd.distributions import BoundedDistribution, Distribution
 from tpd.kernels import returns_one_step_longer
 from tpd.memory import require
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable, locate
+from tpd.pair_table import PairTable, locate, pair_numbers
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray
 
 
@@ -34,7 +34,7 @@ class ReturnTable:
 
     def distribution(self, observations: Array, actions: Array) -> BoundedDistribution:
         """The return after each pair [batch]; what was never tried may be worth anything within the bound."""
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        row, known = locate(self.pairs, pair_numbers(observations, actions, self.num_actions))
         mass, atoms = np.zeros((len(row), self.mass.shape[1])), self.mass.shape[1] - 1
         mass[:, -1] = 1
         values = np.zeros((len(row), atoms))
