@@ -63,6 +63,21 @@ def test_tails_count_neither_the_value_itself() -> None:
     np.testing.assert_allclose([found.below(2.0), found.above(2.0)], [0.2, 0.5])
 
 
+@pytest.mark.parametrize(
+    ("values", "probabilities", "named"),
+    [
+        ([0.0, 1.0], [0.5, 1.5], r"of sum 1, got \[0\.5 1\.5\]"),
+        ([0.0, 1.0], [-0.5, 1.5], "must be 0 or more"),
+        ([3.0, 1.0], [0.5, 0.5], r"must ascend, got \[3\. 1\.\]"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(
+    values: list[float], probabilities: list[float], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        Distribution(np.array(values), np.array(probabilities))
+
+
 def test_wasserstein_is_that_of_scipy() -> None:
     rng = np.random.default_rng(0)
     values = np.sort(rng.normal(size=(5, 20)))
