@@ -12,6 +12,7 @@ from tpd.evaluate import evaluate
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.learners.replayed import ReplayedFHTD
+from tpd.posterior import Posterior
 from tpd.seeding import generator
 from tpd.show.tables import overall, shown
 from tpd.sources.collection import collect
@@ -81,6 +82,24 @@ def test_a_contrast_is_drawn_in_the_same_models(drawn: Explanation) -> None:
         float((band.high - band.low)[row, -1]) for band, row in ((sure, 0), (separate, 0), (separate, 1))
     ]
     assert widths[0] <= widths[1] + widths[2]
+
+
+def test_draws_are_compared_one_by_one(explainer: Explainer, drawn: Explanation) -> None:
+    with pytest.raises(ValueError, match="cannot compare 59 draws with 99: ask for as many of both"):
+        drawn - explainer.explain(np.array([0, 1, 2]), draws=99)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_an_explanation_and_its_posterior_have_the_same_bands(
+    explainer: Explainer, drawn: Explanation, level: float
+) -> None:
+    assert isinstance(explainer.predictor, ReplayedFHTD)
+    posterior = Posterior(explainer.predictor.table(), small_mdp.policy())
+    known = drawn.foreseen
+    for one, other in zip(
+        drawn.band(level), posterior.band(drawn.observations, drawn.actions, level=level), strict=True
+    ):
+        np.testing.assert_allclose(one[known], other[known], atol=1e-6)
 
 
 def test_what_is_exact_has_no_bands() -> None:

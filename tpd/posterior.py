@@ -4,12 +4,13 @@ A band is for the expectation, not for what will happen: an event happens or not
 would nearly always be all of [0, 1].
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.bands import LEVEL, Band
+from tpd.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.checks import number
 from tpd.efo import compose
 from tpd.kernels import keep_extremes, solve_backwards
@@ -21,8 +22,9 @@ from tpd.seeding import generator
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
 
 RANK = 3
-"""The band ends at the third smallest and the third largest draw."""
+"""Bands of a high level end at the third smallest and the third largest draw, of as many as that takes."""
 HIGHEST_LEVEL = 0.999
+ROUNDING = 1e-9
 
 Pairs = tuple[Array, Array]
 """Observations [batch] and actions [batch]."""
@@ -116,11 +118,13 @@ class Posterior:
 
     def _band(self, quantity: Quantity, known: BoolArray, level: float) -> Band:
         """The i-th smallest and largest of n draws, where 2 i / (n + 1) lie outside."""
-        count = round(2 * RANK / (1 - number("level", level, 0, HIGHEST_LEVEL))) - 1
+        outside = (1 - number("level", level, 0, HIGHEST_LEVEL)) / 2
+        count = max(ENOUGH_DRAWS, math.ceil(RANK / outside - ROUNDING) - 1)
+        rank = math.floor(outside * (count + 1) + ROUNDING)
         estimate = quantity(self.table.expected)
-        require("the bands", (estimate.size, 2 * RANK), "float32", "ask for fewer pairs at once")
-        smallest = np.full((estimate.size, RANK), np.inf, np.float32)
-        largest = np.full((estimate.size, RANK), -np.inf, np.float32)
+        require("the bands", (estimate.size, 2 * rank), "float32", "ask for fewer pairs at once")
+        smallest = np.full((estimate.size, rank), np.inf, np.float32)
+        largest = np.full((estimate.size, rank), -np.inf, np.float32)
         for expected in self.draws(count):
             keep_extremes(quantity(expected).ravel(), smallest, largest)
         low = np.minimum(smallest[:, -1].reshape(estimate.shape), estimate)
