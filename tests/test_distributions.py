@@ -324,6 +324,24 @@ def test_the_mean_is_the_expected_return_whatever_the_atoms() -> None:
         np.testing.assert_allclose(mean.low, explanation.expected_return[:, -1], atol=1e-6)
 
 
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_two_spacings_away_from_a_return_the_projection_does_not_show(stochastic: bool) -> None:
+    policy = small_mdp.policy(stochastic)
+    table = solved(true_counts(), policy)
+    found = table.distribution(STATES, ACTIONS).highest
+    spacing = (table.high - table.low) / (found.values.shape[1] - 2)
+    off = [0.0, 0.0]
+    for pair, exact in enumerate(convolved(policy)):
+        returns, chances = np.array(list(exact)), np.array(list(exact.values()))
+        for value in returns[:: max(1, len(returns) // 60)]:
+            for spacings in (0, 2):
+                low, high = (value + sign * (spacings * spacing[pair] + 1e-9) for sign in (-1, 1))
+                true = chances[returns < value - 1e-9].sum()
+                too_much = found.below(low)[pair] - true, true - found.below(high)[pair]
+                off[spacings // 2] = max(off[spacings // 2], *too_much)
+    assert off[1] < 0.0002 < 0.1 < off[0]
+
+
 def test_without_chance_two_atoms_lose_nothing() -> None:
     """States 0, 1, 2 in a row with rewards 1, 2, 4, the last of which ends the episode."""
     reward, over = np.array([1.0, 2.0, 4.0]), np.array([0.0, 0.0, 1.0])

@@ -33,7 +33,12 @@ class ReturnTable:
     """The largest possible |return|, also of what is unknown."""
 
     def distribution(self, observations: Array, actions: Array) -> BoundedDistribution:
-        """The return after each pair [batch]; what was never tried may be worth anything within the bound."""
+        """The return after each pair [batch]; what was never tried may be worth anything within the bound.
+
+        Low and high are for what is unknown, not for the projection: that keeps the mean, but divides a
+        return between the atoms on both sides of it, so ask `below` and `above` two spacings away from a
+        return that is likely by itself.
+        """
         row, known = locate(self.pairs, pair_numbers(observations, actions, self.num_actions))
         mass, atoms = np.zeros((len(row), self.mass.shape[1])), self.mass.shape[1] - 1
         mass[:, -1] = 1
