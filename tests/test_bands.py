@@ -7,11 +7,14 @@ import pytest
 
 from tests import small_mdp
 from tpd.bands import ENOUGH_DRAWS, band_of
+from tpd.coverage import coverage
 from tpd.evaluate import evaluate
 from tpd.explainer import Explainer
 from tpd.explanation import Explanation
 from tpd.learners.replayed import ReplayedFHTD
+from tpd.posterior import Posterior
 from tpd.seeding import generator
+from tpd.show.tables import overall, shown
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.truth.exact import ExactSolution
@@ -81,6 +84,24 @@ def test_a_contrast_is_drawn_in_the_same_models(drawn: Explanation) -> None:
     assert widths[0] <= widths[1] + widths[2]
 
 
+def test_draws_are_compared_one_by_one(explainer: Explainer, drawn: Explanation) -> None:
+    with pytest.raises(ValueError, match="cannot compare 59 draws with 99: ask for as many of both"):
+        drawn - explainer.explain(np.array([0, 1, 2]), draws=99)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_an_explanation_and_its_posterior_have_the_same_bands(
+    explainer: Explainer, drawn: Explanation, level: float
+) -> None:
+    assert isinstance(explainer.predictor, ReplayedFHTD)
+    posterior = Posterior(explainer.predictor.table(), small_mdp.policy())
+    known = drawn.foreseen
+    for one, other in zip(
+        drawn.band(level), posterior.band(drawn.observations, drawn.actions, level=level), strict=True
+    ):
+        np.testing.assert_allclose(one[known], other[known], atol=1e-6)
+
+
 def test_what_is_exact_has_no_bands() -> None:
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
     exact = Explainer(ExactSolution(env, policy, outcomes, horizon=HORIZON), policy, outcomes.legend)
@@ -99,10 +120,35 @@ def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
     truth = ExactSolution(env, small_mdp.policy(), outcomes, horizon=HORIZON)
     cases = truth.cases(300, generator(0, "cases"))
     errors = evaluate(explainer, env, cases, bands=True)
-    assert errors.pi_covered is not None
-    assert 0.5 < np.nanmean(errors.pi_covered) <= 1
+    assert errors.pi_bands is not None
+    assert 0.5 < np.nanmean(errors.pi_bands.covered) <= 1
     assert "odd/foil_covered" in errors.metrics()
-    assert evaluate(explainer, env, cases).pi_covered is None
+    assert 0.5 < errors.metrics()["covered/pi"] <= 1
+    assert "pi_covered" in shown(errors.frame())
+    assert "of what is uncertain after the policy's actions has a band of 90%" in overall(errors.metrics())
+    assert evaluate(explainer, env, cases).pi_bands is None
+
+
+def test_coverage_is_of_the_bands_that_are_shown() -> None:
+    """Futures that lead to the unknown have no band, so none that could be wrong."""
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    learner = ReplayedFHTD(env, policy, outcomes, horizon=HORIZON)
+    untried = policy.probabilities(np.array([1])).argmax()
+    batches = collect(env, policy, generator(0, "test"), steps=3000, exploration=Exploration(0.3), num_envs=5)
+    for batch in batches:
+        learner.update(batch[(batch.observation != 1) | (batch.action != untried)])
+    explainer = Explainer(learner, policy, outcomes.legend)
+    cases = ExactSolution(env, policy, outcomes, horizon=HORIZON).cases(300, generator(0, "cases"))
+    found = coverage(explainer, cases)
+    band = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS).band()
+    exact = cases.expected[:, :, :-1]
+    judged = ~np.isnan(band.low) & (exact > 1e-9) & (exact < 1 - 1e-9)
+    held = (band.low <= exact) & (exact <= band.high) & judged
+    assert found is not None
+    np.testing.assert_array_equal(found.judged, judged.sum(axis=(0, 1)))
+    np.testing.assert_array_equal(found.held, held.sum(axis=(0, 1)))
+    assert found.overall.covered.item() > 0.7  # 0.46 with those that are not shown
+    assert found.overall.shown.item() < 0.5
 
 
 def test_too_few_draws_have_no_ends_outside() -> None:

@@ -325,7 +325,7 @@ def test_bands_of_values_and_of_continuous_actions(form: str) -> None:
 def test_runs_show_how_often_bands_of_networks_hold() -> None:
     explainer, truth = Explainer(settled(), POLICY, LEGEND), rollouts(30, 20)
     examiner = Examiner(explainer, small_mdp.environment(), truth, seed=0, policy_stays=True)
-    assert examiner.errors(20, bands=True).pi_covered is None
+    assert examiner.errors(20, bands=True).pi_bands is None
     counted = dict[str, int]()
 
     def counter(name: str, total: int) -> Any:
@@ -337,9 +337,9 @@ def test_runs_show_how_often_bands_of_networks_hold() -> None:
     assert counted == {"calibration": 30}
     assert truth.progress is None
     errors = examiner.errors(20, bands=True)
-    assert errors.pi_covered is not None
-    assert errors.foil_covered is not None
-    assert np.nanmean([errors.pi_covered, errors.foil_covered]) > 0.75
+    assert errors.pi_bands is not None
+    assert errors.foil_bands is not None
+    assert np.nanmean([errors.pi_bands.covered, errors.foil_bands.covered]) > 0.75
     assert "pi_covered" in errors.frame()
     assert not isinstance(explainer.predictor, NetworkPredictor)
 

@@ -111,6 +111,31 @@ def test_a_window_cut_short_is_the_worst_there_can_be() -> None:
     np.testing.assert_array_equal(judged, [1, 0, np.nan])
 
 
+def test_where_there_is_no_forecast_the_guarantee_stands() -> None:
+    """A score that is NaN counts as the worst, and an interval around nothing is infinite."""
+    scores = np.append(np.arange(1.0, 98.0), [np.nan, np.nan])
+    assert Calibration(scores).threshold(LEVEL) == 90
+    assert Calibration(np.full(500, np.nan)).threshold(LEVEL) == np.inf
+    forecast = Forecast.around(np.array([0.0, np.nan]))
+    np.testing.assert_array_equal(forecast.scores(np.ones(2)), [1, np.inf])
+    interval = Calibration(scores).interval(forecast, LEVEL)
+    np.testing.assert_array_equal(interval, [[-90, -np.inf], [90, np.inf]])
+    np.testing.assert_array_equal(interval.contains(np.zeros(2)), [1, 1])
+
+
+def test_what_cannot_be_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="400 weights for 500 scores"):
+        Calibration(np.zeros(500), np.ones(400))
+    with pytest.raises(ValueError, match="weights must be 0 or more, got -1"):
+        Calibration(np.zeros(2), np.array([1.0, -1.0]))
+    with pytest.raises(ValueError, match="weights must be 0 or more, got nan"):
+        Calibration(np.zeros(2), np.array([1.0, np.nan]))
+    with pytest.raises(ValueError, match=r"ranges from low to high, got 1\.0 to -1\.0"):
+        Forecast.between(np.array([0.0, 1.0]), np.array([0.0, -1.0]))
+    with pytest.raises(ValueError, match="horizon must be 1 or more, got -3"):
+        largest_ratio(0.2, 6, -3)
+
+
 def test_a_step_is_drawn_from_each_episode_where_the_limit_cannot_cut() -> None:
     episodes = episodes_of([2, 10, 7, 10], [True, False, True, True])
     drawn = np.array(

@@ -63,6 +63,21 @@ def test_tails_count_neither_the_value_itself() -> None:
     np.testing.assert_allclose([found.below(2.0), found.above(2.0)], [0.2, 0.5])
 
 
+@pytest.mark.parametrize(
+    ("values", "probabilities", "named"),
+    [
+        ([0.0, 1.0], [0.5, 1.5], r"of sum 1, got \[0\.5 1\.5\]"),
+        ([0.0, 1.0], [-0.5, 1.5], "must be 0 or more"),
+        ([3.0, 1.0], [0.5, 0.5], r"must ascend, got \[3\. 1\.\]"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(
+    values: list[float], probabilities: list[float], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        Distribution(np.array(values), np.array(probabilities))
+
+
 def test_wasserstein_is_that_of_scipy() -> None:
     rng = np.random.default_rng(0)
     values = np.sort(rng.normal(size=(5, 20)))
@@ -307,6 +322,24 @@ def test_the_mean_is_the_expected_return_whatever_the_atoms() -> None:
     for atoms in (2, 7, 101):
         mean = solved(table, policy, atoms).returns(STATES, ACTIONS).mean
         np.testing.assert_allclose(mean.low, explanation.expected_return[:, -1], atol=1e-6)
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+def test_two_spacings_away_from_a_return_the_projection_does_not_show(stochastic: bool) -> None:
+    policy = small_mdp.policy(stochastic)
+    table = solved(true_counts(), policy)
+    found = table.distribution(STATES, ACTIONS).highest
+    spacing = (table.high - table.low) / (found.values.shape[1] - 2)
+    off = [0.0, 0.0]
+    for pair, exact in enumerate(convolved(policy)):
+        returns, chances = np.array(list(exact)), np.array(list(exact.values()))
+        for value in returns[:: max(1, len(returns) // 60)]:
+            for spacings in (0, 2):
+                low, high = (value + sign * (spacings * spacing[pair] + 1e-9) for sign in (-1, 1))
+                true = chances[returns < value - 1e-9].sum()
+                too_much = found.below(low)[pair] - true, true - found.below(high)[pair]
+                off[spacings // 2] = max(off[spacings // 2], *too_much)
+    assert off[1] < 0.0002 < 0.1 < off[0]
 
 
 def test_without_chance_two_atoms_lose_nothing() -> None:

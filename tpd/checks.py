@@ -45,11 +45,12 @@ def one_of(name: str, value: T, allowed: Collection[T]) -> T:
     return value
 
 
-def numbered(name: str, values: npt.NDArray[Any], count: int) -> npt.NDArray[np.integer[Any]]:
-    """The values [batch], if they are numbers of which there are so many, from 0."""
+def numbered(name: str, values: npt.NDArray[Any], count: int | None = None) -> npt.NDArray[np.integer[Any]]:
+    """The values [batch], if they are numbers from 0, of which there are so many where that is known."""
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise ValueError(f"{name} must be one whole number each, got {values.dtype} of shape {values.shape}")
-    wrong = (values < 0) | (values >= count)
+    wrong = values < 0 if count is None else (values < 0) | (values >= count)
     if wrong.any():
-        raise ValueError(f"{name} must be numbered from 0 to {count - 1}, got {values[wrong][0]}")
+        last = "on" if count is None else f"to {count - 1}"
+        raise ValueError(f"{name} must be numbered from 0 {last}, got {values[wrong][0]}")
     return values

@@ -20,7 +20,10 @@ FEWEST = 100
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected to be observed, as the ends of a range: the same where it is one number."""
+    """What is expected to be observed, as the ends of a range: the same where it is one number.
+
+    NaN where there is no forecast: that counts as infinitely wrong, and its interval is infinite.
+    """
 
     low: FloatArray
     """[window]"""
@@ -32,6 +35,10 @@ class Forecast:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.scale) & (self.scale > 0)).all():
             raise ValueError(f"the scale of a forecast must be above 0, got {np.min(self.scale)}")
+        crossed = np.asarray(self.low > self.high)
+        if crossed.any():
+            low, high = (np.asarray(end)[crossed][0] for end in (self.low, self.high))
+            raise ValueError(f"a forecast ranges from low to high, got {low} to {high}")
 
     @classmethod
     def around(cls, centre: FloatArray, scale: FloatArray | None = None) -> "Forecast":
@@ -46,7 +53,7 @@ class Forecast:
     def scores(self, observed: FloatArray) -> FloatArray:
         """[window]: how far outside of the range it came; inf where that is not known."""
         outside = np.maximum(self.low - observed, observed - self.high) / self.scale
-        return np.where(np.isnan(observed), np.inf, outside)
+        return np.where(np.isnan(outside), np.inf, outside)
 
 
 class Interval(NamedTuple):
@@ -68,13 +75,17 @@ class Calibration:
     """How far off the forecasts were, in windows of episodes that they were not learned from."""
 
     scores: FloatArray
-    """[window]"""
+    """[window]; NaN counts as infinitely wrong"""
     weights: FloatArray | None = None
     """[window]: how much likelier each is after the policy explained; None if it is that policy's own"""
     largest_weight: float = 1.0
     """What the window to come may weigh at most."""
 
     def __post_init__(self) -> None:
+        if self.weights is not None and self.weights.shape != self.scores.shape:
+            raise ValueError(f"{self.weights.size} weights for {self.scores.size} scores")
+        if self.weights is not None and not (self.weights >= 0).all():
+            raise ValueError(f"weights must be 0 or more, got {np.min(self.weights)}")
         heaviest = 1.0 if self.weights is None else float(np.max(self.weights, initial=0))
         if heaviest > self.largest_weight * (1 + 1e-9):
             raise ValueError(
@@ -96,7 +107,7 @@ class Calibration:
         weights = np.ones(len(self.scores)) if self.weights is None else self.weights
         return float(
             np.quantile(
-                np.append(self.scores, np.inf),
+                np.append(np.where(np.isnan(self.scores), np.inf, self.scores), np.inf),
                 level,
                 weights=np.append(weights, self.largest_weight),
                 method="inverted_cdf",
@@ -108,7 +119,8 @@ class Calibration:
         room = self.threshold(level) * forecast.scale
         low, high = forecast.low - room, forecast.high + room
         middle = (forecast.low + forecast.high) / 2
-        return Interval(np.minimum(low, middle), np.maximum(high, middle))
+        low, high = np.minimum(low, middle), np.maximum(high, middle)
+        return Interval(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
 
 def random_steps(
@@ -162,6 +174,7 @@ def largest_ratio(epsilon: float, num_actions: int, horizon: int) -> float:
     """The most a window can weigh if the behaviour, at rate epsilon, takes any valid action instead."""
     number("epsilon", epsilon, 0, 1)
     whole_number("num_actions", num_actions, at_least=1)
+    whole_number("horizon", horizon, at_least=1)
     return float((1 - epsilon + epsilon / num_actions) ** -horizon)
 
 

@@ -21,6 +21,8 @@ from tpd.types import Array, BoolArray, FloatArray, Transitions
 
 ROUNDING = 1e-9
 """Probabilities that differ by less are the same."""
+INEXACT = 1e-4
+"""By as much probabilities may miss their sum, for they may come from float32."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,18 @@ class Distribution:
     """[..., atom], ascending"""
     probabilities: FloatArray
     """[..., atom], of sum 1"""
+
+    def __post_init__(self) -> None:
+        sums = self.probabilities.sum(axis=-1)
+        amiss = (np.abs(sums - 1) > INEXACT) | (self.probabilities < -INEXACT).any(axis=-1)
+        if amiss.any():
+            raise ValueError(
+                f"probabilities must be 0 or more and of sum 1, got {self.probabilities[amiss][0]}"
+            )
+        lower, upper = self.values[..., :-1], self.values[..., 1:]
+        amiss = ((lower > upper) & ~np.isclose(lower, upper)).any(axis=-1)
+        if amiss.any():
+            raise ValueError(f"the values of a distribution must ascend, got {self.values[amiss][0]}")
 
     @property
     def mean(self) -> FloatArray:

@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tpd.bands import ENOUGH_DRAWS
-from tpd.calibration import Calibratable, agrees, calibrate, uncertain
+from tpd.calibration import Calibratable, calibrate
 from tpd.checks import one_of, whole_number
+from tpd.coverage import Coverage, coverage
 from tpd.envs import Environment
 from tpd.explainer import Explainer
-from tpd.pair_table import HasTable
-from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
 from tpd.truth.monte_carlo import MonteCarlo, SampledCases
-from tpd.types import BoolArray, DiscretePolicy, FloatArray, State, Transitions
+from tpd.types import FloatArray, State, Transitions
 
-CERTAIN = 1e-9
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
 
 
@@ -50,10 +47,10 @@ class Errors:
     """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
     foil_noise: FloatArray | None = None
     """[outcome]: the same for foil_mse"""
-    pi_covered: FloatArray | None = None
-    """[outcome]: share of the expectations, but for those certain, that lie in their bands; NaN if none is"""
-    foil_covered: FloatArray | None = None
-    """[outcome]: the same for the actions passed over"""
+    pi_bands: Coverage | None = None
+    """How often the bands hold the truth, where that was asked for and there are bands."""
+    foil_bands: Coverage | None = None
+    """The same for the actions passed over."""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values: `<event>/pi_mse` and so on."""
@@ -63,6 +60,9 @@ class Errors:
             for name, value in zip(self.names, column, strict=True)
         }
         overall = {"known/pi": self.pi_known, "known/foil": self.foil_known}
+        for name, bands in self._bands.items():
+            overall[f"covered/{name}"] = bands.overall.covered.item()
+            overall[f"judged/{name}"] = bands.overall.shown.item()
         return table | overall | {"disagreement": self.disagreement}
 
     def frame(self) -> pd.DataFrame:
@@ -74,9 +74,14 @@ class Errors:
         columns = {metric: getattr(self, metric) for metric in METRICS}
         if self.pi_noise is not None:
             columns |= {"pi_noise": self.pi_noise, "foil_noise": self.foil_noise}
-        if self.pi_covered is not None:
-            columns |= {"pi_covered": self.pi_covered, "foil_covered": self.foil_covered}
+        for name, bands in self._bands.items():
+            columns |= {f"{name}_covered": bands.covered, f"{name}_judged": bands.shown}
         return columns
+
+    @property
+    def _bands(self) -> dict[str, Coverage]:
+        both = {"pi": self.pi_bands, "foil": self.foil_bands}
+        return {name: bands for name, bands in both.items() if bands is not None}
 
 
 class Evaluation:
@@ -181,7 +186,7 @@ class LearningCurve:
             f"{step}/{name}": np.asarray(value)
             for step, errors in self.measured.items()
             for name, value in vars(errors).items()
-            if name != "names" and value is not None
+            if isinstance(value, float | np.ndarray)  # bands are judged but at the end
         }
         names = [errors.names for errors in self.measured.values()][:1]
         return {"seen": np.array(self._seen), "due": np.array(self._due), "names": np.array(names), **found}
@@ -214,41 +219,9 @@ def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool =
         disagreement=_disagreement(explainer, env, taken),
         pi_noise=_noise(taken),
         foil_noise=_noise(passed_over),
-        pi_covered=_covered(explainer, taken) if bands else None,
-        foil_covered=_covered(explainer, passed_over) if bands else None,
+        pi_bands=coverage(explainer, taken) if bands else None,
+        foil_bands=coverage(explainer, passed_over) if bands else None,
     )
-
-
-def _covered(explainer: Explainer, cases: Cases) -> FloatArray | None:
-    """[outcome]: share of the expectations that lie in their bands, as far as the bands are put to a test.
-
-    None where there are no bands. The noise of a truth that comes from rollouts is allowed for.
-    """
-    if isinstance(cases, SampledCases):
-        explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
-        if explanation.draws is None:
-            return None
-        band, expected = explanation.band(), explanation.expected
-        events = np.array([name in explainer.legend.events for name in explainer.legend.names])
-        return _share(
-            agrees(band, expected, cases, events), uncertain(expected, events) & ~np.isnan(band.low)
-        )
-    predictor = explainer.predictor
-    table = predictor.table() if isinstance(predictor, HasTable) else None
-    if not isinstance(table, CountedTable):
-        return None
-    assert isinstance(explainer.policy, DiscretePolicy)
-    band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
-    exact = cases.expected[:, :, :-1]
-    real = np.array([name not in explainer.legend.events for name in explainer.legend.names])
-    judged = (real | ((exact > CERTAIN) & (exact < 1 - CERTAIN))) & ~np.isnan(band.low)
-    return _share((band.low <= exact) & (exact <= band.high), judged)
-
-
-def _share(held: BoolArray, judged: BoolArray) -> FloatArray:
-    """[outcome]: how many of those judged [case, horizon, outcome] are held; NaN if none is."""
-    count = judged.sum(axis=(0, 1))
-    return np.where(count > 0, (judged & held).sum(axis=(0, 1)) / np.maximum(1, count), np.nan)
 
 
 def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:

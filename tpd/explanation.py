@@ -252,6 +252,9 @@ class Contrast:
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
+        if self.drawn and len(self.fact._drawn) != len(self.foil._drawn):
+            drawn = f"{len(self.fact._drawn)} draws with {len(self.foil._drawn)}"
+            raise ValueError(f"cannot compare {drawn}: ask for as many of both")
 
     @property
     def horizon(self) -> int:

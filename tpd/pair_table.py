@@ -1,10 +1,12 @@
 """Predictions for the pairs of numbered states and actions that are known, and for no others."""
 
+import zlib
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd.checks import numbered
 from tpd.types import Array, BoolArray, FloatArray, IntArray
 
 
@@ -22,6 +24,12 @@ class Edges:
     """[edge, outcome]"""
     count: IntArray
     """[edge]"""
+
+    @property
+    def checksum(self) -> int:
+        """The same for what was seen as often, in whichever order."""
+        seen = np.stack([self.pair, self.next_state, self.count]).astype(np.int64)
+        return zlib.crc32(seen[:, np.lexsort(seen)].tobytes())
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,14 @@ class HasTable(Protocol):
 
     def table(self) -> PairTable:
         """Every pair it knows."""
+
+
+def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntArray:
+    """[batch]: state * num_actions + action, refused where there is no such action."""
+    observations, actions = np.asarray(observations), np.asarray(actions)
+    if observations.shape != actions.shape:
+        raise ValueError(f"observations of shape {observations.shape} but actions of shape {actions.shape}")
+    return numbered("observations", observations) * num_actions + numbered("actions", actions, num_actions)
 
 
 def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:

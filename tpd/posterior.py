@@ -4,25 +4,27 @@ A band is for the expectation, not for what will happen: an event happens or not
 would nearly always be all of [0, 1].
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.bands import LEVEL, Band
+from tpd.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.checks import number
 from tpd.efo import compose
 from tpd.kernels import keep_extremes, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable, locate
+from tpd.pair_table import PairTable, locate, pair_numbers
 from tpd.prior import successors
 from tpd.seeding import generator
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
 
 RANK = 3
-"""The band ends at the third smallest and the third largest draw."""
+"""Bands of a high level end at the third smallest and the third largest draw, of as many as that takes."""
 HIGHEST_LEVEL = 0.999
+ROUNDING = 1e-9
 
 Pairs = tuple[Array, Array]
 """Observations [batch] and actions [batch]."""
@@ -57,13 +59,15 @@ def returns(legend: Legend, discount: float) -> Quantity:
 class Posterior:
     """Models of the dynamics drawn from the Dirichlet posterior of the counts, each solved for the policy.
 
-    All bands come from the same draws, so that those of one posterior fit together.
+    All bands come from the same draws, so that those of one posterior fit together. Unless a seed is given
+    it follows from the counts: what is explained from the same data is drawn together, from other data apart.
     """
 
-    def __init__(self, table: PairTable, policy: DiscretePolicy, seed: int = 0) -> None:
+    def __init__(self, table: PairTable, policy: DiscretePolicy, seed: int | None = None) -> None:
         self.table = table
-        self._seed = seed
         self._successors = successors(table)
+        assert table.edges is not None
+        self._seed = table.edges.checksum if seed is None else seed
         states, self._next = np.unique(self._successors.next_state, return_inverse=True)
         row, tried = locate(table.pairs, states[:, None] * table.num_actions + np.arange(table.num_actions))
         self._next_rows = np.where(tried, row, len(table.pairs))
@@ -110,16 +114,17 @@ class Posterior:
         return self._band(difference, known & other_known, level)
 
     def _locate(self, observations: Array, actions: Array) -> tuple[IntArray, BoolArray]:
-        pairs = np.asarray(observations) * self.table.num_actions + np.asarray(actions)
-        return locate(self.table.pairs, pairs)
+        return locate(self.table.pairs, pair_numbers(observations, actions, self.table.num_actions))
 
     def _band(self, quantity: Quantity, known: BoolArray, level: float) -> Band:
         """The i-th smallest and largest of n draws, where 2 i / (n + 1) lie outside."""
-        count = round(2 * RANK / (1 - number("level", level, 0, HIGHEST_LEVEL))) - 1
+        outside = (1 - number("level", level, 0, HIGHEST_LEVEL)) / 2
+        count = max(ENOUGH_DRAWS, math.ceil(RANK / outside - ROUNDING) - 1)
+        rank = math.floor(outside * (count + 1) + ROUNDING)
         estimate = quantity(self.table.expected)
-        require("the bands", (estimate.size, 2 * RANK), "float32", "ask for fewer pairs at once")
-        smallest = np.full((estimate.size, RANK), np.inf, np.float32)
-        largest = np.full((estimate.size, RANK), -np.inf, np.float32)
+        require("the bands", (estimate.size, 2 * rank), "float32", "ask for fewer pairs at once")
+        smallest = np.full((estimate.size, rank), np.inf, np.float32)
+        largest = np.full((estimate.size, rank), -np.inf, np.float32)
         for expected in self.draws(count):
             keep_extremes(quantity(expected).ravel(), smallest, largest)
         low = np.minimum(smallest[:, -1].reshape(estimate.shape), estimate)

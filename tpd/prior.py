@@ -15,8 +15,11 @@ from tpd.types import BoolArray, FloatArray, IntArray
 
 WEIGHTS = np.geomspace(0.02, 2.5, 13)
 """How many visits the guess may count for: docs/uncertainty.md says why no more."""
-MOST_PATTERNS = 32
-"""How many things that an action did, the most frequent ones, are expected of it elsewhere."""
+MOST_PATTERNS = 128
+"""How many things that an action did, the most frequent ones, are expected of it elsewhere.
+
+Where an outcome is a field of the state, one change of the state is as many things as the field has values.
+"""
 
 
 class Successors(NamedTuple):

@@ -13,7 +13,7 @@ from tpd.explainer import Explainer, SolvingPredictor
 from tpd.kernels import returns_one_step_longer
 from tpd.memory import require
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable, locate
+from tpd.pair_table import PairTable, locate, pair_numbers
 from tpd.posterior import CountedTable
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray
 
@@ -35,8 +35,13 @@ class ReturnTable:
     """The largest possible |return|, also of what is unknown."""
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution:
-        """The return after each pair [batch]; what was never tried may be worth anything within the bound."""
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        """The return after each pair [batch]; what was never tried may be worth anything within the bound.
+
+        Low and high are for what is unknown, not for the projection: that keeps the mean, but divides a
+        return between the atoms on both sides of it, so ask `below` and `above` two spacings away from a
+        return that is likely by itself.
+        """
+        row, known = locate(self.pairs, pair_numbers(observations, actions, self.num_actions))
         mass, atoms = np.zeros((len(row), self.mass.shape[1])), self.mass.shape[1] - 1
         mass[:, -1] = 1
         values = np.zeros((len(row), atoms))

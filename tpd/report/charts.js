@@ -50,8 +50,8 @@ class Charts {
         : this.partition.length
           ? this.stack(pair, step, ahead)
           : this.curves(pair, step, ahead);
-    const empty = { ...layout, annotations: [this.note("never tried: unknown")] };
-    this.draw(id, known ? traces : this.blank(), known ? layout : empty);
+    const said = known ? this.tooLittle(pair) : [this.note("never tried: unknown")];
+    this.draw(id, known ? traces : this.blank(), { ...layout, annotations: said });
   }
 
   stack(pair, step, ahead) {
@@ -167,6 +167,8 @@ class Charts {
   contrast(id, fact, foil, weights) {
     const { book } = this;
     const reach = Math.min(book.arrays.reach[fact], book.arrays.reach[foil]);
+    const said = this.tooLittle(fact, foil);
+    const reachOfLines = said.length ? 0 : reach;
     if (!book.known(fact) || !book.known(foil)) {
       const layout = this.layout("difference", {}, "relative");
       this.draw(id, this.blank(), { ...layout, annotations: [this.note("never tried: unknown")] });
@@ -178,10 +180,10 @@ class Charts {
         return this.curve(
           fact,
           k,
-          book.expected(fact, k).map((v, h) => (h < reach ? v - foilValues[h] : null)),
+          book.expected(fact, k).map((v, h) => (h < reachOfLines ? v - foilValues[h] : null)),
         );
       });
-      this.draw(id, traces, this.layout("difference", { zeroline: true }, "overlay"));
+      this.draw(id, traces, { ...this.layout("difference", { zeroline: true }, "overlay"), annotations: said });
       return;
     }
     const total = new Array(book.horizon).fill(0);
@@ -200,7 +202,7 @@ class Charts {
       mode: "lines+markers",
       name: "total",
       x: this.steps,
-      y: total.map((v, h) => (h < reach ? v : null)),
+      y: total.map((v, h) => (h < reachOfLines ? v : null)),
       line: { color: "black", width: 1.5 },
       marker: { size: 4 },
       hovertemplate: "%{y:.2f}<extra>total</extra>",
@@ -210,9 +212,9 @@ class Charts {
       { zeroline: true, zerolinecolor: "black" },
       "relative",
     );
-    if (reach < book.horizon)
-      layout.annotations = [this.note(`unknown from step ${reach} on`, 0.98, "right")];
-    this.draw(id, traces, layout);
+    if (reach < book.horizon && !said.length)
+      said.push(this.note(`unknown from step ${reach} on`, 0.98, "right"));
+    this.draw(id, traces, { ...layout, annotations: said });
   }
 
   bar(name, y, marker, format = ".1%") {
@@ -230,12 +232,13 @@ class Charts {
   curve(pair, k, values = this.book.expected(pair, k)) {
     const outcome = this.book.outcomes[k];
     const format = outcome.event ? ".1%" : ".3g";
+    const reach = this.book.sparse(pair) ? 0 : this.book.arrays.reach[pair];
     return {
       type: "scatter",
       mode: "lines+markers",
       name: escaped(plainName(outcome)),
       x: this.steps,
-      y: values.map((value, h) => (h < this.book.arrays.reach[pair] ? value : null)),
+      y: values.map((value, h) => (h < reach ? value : null)),
       line: line(outcome),
       marker: { size: 4 },
       hovertemplate: `%{y:${format}}<extra>${escaped(plainName(outcome))}</extra>`,
@@ -276,6 +279,13 @@ class Charts {
 
   blank() {
     return [{ type: "scatter", mode: "markers", x: [], y: [] }];
+  }
+
+  // the note that one of the pairs was tried too rarely, as a list; none where all were tried often enough
+  tooLittle(...pairs) {
+    if (!pairs.some((pair) => this.book.sparse(pair))) return [];
+    const fewest = Math.min(...pairs.map((pair) => this.book.arrays.support[pair]));
+    return [this.note(`not enough data: ${fewest} visit${fewest === 1 ? "" : "s"}`)];
   }
 
   note(text, x = 0.5, xanchor = "center") {

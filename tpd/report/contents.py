@@ -8,9 +8,10 @@ import gymnasium as gym
 import numpy as np
 
 from tpd import colours
+from tpd.bands import ENOUGH_DRAWS, LEVEL
 from tpd.envs import Environment
 from tpd.explainer import ROUNDING, Explainer
-from tpd.explanation import Explanation
+from tpd.explanation import ENOUGH_VISITS, Explanation
 from tpd.kept import Kept
 from tpd.outcomes import FIRST, Legend
 from tpd.report import pictures
@@ -25,8 +26,6 @@ from tpd.words import ContrastNarrator, Narrator
 TAKEN = 0
 """The column of the action taken, where its opposite is the only other."""
 NEVER = -1
-FEW_DRAWS = 19
-"""Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
 MOST_TURNING_POINTS = 6
 LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
 """Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
@@ -76,7 +75,7 @@ def gather(kept: Kept, episodes: int) -> Contents:
         moments = _each_step(env, recording)
     state, column = np.nonzero(moments.valid)
     asked = moments.observations[state], moments.actions[state, column]
-    explanation = explainer.explain(*asked, draws=FEW_DRAWS)
+    explanation = explainer.explain(*asked, draws=ENOUGH_DRAWS)
     options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, moments, explorable=bool(fields))
@@ -122,6 +121,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
         "rewarded": explanation.legend.reward_bound is not None,
         "horizon": explanation.horizon,
         "discount": explanation.discount,
+        "enough_visits": ENOUGH_VISITS,
     }
 
 
@@ -167,12 +167,13 @@ def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
         return {}
     powers = explanation.discount ** np.arange(explanation.horizon)
     counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
-    columns = options.shape[1]
+    columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
     settled = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
     for fact, foil in np.ndindex(columns, columns):
         both = (options[:, fact] != NEVER) & (options[:, foil] != NEVER)
         apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
-        settled[both, fact, foil] = (apart > 0).all(axis=0) | (apart < 0).all(axis=0)
+        against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
+        settled[both, fact, foil] = against < doubtful - ROUNDING
     return {"settled": settled}
 
 

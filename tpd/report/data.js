@@ -52,6 +52,11 @@ class Book {
     return this.arrays.support[pair] > 0;
   }
 
+  // whether it was tried too rarely to say more than how unsure it is
+  sparse(pair) {
+    return this.known(pair) && this.arrays.support[pair] < this.enough_visits;
+  }
+
   // [horizon]: what is expected of an outcome
   expected(pair, k) {
     const { low, span } = this.expected_range;

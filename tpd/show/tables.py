@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tpd.bands import LEVEL
 from tpd.evaluate import METRICS
 
 HEADINGS = {
@@ -15,7 +16,10 @@ HEADINGS = {
     "foil_mse": "other actions, MSE",
     "pi_max": "policy's action, max",
     "foil_max": "other actions, max",
+    "pi_covered": "policy's action, in band",
+    "foil_covered": "other actions, in band",
 }
+COVERED = ("pi_covered", "foil_covered")
 Reference = Mapping[str, Mapping[str, tuple[float, float]]]
 """outcome -> metric -> (mean, standard deviation)"""
 
@@ -27,21 +31,33 @@ def error_table(
     reference = {outcome: figures for outcome, figures in (reference or {}).items() if outcome in mean.index}
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("outcome")
-    for metric in METRICS:
+    for metric in shown(mean):
         table.add_column(HEADINGS[metric], justify="right")
     for outcome in mean.index:
         cells = []
         known = reference.get(outcome, {})
-        for metric in METRICS:
-            deviation = None if std is None else float(std.loc[outcome, metric])
-            cell = Text(_figure(float(mean.loc[outcome, metric]), deviation))
+        for metric in shown(mean):
+            cell = Text(figure(metric, outcome, mean, std))
             if metric in known:
-                cell.append(f"\n{_figure(*known[metric])}", style="dim")
+                cell.append(f"\n{_with_deviation(*known[metric])}", style="dim")
             cells.append(cell)
         table.add_row(outcome, *cells, end_section=bool(reference))
     if reference:
         table.caption = "below each value: the reference"
     return table
+
+
+def shown(errors: pd.DataFrame) -> list[str]:
+    """The columns of an error table; how much the bands hold only where there are bands."""
+    return [*METRICS, *(metric for metric in COVERED if metric in errors)]
+
+
+def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
+    """An error with its standard deviation if there is one, or the share that a band holds."""
+    value = float(mean[metric][outcome])
+    if metric in COVERED:
+        return "-" if math.isnan(value) else f"{value:.0%}"
+    return _with_deviation(value, None if std is None else float(std[metric][outcome]))
 
 
 def verification_table(title: str, frame: pd.DataFrame) -> Table:
@@ -61,9 +77,15 @@ def verification_table(title: str, frame: pd.DataFrame) -> Table:
 
 
 def overall(metrics: Mapping[str, float]) -> str:
-    """What the errors do not say: how much is known, and how often the explanations contradict the agent."""
+    """What the errors do not say: how much is known, what the bands hold, what contradicts the agent."""
     pi, foil, contradicted = (metrics[name] for name in ("known/pi", "known/foil", "disagreement"))
     said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
+    for name, actions in {"pi": "the policy's actions", "foil": "the others"}.items():
+        if not math.isnan(covered := metrics.get(f"covered/{name}", math.nan)):
+            said += (
+                f"\n{metrics[f'judged/{name}']:.1%} of what is uncertain after {actions} has a band "
+                f"of {LEVEL:.0%}, and {covered:.1%} of these bands hold the truth"
+            )
     if not math.isnan(contradicted):
         said += (
             f"\nin {contradicted:.1%} of the visits the explanations favour another action than the agent's, "
@@ -85,5 +107,5 @@ def _share(part: float) -> str:
     return f"{math.floor(part * 10_000 + 1e-6) / 10_000:.2%}"
 
 
-def _figure(mean: float, std: float | None) -> str:
+def _with_deviation(mean: float, std: float | None) -> str:
     return f"{mean:.2e}" if std is None else f"{mean:.2e} ± {std:.1e}"

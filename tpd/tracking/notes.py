@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from tpd.evaluate import METRICS
-from tpd.show.tables import HEADINGS
+from tpd.show.tables import HEADINGS, figure, shown
 
 GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves none between the columns of a table, nor below it
 MOST_RUNS = 30
@@ -48,17 +47,12 @@ def code(text: str) -> str:
 
 def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
     """Rows of outcomes, columns of metrics."""
+    metrics = shown(mean)
     rows = [
-        [
-            escaped(outcome),
-            *(
-                figure(mean.loc[outcome, metric], None if std is None else std.loc[outcome, metric])
-                for metric in METRICS
-            ),
-        ]
+        [escaped(outcome), *(figure(metric, outcome, mean, std) for metric in metrics)]
         for outcome in mean.index
     ]
-    return table(["error of", *(HEADINGS[metric] for metric in METRICS)], rows)
+    return table(["error of", *(HEADINGS[metric] for metric in metrics)], rows)
 
 
 def skill_table(verification: pd.DataFrame) -> str:
@@ -91,11 +85,6 @@ def run_table(runs: Mapping[str, Mapping[str, float]]) -> str:
     ]
     shown = table(["run", *columns], rows)
     return shown if len(runs) <= MOST_RUNS else f"{shown}\n\nand {len(runs) - MOST_RUNS} more"
-
-
-def figure(mean: float, std: float | None) -> str:
-    """A mean, with the standard deviation if there is one."""
-    return f"{mean:.2e}" if std is None else f"{mean:.2e} ± {std:.1e}"
 
 
 def _known(value: float, form: str) -> str:
