@@ -1,7 +1,9 @@
 """Whether the returns of fresh episodes are distributed as a network of returns says they are.
 
 python scripts/return_coverage.py env=mountain_car agent=agents/dqn-MountainCar-v0.zip
-python scripts/return_coverage.py env=lunar_lander agent=agents/ppo-LunarLander-v2.zip updates=5000
+python scripts/return_coverage.py env=lunar_lander agent=agents/ppo-LunarLander-v2.zip training.steps=50000
+
+A setting with a dot in its name is one of the config.
 """
 
 import sys
@@ -33,7 +35,7 @@ LOW, HIGH = 0.05, 0.95
 TIME_LIMIT = 200
 
 
-def made(settings: dict[str, str]) -> Parts:
+def made(settings: dict[str, str], others: list[str]) -> Parts:
     """The explainer of an agent, which has learned nothing yet."""
     overrides = [
         f"experiment={settings['env']}",
@@ -42,6 +44,7 @@ def made(settings: dict[str, str]) -> Parts:
         f"explainer.settling_updates={settings['updates']}",
         f"seed={settings['seed']}",
         "evaluation=none",
+        *others,
     ]
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         return build(compose("config", overrides))
@@ -57,8 +60,11 @@ def crps(found: Distribution, seen: FloatArray) -> FloatArray:
 
 def main() -> None:
     """Learn, play, and compare a window of each episode."""
-    settings = SETTINGS | dict(argument.split("=", 1) for argument in sys.argv[1:])
-    parts = made(settings)
+    given = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    settings = SETTINGS | {name: value for name, value in given.items() if "." not in name}
+    if unknown := settings.keys() - SETTINGS.keys():
+        sys.exit(f"no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
+    parts = made(settings, [f"{name}={value}" for name, value in given.items() if "." in name])
     learn(parts, NoRun(), ProgressBars(False))
     policy, horizon = parts.trainer.policy, parts.explainer.predictor.horizon
     rng = generator(parts.seed, "return coverage")

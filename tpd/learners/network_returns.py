@@ -25,7 +25,7 @@ from tpd.types import Array, BoolArray, State
 FEWEST_ATOMS = 11
 REACH = 15.0  # spreads; at most 1 / REACH² of any distribution lies farther from its mean
 BEND = 3.0  # how much closer the atoms are near the centre
-LEAST_SPREAD, LARGEST_LOG = 0.02, 5.0  # of a spread, in units of a return
+LEAST_SPREAD, LARGEST_LOG = 0.1, 5.0  # of a spread, in units of a return
 LARGEST_GRADIENT = 10.0
 ROWS_AT_ONCE = 1024
 
@@ -65,6 +65,11 @@ class Returns(NamedTuple):
     def values(self, atoms: Tensor) -> Tensor:
         """[batch, horizon, atom], ascending."""
         return self.centre[..., None] + self.spread[..., None] * atoms
+
+    @property
+    def mass_before(self) -> Tensor:
+        """[batch, horizon, atom]: the probabilities over one step less; any over none, for all is 0 then."""
+        return torch.roll(self.logits.softmax(dim=-1), 1, dims=1)
 
 
 @dataclass(frozen=True)
@@ -184,17 +189,20 @@ class ReturnLearner:
         """The cross-entropy of the atoms, and that of a normal distribution of this centre and spread.
 
         What both are compared with is one step of reward and then what the copy says of the next action.
-        The atoms are laid out where the copy has them, for they must not move about.
+        The atoms are laid out where the copy has them. Centre and spread learn from those of the copy alone:
+        if they followed its atoms as well, each would correct what the other has corrected already.
         """
         with torch.no_grad():
             placed = self._of_pairs(self.lagged, batch)
-            values, mass = self.targets(batch, following)
-            centre, spread = (following.of_rows(each)[..., None] for each in placed[:2])
-            values = (values - centre) / spread
+            after = self.lagged.returns(following.outputs(self.lagged))
+            centre, spread = (following.of_rows(each) for each in placed[:2])
+            values, mass = self.longer(after.values(self.lagged.atoms), batch, following), after.mass_before
+            values = (values - centre[..., None]) / spread[..., None]
             target = following.mean(project(values, mass, self.network.atoms))
-            shift = following.mean((mass * values).sum(dim=-1))
-            square = following.mean((mass * values**2).sum(dim=-1))
             self._beyond.append(float(following.mean((mass * (values.abs() > REACH)).sum(dim=-1)).mean()))
+            ends = torch.stack([after.centre - after.spread, after.centre + after.spread], dim=-1)
+            ends = (self.longer(ends, batch, following) - centre[..., None]) / spread[..., None]
+            shift, square = following.mean(ends.mean(dim=-1)), following.mean((ends**2).mean(dim=-1))
         atoms = -(target * predicted.logits.log_softmax(dim=-1)).sum(dim=-1)
         moved, wider = (predicted.centre - placed.centre) / placed.spread, predicted.spread / placed.spread
         bell = wider.log() + (square - 2 * moved * shift + moved**2) / wider**2 / 2
@@ -206,18 +214,15 @@ class ReturnLearner:
             network.outputs(network.features(batch.observation, batch.action), batch.action)
         )
 
-    def targets(self, batch: Experience, following: NextActions) -> tuple[Tensor, Tensor]:
-        """[choice, horizon, atom]: returns one step longer, which only termination ends, and their mass."""
-        after = self.lagged.returns(following.outputs(self.lagged))
-        later = after.values(self.lagged.atoms)[:, :-1]
-        nothing = torch.zeros(len(later), 1, later.shape[2])
+    def longer(self, values: Tensor, batch: Experience, following: NextActions) -> Tensor:
+        """[choice, horizon, atom]: returns one step longer than these, which only termination ends."""
+        later = torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
         goes_on = 1 - torch.from_numpy(batch.outcome[:, -1])
         reward, factor = (
             following.of_rows(each)[:, None, None]
             for each in (self._reward(batch), self.network.settings.discount * goes_on)
         )
-        mass = after.logits.softmax(dim=-1)
-        return reward + factor * torch.cat([nothing, later], dim=1), torch.roll(mass, 1, dims=1)
+        return reward + factor * later
 
     def _reward(self, batch: Experience) -> Tensor:
         """[batch]"""
