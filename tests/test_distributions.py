@@ -328,7 +328,7 @@ def test_the_mean_is_the_expected_return_whatever_the_atoms() -> None:
 def test_two_spacings_away_from_a_return_the_projection_does_not_show(stochastic: bool) -> None:
     policy = small_mdp.policy(stochastic)
     table = solved(true_counts(), policy)
-    found = table.distribution(STATES, ACTIONS).highest
+    found = table.returns(STATES, ACTIONS).highest
     spacing = (table.high - table.low) / (found.values.shape[1] - 2)
     off = [0.0, 0.0]
     for pair, exact in enumerate(convolved(policy)):

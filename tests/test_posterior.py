@@ -237,7 +237,7 @@ def test_pairs_that_do_not_exist_are_refused(states: Any, actions: Any, named: s
         lambda: posterior.band(states, actions),
         lambda: posterior.contrast((states, actions), good),
         lambda: posterior.contrast(good, (states, actions)),
-        lambda: worth.distribution(states, actions),
+        lambda: worth.returns(states, actions),
     ):
         with pytest.raises(ValueError, match=named):
             asked()

@@ -17,7 +17,7 @@ from mlflow.entities import Run
 
 from tests.cluster.conftest import Cluster
 from tests.cluster.services import PARTITION
-from tpd.tracking.outbox import JOURNAL
+from tpd.tracking.delivery import JOURNAL
 
 T = TypeVar("T")
 pytestmark = pytest.mark.cluster
