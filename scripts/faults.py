@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,25 @@ SMALL = (
     "checkpoint_seconds=0",
     "portrait=false",
 )
-KILLS, SWEEPS, SERVERS = 50, 3, 2
+PORTRAYED = (*SMALL[:-1], "policy.stages=4", "portrait=true")
+AGENT = (
+    "experiment=cart_pole",
+    "policy=sb3_dqn",
+    "policy.steps=4000",
+    "policy.stages=8",
+    "training.steps=8000",
+    "training.shards=4",
+    "training.processes=2",
+    "explainer.hidden=[16]",
+    "explainer.settling_updates=400",
+    "evaluation=verification",
+    "evaluation.verification_episodes=20",
+    "recording.episodes=1",
+    "checkpoint_seconds=0",
+    "portrait=false",
+)
+KILLED = {"a run with a table": PORTRAYED, "a run with an agent of SB3 and a network": AGENT}
+KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
@@ -53,8 +71,8 @@ anything is lost.
 
 {faults}
 
-Small runs, with a checkpoint after every one of their nine stages (`checkpoint_seconds=0`). Most of the
-time to recover is that of starting Python and its libraries again.
+Small runs, with a checkpoint after each of their stages (`checkpoint_seconds=0`). Most of the time to
+recover is that of starting Python and its libraries again.
 
 ## Many at once
 
@@ -170,7 +188,8 @@ def stage_of(where: Path) -> str:
         return "starting"
     log = "".join(path.read_text() for path in runs[0].glob("*.log"))
     for words, stage in (
-        ("keeping took", "tracking"),
+        ("portrait took", "tracking"),
+        ("keeping took", "portraying"),
         ("evaluation took", "keeping"),
         ("learning took", "evaluation"),
         ("checkpoint after", "collecting and learning"),
@@ -181,18 +200,24 @@ def stage_of(where: Path) -> str:
 
 
 def kills(count: int) -> Iterator[Row]:
-    """SIGKILL at random moments of a run, again and again until it has finished once."""
-    row, moments = Row("`kill -9` at a random moment of a run"), Counter[str]()
+    """SIGKILL at random moments of runs, so often of each kind."""
     rng = random.Random(0)
+    for kind, words in KILLED.items():
+        yield kill_often(Row(f"`kill -9` at a random moment of {kind}"), words, count, rng)
+
+
+def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -> Row:
+    """Again and again until the run has finished once, and then another one."""
+    moments = Counter[str]()
     with folder() as where:
-        undisturbed = finish(where, *SMALL)
+        idle, undisturbed = timed(where, words)
         due, due_tracked = left_by(only_run(where)), tracked(store(where))
     while row.tried < count:
         with folder() as where:
             while row.tried < count:
-                process = start(where, *SMALL)
+                process = start(where, *words)
                 try:
-                    process.wait(rng.uniform(0, undisturbed))
+                    process.wait(rng.uniform(idle / 2, undisturbed))
                     break
                 except subprocess.TimeoutExpired:
                     kill(process)
@@ -201,13 +226,24 @@ def kills(count: int) -> Iterator[Row]:
                 if finished(where):  # and died before it could say so
                     break
             if not finished(where):
-                row.recovered.append(finish(where, *SMALL))
+                row.recovered.append(finish(where, *words))
             row.lost += differences(due, left_by(only_run(where)))
             row.lost += differences(dict(due_tracked), dict(tracked(store(where))))
-            print(f"kills: {row.tried}, lost: {row.lost}", flush=True)
+            print(f"{row.fault}: {row.tried}, lost: {row.lost}", flush=True)
     said = ", ".join(f"{number} {stage}" for stage, number in moments.most_common())
     row.remark = f"{said}; undisturbed {undisturbed:.1f} s"
-    yield row
+    return row
+
+
+def timed(where: Path, words: Sequence[str]) -> tuple[float, float]:
+    """The seconds until a run has begun its work, and until its end."""
+    began, process = time.monotonic(), start(where, *words)
+    while not list(where.glob("outputs/runs/*/status.json")) and process.poll() is None:
+        time.sleep(0.1)
+    idle = time.monotonic() - began
+    if process.wait(SECONDS_AT_MOST) != 0:
+        raise RuntimeError((where / "terminal.txt").read_text()[-3000:])
+    return idle, time.monotonic() - began
 
 
 def sweeps(count: int) -> Iterator[Row]:
@@ -261,6 +297,7 @@ def servers(count: int) -> Iterator[Row]:
     for fault, strike, mend in (
         ("the MLflow server is killed in the middle of a run", Server.stop, Server.start),
         ("the MLflow server stops answering in the middle of a run", Server.freeze, Server.thaw),
+        ("the MLflow server reads but cannot write any more", Server.lock, Server.unlock),
     ):
         row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
         for _ in range(count):
@@ -385,7 +422,7 @@ def main() -> None:
     print("\n".join([*table, "", *loaded]))
     if not asked:
         DOCUMENT.write_text(PAGE.format(faults="\n".join(table), load="\n".join(loaded)))
-    if any(row.lost for row in rows):
+    if any(row.lost for row in rows) or any("nothing" not in line for line in loaded[2:]):
         sys.exit("something was lost")
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ class Server:
             self._port = free.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self._port}"
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock: sqlite3.Connection | None = None
 
     def start(self) -> None:
         """Come (back), and wait until it answers."""
@@ -53,6 +55,19 @@ class Server:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def lock(self) -> None:
+        """Answer what is asked, but take nothing: somebody else writes to its database."""
+        self._lock = sqlite3.connect(
+            self._folder / "server.db", isolation_level=None, check_same_thread=False
+        )
+        self._lock.execute("PRAGMA journal_mode=WAL")
+        self._lock.execute("BEGIN IMMEDIATE")
+
+    def unlock(self) -> None:
+        """Take things again."""
+        assert self._lock is not None
+        self._lock.close()
 
     def freeze(self) -> None:
         """Answer nobody any more, without going away."""
