@@ -1,6 +1,8 @@
 """What happens to a run when the store is gone, slow or refusing, and to what was left in its folder."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -118,6 +120,21 @@ def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> No
     with ThreadPoolExecutor(10) as many:
         ids = set(many.map(lambda _: prepare(server.uri, "made by many"), range(10)))
     assert len(ids) == 1
+
+
+def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: Path) -> None:
+    """At any moment: a store that is not whole is not there."""
+    maker = f"from tpd.tracking.store import prepare\nprepare({local.uri!r}, 'small')"
+    process = subprocess.Popen([sys.executable, "-c", maker], stderr=subprocess.DEVNULL)
+    while not (tmp_path / "mlflow.db.unfinished").exists():
+        assert process.poll() is None
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "mlflow.db").exists()
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
 
 
 @pytest.mark.usefixtures("no_courier")

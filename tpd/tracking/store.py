@@ -20,11 +20,14 @@ def prepare(uri: str, experiment: str) -> str:
     """Create the store and the experiment where they do not exist yet; the experiment's id.
 
     Migrations of a new SQLite store fail when several processes start them at once, so they wait
-    for each other here; WAL lets them read while another one writes.
+    for each other here, and when one dies in them, so the file is there once they are done; WAL lets
+    processes read while another one writes.
     """
     if uri.startswith("http"):
         _knock(uri)
     with alone(uri):
+        if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+            _make(Path(uri.removeprefix(SQLITE)))
         client = MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
@@ -35,6 +38,15 @@ def prepare(uri: str, experiment: str) -> str:
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
         return str(found.experiment_id)
+
+
+def _make(path: Path) -> None:
+    """Make an SQLite store, which is there as a whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    for left in ("", "-journal", "-wal", "-shm"):  # by somebody who died in this
+        unfinished.with_name(unfinished.name + left).unlink(missing_ok=True)
+    MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments()
+    unfinished.replace(path)
 
 
 def _create(client: MlflowClient, experiment: str) -> str:
