@@ -190,7 +190,7 @@ class ReturnLearner:
 
         What both are compared with is one step of reward and then what the copy says of the next action.
         The atoms are laid out where the copy has them. Centre and spread learn from those of the copy alone:
-        if they followed its atoms as well, each would correct what the other has corrected already.
+        if they followed its atoms as well, each could correct what the other has corrected already.
         """
         with torch.no_grad():
             placed = self._of_pairs(self.lagged, batch)
