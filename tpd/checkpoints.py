@@ -43,7 +43,7 @@ class Checkpoint:
         log.info("checkpoint after stage %d", stage)
 
     def resume(self, parts: Mapping[str, Resumable], stages: int) -> int:
-        """Put the parts back; after which of so many stages they were so, 0 if there is nothing to go on from."""
+        """Put the parts back; after which stage they were so, 0 if there is nothing to go on from."""
         if not self._path.exists():
             return 0
         try:
@@ -76,7 +76,7 @@ class Checkpoint:
         digest = hashlib.sha256(json.dumps([self._fingerprint, stage]).encode())
         for name, array in sorted(arrays.items()):
             digest.update(json.dumps([name, np.lib.format.dtype_to_descr(array.dtype), array.shape]).encode())
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def remove(self) -> None:

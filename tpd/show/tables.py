@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tpd.evaluate import METRICS
+from tpd.evaluate import METRICS, OVERALL
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
@@ -62,7 +62,7 @@ def verification_table(title: str, frame: pd.DataFrame) -> Table:
 
 def overall(metrics: Mapping[str, float]) -> str:
     """What the errors do not say: how much is known, and how often the explanations contradict the agent."""
-    pi, foil, contradicted = (metrics[name] for name in ("known/pi", "known/foil", "disagreement"))
+    pi, foil, contradicted = (metrics[name] for name in OVERALL)
     said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
     if not math.isnan(contradicted):
         said += (
