@@ -238,10 +238,10 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
     elif how in SPOILT:
         spoilt(path, how)
     assert counted(settings) == [2, 2, 2]
-    assert f"{path} cannot be read, so the run starts anew" in caplog.text
+    assert f"the run starts anew, for its checkpoint cannot be taken up: {path}: " in caplog.text
     caplog.clear()
     assert counted(settings) == [2, 2, 2]
-    assert "cannot be read" not in caplog.text
+    assert "starts anew" not in caplog.text
 
 
 # As a user sees it

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tpd.checks import whole_number
 from tpd.files import whole
-from tpd.plain_files import blame, brief, read_arrays
+from tpd.plain_files import blame, read_arrays
 from tpd.types import Array, Resumable, Stage
 
 log = logging.getLogger(__name__)
@@ -47,9 +48,9 @@ class Checkpoint:
         if not self._path.exists():
             return 0
         try:
-            stage, arrays = self._read(stages)
-        except Exception as error:  # broken bytes raise almost anything
-            log.warning("%s cannot be read, so the run starts anew: %s", self._path, brief(error))
+            stage, arrays = self.read(stages)
+        except (ValueError, OSError) as error:
+            log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
             return 0
         with blame(self._path):
             for name, part in parts.items():
@@ -58,18 +59,19 @@ class Checkpoint:
         log.info("going on after stage %d", stage)
         return stage
 
-    def _read(self, stages: int) -> tuple[int, dict[str, Array]]:
-        """The stage and the arrays, if they are as they were saved: nothing is put back of what is not."""
+    def read(self, stages: int) -> tuple[int, dict[str, Array]]:
+        """The stage and the arrays, if they are as they were saved; an error says what is wrong."""
         arrays = read_arrays(self._path)
-        about = json.loads(str(arrays.pop(ABOUT)))
-        if about["fingerprint"] != self._fingerprint:
-            raise ValueError("it is of other settings or code")
-        stage = about["stage"]
-        if about["digest"] != self._digest(stage, arrays):
-            raise ValueError("it is not as it was saved")
-        if not 0 <= stage <= stages:
-            raise ValueError(f"it is of stage {stage}, and there are {stages}")
-        return int(stage), arrays
+        with blame(self._path):
+            about = json.loads(str(arrays.pop(ABOUT)))
+            if about["fingerprint"] != self._fingerprint:
+                raise ValueError("it is of other settings or code")
+            stage = whole_number("its stage", about["stage"], at_least=0)
+            if about["digest"] != self._digest(stage, arrays):
+                raise ValueError("it is not as it was saved")
+            if stage > stages:
+                raise ValueError(f"it is of stage {stage}, and there are {stages}")
+        return stage, arrays
 
     def _digest(self, stage: int, arrays: Mapping[str, Array]) -> str:
         """Another one whenever anything of it changes."""
