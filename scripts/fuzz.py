@@ -29,7 +29,12 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
     from sb3_ext.normalization import load_normalization
     from tests import good_files
     from tpd import kept, storage
+    from tpd.checkpoints import Checkpoint
+    from tpd.evaluate import read_errors, read_metrics
+    from tpd.experiment import CHECKPOINT
     from tpd.explainer import Explainer
+    from tpd.folders import STATUS, parse_record
+    from tpd.sweep import BEST, read_best
     from tpd.tracking.questions import questions
 
 SECONDS = 60
@@ -98,6 +103,16 @@ READERS = {
     "episodes": Reader(
         good_files.recording, kept.EPISODES, lambda folder: storage.load_recording(folder / kept.EPISODES)
     ),
+    "checkpoint": Reader(
+        good_files.checkpoint,
+        CHECKPOINT,
+        lambda folder: Checkpoint(folder / CHECKPOINT, "ours", seconds=0).read(stages=2),
+    ),
+    "record": Reader(good_files.job, STATUS, lambda folder: parse_record(folder / STATUS)),
+    "errors": Reader(good_files.job, "errors.json", lambda folder: read_errors(folder / "errors.json")),
+    "metrics": Reader(good_files.job, "metrics.json", lambda folder: read_metrics(folder / "metrics.json")),
+    "overrides": Reader(good_files.job, kept.OVERRIDES, kept.read_overrides),
+    "best": Reader(good_files.sweep, BEST, lambda folder: read_best(folder / BEST)),
     "config": Reader(good_files.run, kept.CONFIG, load_run),
     "question": Reader(make_question, "question.json", ask),
 }

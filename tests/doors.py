@@ -16,6 +16,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import mlflow
+import numpy as np
 from mlflow.exceptions import MlflowException
 from mlflow.pyfunc.scoring_server import invocations
 
@@ -26,9 +27,16 @@ from tests import good_files, hostile
 from tests.good_files import MARKER, POLE
 from tests.hostile import Spoil
 from tpd import kept, storage
+from tpd.checkpoints import Checkpoint
 from tpd.envs import recorded
 from tpd.envs.recorded import Description
+from tpd.experiment import CHECKPOINT
+from tpd.folders import STATUS, SWEEP, parse_record
+from tpd.policies.recorded import RecordedPolicy
+from tpd.sources.policy_table import POLICY
 from tpd.sources.shards import read_shard, shard_path, shard_paths
+from tpd.story import read_job
+from tpd.sweep import BEST, read_best
 from tpd.tracking.fetch import fetch
 
 SECONDS, ROOM = 60, 2 * 2**30
@@ -211,11 +219,38 @@ def read_buffer(folder: Path, trust: bool = False) -> None:
     load_replay_buffer(folder / "buffer.pkl", trust=trust)
 
 
+def tell_job(folder: Path) -> None:
+    """As the story of a sweep does, whose user runs an environment of ours."""
+    read_job(folder, named={"tpd.envs.Environment"})
+
+
+def read_policy(folder: Path) -> None:
+    RecordedPolicy(good_files.lake(), np.random.default_rng(0), path=str(folder))
+
+
 # The doors
 
 DESCRIPTION, ARRAYS = (f"{kept.EXPLAINER}/{name}" for name in (storage.DESCRIPTION, storage.ARRAYS))
 RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
 
+UNMADE = "_target_ in the outcomes"
+ABSENT = "no such file"
+TABLES = {"errors.json": "pi_mse", "curve.json": "step", "verification.json": "skill"}
+
+
+def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[str, ...] = ()) -> Door:
+    kind = f"job of a sweep: {kind}"
+    return Door(kind, "`story.read_job`", good_files.job, tell_job, file, own, harmless)
+
+
+JOB_DOORS = (
+    _job_door("its config", kept.CONFIG, hostile.config(), (UNMADE,)),
+    _job_door("its overrides", kept.OVERRIDES, hostile.words(kept.OVERRIDES), ("half of it",)),
+    *(_job_door(name, name, hostile.table(name, number), (ABSENT,)) for name, number in TABLES.items()),
+    _job_door("metrics.json", "metrics.json", hostile.metrics("metrics.json")),
+    _job_door("an explanation", "start.npz", hostile.arrays("start.npz", "expected"), (hostile.OUTSIDE,)),
+)
+"""What the story of a sweep reads; a table that is absent was not made."""
 DOORS = (
     Door(
         "saved agent",
@@ -336,6 +371,48 @@ DOORS = (
         kept.CONFIG,
         hostile.config(),
         culprits=("of this run",),
+    ),
+    Door(
+        "checkpoint of a run",
+        "`Checkpoint.read`",
+        good_files.checkpoint,
+        lambda folder: Checkpoint(folder / CHECKPOINT, "ours", seconds=0).read(stages=2),
+        CHECKPOINT,
+        hostile.arrays(CHECKPOINT, "explainer/outcome") | hostile.checkpoint(CHECKPOINT),
+    ),
+    Door(
+        "record of a run",
+        "`folders.parse_record`",
+        good_files.job,
+        lambda folder: parse_record(folder / STATUS),
+        STATUS,
+        hostile.record(STATUS),
+    ),
+    Door(
+        "record of a sweep",
+        "`folders.parse_record`",
+        good_files.sweep,
+        lambda folder: parse_record(folder / SWEEP),
+        SWEEP,
+        hostile.record(SWEEP),
+    ),
+    *JOB_DOORS,
+    Door(
+        "what a sweeper found best",
+        "`sweep.read_best`",
+        good_files.sweep,
+        lambda folder: read_best(folder / BEST),
+        BEST,
+        hostile.best(BEST),
+    ),
+    Door(
+        "policy of a recording",
+        "`RecordedPolicy`",
+        good_files.policy,
+        read_policy,
+        POLICY,
+        hostile.arrays(POLICY, "probabilities") | hostile.policy(POLICY),
+        (hostile.OUTSIDE,),
     ),
     Door(
         "MLflow model",

@@ -10,16 +10,21 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import pandas as pd
 import yaml
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from tpd import kept, storage
+from tpd.checkpoints import Checkpoint
 from tpd.envs import Environment
 from tpd.envs.actions import default_outcomes
 from tpd.envs.recorded import Description
+from tpd.evaluate import Errors, write_table
+from tpd.experiment import CHECKPOINT
 from tpd.explainer import Explainer
+from tpd.folders import FINISHED, STATUS, SWEEP, write_record
 from tpd.learners.network_fhtd import NetworkFHTD
 from tpd.learners.replayed import ReplayedFHTD
 from tpd.policies.function import FunctionPolicy
@@ -27,9 +32,12 @@ from tpd.policies.tabular import TabularPolicy
 from tpd.seeding import generator
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.sources.policy_table import save_policy
 from tpd.sources.recording import Recorder
 from tpd.sources.shards import recorded, shard_path
+from tpd.sweep import BEST
 from tpd.tracking.runs import MlflowTracking
+from tpd.types import Resumable
 
 LAKE, POLE = "FrozenLake-v1", "CartPole-v1"
 MARKER = "ran"
@@ -133,6 +141,46 @@ def run(folder: Path) -> None:
     }
     (folder / kept.CONFIG).write_text(yaml.safe_dump(config))
     (folder / STRANGER).write_text(MODULE)
+
+
+def job(folder: Path) -> None:
+    """The folder of a finished job of a sweep, as its story reads it."""
+    run(folder)
+    config = yaml.safe_load((folder / kept.CONFIG).read_text()) | {"figures": {}, "evaluation": {}}
+    (folder / kept.CONFIG).write_text(yaml.safe_dump(config))
+    (folder / kept.OVERRIDES).parent.mkdir()
+    (folder / kept.OVERRIDES).write_text(yaml.safe_dump(["env=frozen_lake", "seed=0"]))
+    names, half = explained().legend.names, np.full(len(explained().legend.names), 0.5)
+    errors = Errors(names, half, half, half, half, pi_known=1.0, foil_known=1.0, disagreement=0.0)
+    write_table(errors.frame(), folder / "errors.json")
+    write_table(errors.frame().assign(step=100), folder / "curve.json")
+    (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
+    happened = {"outcome": names, "band": "all", "base_rate": half, "skill": half}
+    write_table(pd.DataFrame(happened), folder / "verification.json")
+    storage.save_explanation(explained().explain(np.array([0, 0]), np.array([0, 1])), folder / "start.npz")
+    (folder / "plots").mkdir()
+    (folder / "plots" / "start.png").touch()
+    write_record(folder / STATUS, number=0, seed=0, status=FINISHED)
+
+
+def sweep(folder: Path) -> None:
+    """What is known of a sweep, and what its sweeper found best."""
+    write_record(folder / SWEEP, command=["seed=0"], status=FINISHED, run_id=None, varied=[], portrayed=[0])
+    (folder / BEST).write_text(yaml.safe_dump({"best_params": {"seed": 1}, "best_value": 0.5}))
+
+
+def checkpoint(folder: Path) -> None:
+    """What a run had learned when it ended."""
+    learner = explained().predictor
+    assert isinstance(learner, Resumable)
+    Checkpoint(folder / CHECKPOINT, "ours", seconds=0).save(1, {"explainer": learner})
+
+
+def policy(folder: Path) -> None:
+    """What the policy of a recording did."""
+    known = explained().policy
+    assert isinstance(known, TabularPolicy)
+    save_policy(known, lake(), folder)
 
 
 def served(folder: Path) -> None:

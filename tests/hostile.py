@@ -178,6 +178,106 @@ def config() -> dict[str, Spoil]:
     }
 
 
+def record(file: str) -> dict[str, Spoil]:
+    """What is known of a run or sweep."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def words(file: str) -> dict[str, Spoil]:
+    """A list of words in YAML."""
+    return {
+        "!!python/object/apply": with_bytes(file, f"- !!python/object/apply:os.mkdir [{MARKER}]".encode()),
+        "a number among the words": with_bytes(file, b"[a, 1]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def best(file: str) -> dict[str, Spoil]:
+    """What a sweeper found best."""
+    return {
+        "!!python/object/apply": with_bytes(file, f"a: !!python/object/apply:os.mkdir [{MARKER}]".encode()),
+        "a best that is a word": with_keys(file, best_value="os.system"),
+        "nothing that is best": with_bytes(file, b"a: 1"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def table(file: str, number: str) -> dict[str, Spoil]:
+    """A table in JSON, of which one column of numbers has this name."""
+
+    def changed(change: Callable[[Any, Any], Any]) -> Spoil:
+        def column(plain: dict[str, Any]) -> dict[str, Any]:
+            place = plain["columns"].index(number)
+            for row in plain["data"]:
+                row[place] = change(row, place)
+            return plain
+
+        return with_values(file, column)
+
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "nothing in the table": with_bytes(file, b"{}"),
+        "no rows": with_keys(file, data=[]),
+        "rows of another length": with_values(
+            file, lambda plain: {**plain, "data": [row[:-1] for row in plain["data"]]}
+        ),
+        "a row twice": with_values(file, lambda plain: {**plain, "data": plain["data"][:1] * 2}),
+        "words for numbers": changed(lambda row, place: "os.system"),
+        "numbers of 400 digits": changed(lambda row, place: 10**400),
+        "a column less": with_values(
+            file,
+            lambda plain: {
+                **plain,
+                "columns": [name if name != number else "another" for name in plain["columns"]],
+            },
+        ),
+    }
+
+
+def metrics(file: str) -> dict[str, Spoil]:
+    """Figures by their names."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "nothing in it but braces": with_bytes(file, b"{}"),
+        "words for numbers": with_keys(file, disagreement="os.system"),
+    }
+
+
+def checkpoint(file: str) -> dict[str, Spoil]:
+    """What a run had learned."""
+
+    def about(change: Callable[[Any], Any]) -> Spoil:
+        def changed(good: Entries) -> Mapping[str, bytes]:
+            said = json.loads(str(np.load(io.BytesIO(good["about.npy"]))))
+            return {**good, "about.npy": _npy(np.array(json.dumps(change(said))))}
+
+        return with_entries(file, changed)
+
+    return {
+        "nothing about it": about(lambda said: {}),
+        "a list about it": about(lambda said: []),
+        "another stage": about(lambda said: said | {"stage": 0}),
+        "a stage of 999": about(lambda said: said | {"stage": 999}),
+        "a stage in words": about(lambda said: said | {"stage": "os.system"}),
+        "no digest": about(lambda said: {key: said[key] for key in ("fingerprint", "stage")}),
+    }
+
+
+def policy(file: str) -> dict[str, Spoil]:
+    """What a policy did in every state."""
+    return {
+        "probabilities above 1": with_entries(
+            file, lambda good: {**good, "probabilities.npy": _npy(np.ones((16, 4)))}
+        ),
+        "a discount of 2": with_entries(file, lambda good: {**good, "discount.npy": _npy(np.array(2.0))}),
+    }
+
+
 def shards(file: str) -> dict[str, Spoil]:
     """The JSON of a recording to learn from."""
     return {

@@ -1,6 +1,5 @@
 """From the command line to the store: one run, a sweep, and what they leave behind."""
 
-import json
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from mlflow.entities import Run as MlflowRun
 
 from tests.conftest import Compose
 from tpd import storage
+from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
 from tpd.evaluate import METRICS, read_errors, read_table
 from tpd.experiment import build
@@ -374,13 +374,13 @@ def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> No
     assert (table[["pi_known", "foil_known"]] == 1).all(axis=None)
 
 
-def test_seeds_that_are_handed_on_do_not_set_jobs_apart(tmp_path: Path, compose_config: Compose) -> None:
+def test_seeds_that_are_handed_on_do_not_set_jobs_apart(
+    tmp_path: Path, compose_config: Compose, fuel_taxi: Environment
+) -> None:
     jobs = []
     for number, (seed, steps) in enumerate([(0, 10), (1, 10), (0, 20), (1, 20)]):
-        folder = tmp_path / str(number)
-        (folder / ".hydra").mkdir(parents=True)
-        overrides = ["explainer=network", f"training.steps={steps}", f"seed={seed}"]
-        (folder / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
-        jobs.append(Job(folder, compose_config(*overrides), None, None, None))
+        overrides = ["explainer=network", f"training.steps={steps}"]
+        config = compose_config(*overrides, f"seed={seed}")
+        jobs.append(Job(tmp_path / str(number), config, overrides, fuel_taxi))
     groups = {label: [job.seed for job in group] for label, group in alike(jobs).items()}
     assert groups == {"training.steps=10": ["0", "1"], "training.steps=20": ["0", "1"]}

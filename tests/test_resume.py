@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from tpd.folders import STATUS, claimed, command, fingerprint, to_go_on_in, writ
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
 from tpd.training import RecordedTraining
-from tpd.types import Resumable, Stage
+from tpd.types import Array, Resumable
 
 ROOT = Path(__file__).parent.parent
 SMALL = [
@@ -163,21 +164,84 @@ def test_training_of_the_policy_goes_on_to_the_same_bits(
     assert all(value.tobytes() == state_due[name].tobytes() for name, value in state.items())
 
 
-@pytest.mark.parametrize("spoil", ["cut", "empty", "pickle", "other settings"])
-def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(tmp_path: Path, spoil: str) -> None:
-    path, done = tmp_path / CHECKPOINT, list[int]()
-    stages: list[Stage] = [lambda: done.append(1), lambda: done.append(2)]
-    go_through(stages, {}, Checkpoint(path, "ours", 0))
-    if spoil == "cut":
+class Tally:
+    """A part that counts, and refuses what it did not say itself."""
+
+    def __init__(self) -> None:
+        self.count = np.zeros(3, dtype=np.int64)
+
+    def state(self) -> dict[str, Array]:
+        return {"count": self.count}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.count = state["count"].copy()
+
+    def add(self) -> None:
+        self.count += 1
+
+
+def spoilt(path: Path, how: str) -> None:
+    """Leave something else there."""
+    with np.load(path) as stored:
+        good = dict(stored)
+    about = json.loads(str(good["about"]))
+    if how == "an array alone":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+        return
+    others = {
+        "a pickle": {"about": np.array([about], dtype=object)},
+        "nothing about it": {"about": np.array("{}")},
+        "about a list": {"about": np.array("[]")},
+        "a stage that there is not": {"about": np.array(json.dumps(about | {"stage": 999}))},
+        "another stage": {"about": np.array(json.dumps(about | {"stage": 1}))},
+        "a stage in words": {"about": np.array(json.dumps(about | {"stage": "two"}))},
+        "a cut array": {"tally/count": good["tally/count"][:1]},
+        "another array": {"tally/count": good["tally/count"] + 1},
+    }
+    arrays = good | others.get(how, {})
+    if how == "an array less":
+        del arrays["tally/count"]
+    np.savez(path, **arrays)
+
+
+SPOILT = (
+    "an array alone",
+    "a pickle",
+    "nothing about it",
+    "about a list",
+    "a stage that there is not",
+    "another stage",
+    "a stage in words",
+    "a cut array",
+    "another array",
+    "an array less",
+)
+
+
+@pytest.mark.parametrize("how", [*SPOILT, "cut", "empty", "other settings"])
+def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, settings = tmp_path / CHECKPOINT, "other" if how == "other settings" else "ours"
+
+    def counted(settings: str) -> list[int]:
+        tally = Tally()
+        go_through([tally.add] * 2, {"tally": tally}, Checkpoint(path, settings, 0))
+        return tally.count.tolist()
+
+    assert counted("ours") == [2, 2, 2]
+    if how == "cut":
         path.write_bytes(path.read_bytes()[:-20])
-    elif spoil == "empty":
+    elif how == "empty":
         path.write_bytes(b"")
-    elif spoil == "pickle":
-        np.savez(path, about=np.array([{"fingerprint": "ours", "stage": 2}], dtype=object))
-    go_through(stages, {}, Checkpoint(path, "other" if spoil == "other settings" else "ours", 0))
-    assert done == [1, 2, 1, 2]
-    go_through(stages, {}, Checkpoint(path, "other" if spoil == "other settings" else "ours", 0))
-    assert done == [1, 2, 1, 2]
+    elif how in SPOILT:
+        spoilt(path, how)
+    assert counted(settings) == [2, 2, 2]
+    assert f"the run starts anew, for its checkpoint cannot be taken up: {path}: " in caplog.text
+    caplog.clear()
+    assert counted(settings) == [2, 2, 2]
+    assert "starts anew" not in caplog.text
 
 
 # As a user sees it

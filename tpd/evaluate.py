@@ -1,7 +1,8 @@
 """How wrong an explainer is: the per-event error table, and where it contradicts the agent."""
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from tpd.checks import one_of, whole_number
 from tpd.coverage import Coverage, coverage
 from tpd.envs import Environment
 from tpd.explainer import Explainer
+from tpd.plain_files import REAL, blame, read_json
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
 from tpd.truth.monte_carlo import MonteCarlo, SampledCases
 from tpd.types import FloatArray, State, Transitions
 
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
+OVERALL = ("known/pi", "known/foil", "disagreement")
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,13 @@ class Errors:
             for metric, column in self._columns().items()
             for name, value in zip(self.names, column, strict=True)
         }
-        overall = {"known/pi": self.pi_known, "known/foil": self.foil_known}
+        overall = dict(
+            zip(OVERALL, map(float, (self.pi_known, self.foil_known, self.disagreement)), strict=True)
+        )
         for name, bands in self._bands.items():
             overall[f"covered/{name}"] = bands.overall.covered.item()
             overall[f"judged/{name}"] = bands.overall.shown.item()
-        return table | overall | {"disagreement": self.disagreement}
+        return table | overall
 
     def frame(self) -> pd.DataFrame:
         """A row for each outcome, a column for each metric, and how much of it stands on known pairs."""
@@ -259,11 +264,49 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
     path.write_text(json.dumps(named.to_dict(orient="split", index=False)))
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read what `write_table` wrote."""
-    return pd.DataFrame(**json.loads(path.read_text()))
+def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
+    """Read what `write_table` wrote; these columns of words, if any, and of numbers must be among others."""
+    plain = read_json(path)
+    with blame(path):
+        frame = pd.DataFrame(plain["data"], columns=plain["columns"])
+        if not frame.columns.is_unique or not len(frame):
+            raise ValueError("it has no rows, or two columns of one name")
+        for name in words:
+            if not all(isinstance(word, str) for word in frame[name]):
+                raise ValueError(f"its column {name} is not of words")
+        for name in [str(name) for name in frame if name not in words] if words else numbers:
+            if frame[name].dtype.kind not in REAL:
+                raise ValueError(f"its column {name} is not of numbers")
+        frame[[*words, *numbers]]
+    return frame
 
 
-def read_errors(path: Path) -> pd.DataFrame:
-    """Read a table with one row for each outcome."""
-    return read_table(path).set_index("outcome")
+def read_errors(path: Path, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a table with one row for each outcome, or for each and a number of something else."""
+    frame = read_table(path, ["outcome"], [*METRICS, *by])
+    _require_grid(path, frame, ["outcome", *by])
+    return frame.set_index("outcome")
+
+
+def read_verification(path: Path) -> pd.DataFrame:
+    """Read a table with one row for each outcome and band."""
+    frame = read_table(path, ["outcome", "band"], ["base_rate", "skill"])
+    _require_grid(path, frame, ["outcome", "band"])
+    return frame
+
+
+def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
+    """Refuse a table that has not one row for each combination."""
+    combinations = math.prod(frame[name].nunique() for name in by)
+    if frame.duplicated(list(by)).any() or len(frame) != combinations:
+        raise ValueError(f"{path}: has {len(frame)} rows, not one for each {' and '.join(by)}")
+
+
+def read_metrics(path: Path) -> dict[str, float]:
+    """Read every figure of the errors of a run, by its name."""
+    metrics = read_json(path)
+    if not isinstance(metrics, dict) or not all(isinstance(value, float) for value in metrics.values()):
+        raise ValueError(f"{path}: is no table of names and numbers")
+    if missing := [name for name in OVERALL if name not in metrics]:
+        raise ValueError(f"{path}: has no {missing[0]}")
+    return metrics

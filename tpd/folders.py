@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,12 +18,15 @@ from filelock import FileLock, Timeout
 
 from tpd.files import write_whole
 
+log = logging.getLogger(__name__)
+
 STATUS, SWEEP, LOCK = "status.json", "sweep.json", "lock"
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 SOURCES = ("tpd", "sb3_ext", "conf")
 LIBRARIES = ("gymnasium", "numba", "numpy", "stable-baselines3", "torch")
 """What they compute is part of what a run finds."""
 TARGET, INPUTS = "_target_", ("path", "vec_normalize")
+LARGEST_RECORD = 2**20
 HERE = Path(__file__).resolve().parent
 
 
@@ -104,8 +108,33 @@ def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] |
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What is known of a run or sweep; nothing, if nothing is."""
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    """What is known of a run or sweep; nothing, if nothing is, or what is there cannot be read."""
+    if not path.exists():
+        return {}
+    try:
+        return parse_record(path)
+    except (ValueError, OSError) as error:
+        _warn(str(error))
+        return {}
+
+
+def parse_record(path: Path) -> dict[str, Any]:
+    """The same, refusing what cannot be read."""
+    if not path.is_file() or path.stat().st_size > LARGEST_RECORD:
+        raise ValueError(f"{path}: is no file, or an absurdly large one")
+    try:
+        known = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is no JSON ({error})") from error
+    if not isinstance(known, dict):
+        raise ValueError(f"{path}: is a {type(known).__name__}, not a record of a run or sweep")
+    return known
+
+
+@cache
+def _warn(reason: str) -> None:
+    """Once, however often it is looked at."""
+    log.warning("%s; it counts as unknown", reason)
 
 
 def write_record(path: Path, **news: Any) -> None:

@@ -78,7 +78,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
         raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
-    if known and known["command"] != about["command"]:
+    if known and known.get("command") != about["command"]:
         raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
     parts = build(cfg)
     _forget_others(folder, about["fingerprint"])
@@ -125,12 +125,12 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     sweep = read_record(sweep_folder / SWEEP)
     overrides = list(HydraConfig.get().overrides.task)
-    apart = [override for override in overrides if key_of(override) in sweep["varied"]]
+    apart = [override for override in overrides if key_of(override) in sweep.get("varied", ())]
     name = ", ".join([*apart, f"seed {parts.seed}"])
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
-    with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep["run_id"]) as tracked:
+    with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep.get("run_id")) as tracked:
         tracked.files(folder / kept.CONFIG)
-        portrait = parts.portrait and HydraConfig.get().job.num in sweep["portrayed"]
+        portrait = parts.portrait and HydraConfig.get().job.num in sweep.get("portrayed", ())
         findings = run(parts, folder, tracked, progress=False, portrait=portrait)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     return findings

@@ -4,7 +4,7 @@ A stored config names classes and functions. They are called only if they are de
 modules that the present user trusts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from tpd import storage
@@ -28,6 +28,7 @@ from tpd.resolve import counted_model
 from tpd.sources.recording import Recording
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
+OVERRIDES = ".hydra/overrides.yaml"
 OURS = ("tpd.envs", "tpd.outcomes")
 LARGEST_CONFIG, DEEPEST_CONFIG = 2**20, 50
 
@@ -70,11 +71,7 @@ class Kept:
 def read(folder: Path, trusted: Sequence[str] = ()) -> Kept:
     """Read the folder of a run; `trusted` are modules of which its environment may be made."""
     config = read_config(folder / CONFIG)
-    env = made_of(config, "env", trusted)
-    if not isinstance(env, Environment):
-        raise ValueError(f"{folder / CONFIG}: its env is a {type(env).__name__}, not an environment")
-    with _blame("env"):
-        env.check()
+    env = env_of(config, trusted)
     episodes, explainer = folder / EPISODES, storage.load(folder / EXPLAINER)
     recording = storage.load_recording(episodes) if episodes.exists() else None
     outcomes = len(explainer.legend.names)
@@ -86,15 +83,28 @@ def read(folder: Path, trusted: Sequence[str] = ()) -> Kept:
 
 def read_config(path: Path) -> DictConfig:
     """A stored config: plain YAML, without what could swell when it is read."""
-    require_file(path, LARGEST_CONFIG)
-    try:
-        _check_growth(path.read_bytes())
-        config = OmegaConf.load(path)
-    except (ValueError, RecursionError, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: is no config ({brief(error)})") from error
+    config = _read_yaml(path)
     if not isinstance(config, DictConfig):
         raise ValueError(f"{path}: is no config, but a {type(config).__name__}")
     return config
+
+
+def read_overrides(folder: Path) -> list[str]:
+    """What was asked for on the command line, as Hydra keeps it in the folder of a run."""
+    path = folder / OVERRIDES
+    given = _read_yaml(path)
+    if not isinstance(given, ListConfig) or not all(isinstance(word, str) for word in given):
+        raise ValueError(f"{path}: is no list of words")
+    return list(given)
+
+
+def _read_yaml(path: Path) -> DictConfig | ListConfig:
+    require_file(path, LARGEST_CONFIG)
+    try:
+        _check_growth(path.read_bytes())
+        return OmegaConf.load(path)
+    except (ValueError, RecursionError, OmegaConfBaseException, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: is no config ({brief(error)})") from error
 
 
 def _check_growth(content: bytes) -> None:
@@ -108,19 +118,45 @@ def _check_growth(content: bytes) -> None:
             raise ValueError("it repeats parts of itself by aliases")
 
 
-def made_of(config: DictConfig, group: str, trusted: Sequence[str] | None = ()) -> Any:
-    """Make a group of a stored config, if that needs no code of strangers."""
+def env_of(
+    config: DictConfig, trusted: Sequence[str] | None = (), named: Collection[str] | None = None
+) -> Environment:
+    """Make the environment of a stored config, if that needs no code of strangers."""
+    env = made_of(config, "env", trusted, named)
+    if not isinstance(env, Environment):
+        raise ValueError(f"the env of this run is a {type(env).__name__}, not an environment")
+    with _blame("env"):
+        env.check()
+    return env
+
+
+def names_in(group: DictConfig) -> set[str]:
+    """What making this group of the user's own config imports."""
+    return set(_imported(OmegaConf.to_container(group, resolve=True)))
+
+
+def made_of(
+    config: DictConfig,
+    group: str,
+    trusted: Sequence[str] | None = (),
+    named: Collection[str] | None = None,
+) -> Any:
+    """Make a group of a stored config, if that needs no code of strangers.
+
+    named: what the user's own config names, if it was composed just now.
+    """
     stored = config.get(group)
     if not isinstance(stored, DictConfig):
         raise ValueError(f"the config of this run has no {group}, but {stored!r}")
     with _blame(group):
         plain = OmegaConf.to_container(stored, resolve=True)  # what is made is what was looked at
         for name in _imported(plain):
-            if trusted is not None and not _ours(name, trusted):
-                raise UntrustedError(
-                    f"the {group} of this run needs {name!r}, which is not of tpd; "
-                    f"if you trust it, say so: trust=[{name.split('.')[0]}]"
-                )
+            if trusted is None or name in (named or ()) or _ours(name, trusted):
+                continue
+            advice = f"which is not of tpd; if you trust it, say so: trust=[{name.split('.')[0]}]"
+            if named is not None:
+                advice = "which is neither of tpd nor in the config that you run"
+            raise UntrustedError(f"the {group} of this run needs {name!r}, {advice}")
         return instantiate(plain, _convert_="all")
 
 

@@ -1,25 +1,27 @@
 """The story of a sweep: what its finished jobs found, told together."""
 
 import json
+import logging
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from tpd import storage
+from tpd.checks import whole_number
 from tpd.envs import Environment
-from tpd.evaluate import read_errors, read_table
+from tpd.evaluate import read_errors, read_metrics, read_verification
 from tpd.experiment import settings
 from tpd.explanation import Explanation
-from tpd.folders import FINISHED, RUNNING, STATUS, read_record
+from tpd.folders import FAILED, FINISHED, STATUS, read_record, write_record
 from tpd.jobs import report_link
-from tpd.kept import CONFIG
+from tpd.kept import CONFIG, env_of, read_config, read_overrides
+from tpd.plain_files import blame, require_file
 from tpd.portrait import PORTRAIT, REPORT
 from tpd.show import error_curves, plots
 from tpd.show.scenes import Scene, scenes_from_config
@@ -29,7 +31,7 @@ from tpd.sources import moments
 from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
 
-READERS = {"errors.json": read_errors, "curve.json": read_errors, "verification.json": read_table}
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,17 @@ class Job:
 
     folder: Path
     config: DictConfig
-    errors: pd.DataFrame | None
-    curve: pd.DataFrame | None
-    verification: pd.DataFrame | None
+    overrides: list[str]
+    """What was asked for on the command line, but for the seed."""
+    env: Environment
+    scenes: Sequence[Scene] = ()
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
+    """What it expects of the pairs of each scene, by their names."""
+    errors: pd.DataFrame | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Every figure of its errors."""
+    curve: pd.DataFrame | None = None
+    verification: pd.DataFrame | None = None
     run_id: str | None = None
     """In the tracking store."""
 
@@ -48,58 +58,91 @@ class Job:
     def seed(self) -> str:
         return str(self.config.seed)
 
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Every figure of its errors."""
-        return dict(json.loads((self.folder / "metrics.json").read_text()))
 
-    def explanation(self, scene: Scene) -> Explanation:
-        """What it expects of the pairs of a scene."""
-        return storage.load_explanation(self.folder / f"{scene.name}.npz")
+def finished_jobs(folder: Path, named: Collection[str]) -> list[Job]:
+    """Read the folders of a sweep, in the order in which the jobs were launched.
 
-    @property
-    def overrides(self) -> list[str]:
-        """What was asked for on the command line, but for the seed."""
-        given = OmegaConf.load(self.folder / ".hydra" / "overrides.yaml")
-        return [str(override) for override in given if not str(override).startswith("seed=")]
-
-
-def finished_jobs(folder: Path) -> list[Job]:
-    """Read the folders of a sweep, in the order in which the jobs were launched."""
+    A job whose results cannot be read counts as failed, so that the same command does it again.
+    named: what the environments in the user's own config are made of, besides what is of tpd.
+    """
     jobs = []
     for _, status in sorted(_by_number(folder).items()):
-        if read_record(status)["status"] != FINISHED:
+        if read_record(status).get("status") != FINISHED:
             continue
-        config = OmegaConf.load(status.with_name(CONFIG))
-        assert isinstance(config, DictConfig)
-        errors, curve, verification = (
-            read(status.with_name(name)) if status.with_name(name).exists() else None
-            for name, read in READERS.items()
-        )
-        jobs.append(Job(status.parent, config, errors, curve, verification, outbox.run_id(status.parent)))
+        try:
+            jobs.append(read_job(status.parent, named))
+        except (ValueError, OSError) as error:
+            log.error("a finished job counts as missing: %s", error)
+            write_record(status, status=FAILED, error=str(error))
     return jobs
 
 
+def read_job(folder: Path, named: Collection[str]) -> Job:
+    """All that a finished job left; an error names the file that cannot be read."""
+    path = folder / CONFIG
+    config = read_config(path)
+    with blame(path):
+        whole_number("seed", config.seed, at_least=0)
+        _kind(config)
+        env = env_of(config, named=named)
+        scenes = scenes_from_config(config.figures, env)
+        config.name, config.evaluation.get("reference")
+    errors, verification, curve = (
+        folder / name for name in ("errors.json", "verification.json", "curve.json")
+    )
+    run_id = outbox.run_id(folder)
+    return Job(
+        folder=folder,
+        config=config,
+        overrides=[word for word in read_overrides(folder) if not word.startswith("seed=")],
+        env=env,
+        scenes=scenes,
+        explanations={scene.name: _explanation(folder, scene, env) for scene in scenes},
+        errors=read_errors(errors) if errors.exists() else None,
+        metrics=read_metrics(folder / "metrics.json") if errors.exists() else {},
+        curve=read_errors(curve, by=["step"]) if curve.exists() else None,
+        verification=read_verification(verification) if verification.exists() else None,
+        run_id=run_id,
+    )
+
+
+def _explanation(folder: Path, scene: Scene, env: Environment) -> Explanation:
+    """What a job expects of the pairs of a scene, of which it has left a picture as well."""
+    path = folder / f"{scene.name}.npz"
+    explanation = storage.load_explanation(path)
+    require_file(folder / "plots" / f"{scene.name}.png")
+    with blame(path):
+        if len(explanation.actions) != len(scene.states):
+            raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(scene.states)}")
+        for action in explanation.actions:
+            env.name_of_action(action)
+    return explanation
+
+
 def launched_jobs(folder: Path) -> dict[int, list[str]]:
-    """The overrides of the jobs that have begun, by their number."""
-    return {
-        number: [str(override) for override in OmegaConf.load(status.parent / ".hydra" / "overrides.yaml")]
-        for number, status in sorted(_by_number(folder).items())
-    }
+    """The overrides of the jobs that have begun, by their number; their folder where those are lost."""
+    jobs = {}
+    for number, status in sorted(_by_number(folder).items()):
+        try:
+            jobs[number] = read_overrides(status.parent)
+        except ValueError:
+            jobs[number] = [str(status.parent)]
+    return jobs
 
 
 def _by_number(folder: Path) -> dict[int, Path]:
     """What is known of each job."""
-    return {read_record(path)["number"]: path for path in folder.rglob(STATUS)}
+    known = {path: read_record(path).get("number") for path in folder.rglob(STATUS)}
+    return {number: path for path, number in known.items() if isinstance(number, int)}
 
 
 def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, str]:
     """The overrides of the jobs that did not finish, and what is known of why."""
     known, missing = _by_number(folder), {}
     for number, overrides in jobs.items():
-        record = read_record(known[number]) if number in known else {"status": RUNNING}
-        if record["status"] != FINISHED:
-            missing[" ".join(overrides)] = record.get("error") or "it never ended"
+        record = read_record(known[number]) if number in known else {}
+        if record.get("status") != FINISHED:
+            missing[" ".join(overrides)] = str(record.get("error") or "it never ended")
     return missing
 
 
@@ -107,13 +150,18 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        groups.setdefault(json.dumps(_without_seed(settings(job.config), job.config.seed)), []).append(job)
+        groups.setdefault(_kind(job.config), []).append(job)
     overrides = [job.overrides for job, *_ in groups.values()]
     apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
     labels = [", ".join(own) for own in apart]
     if len(set(labels)) < len(labels):  # what sets them apart was not asked for on the command line
         labels = [f"{label} {number}".strip() for number, label in enumerate(labels, start=1)]
     return dict(zip(labels, groups.values(), strict=True))
+
+
+def _kind(config: DictConfig) -> str:
+    """The same for jobs that belong together."""
+    return json.dumps(_without_seed(settings(config), config.seed))
 
 
 def _without_seed(plain: Any, seed: int) -> Any:
@@ -141,7 +189,7 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
             mean, std = _mean_and_std(errors)
             show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
             note.append(notes.error_table(mean, std if len(errors) > 1 else None))
-            table = mean.join(std, rsuffix="_std")
+            table = mean.join(std.add_suffix("_std"))
             tables.append(table.assign(jobs=label) if label else table)
             metrics = pd.DataFrame([job.metrics for job in group])
             means = {str(name): float(value) for name, value in metrics.mean().items()}
@@ -186,9 +234,9 @@ def _link(job: Job, label: str, tracked: Run) -> str:
 
 def draw_figures(jobs: Sequence[Job], target: Path) -> None:
     """The figures of every seed, and each of their pairs over all seeds."""
-    env = instantiate(jobs[0].config.env, _convert_="all")
-    for scene in scenes_from_config(jobs[0].config.figures, env):
-        draw_over_seeds(scene, env, {job.seed: job.explanation(scene) for job in jobs}, target)
+    for scene in jobs[0].scenes:
+        explanations = {job.seed: job.explanations[scene.name] for job in jobs}
+        draw_over_seeds(scene, jobs[0].env, explanations, target)
         for job in jobs:
             drawn = job.folder / "plots" / f"{scene.name}.png"
             shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")

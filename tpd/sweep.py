@@ -6,9 +6,9 @@ import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hydra import compose
@@ -39,7 +39,8 @@ from tpd.jobs import (
     repeated,
     tell_where,
 )
-from tpd.kept import CONFIG
+from tpd.kept import CONFIG, names_in, read_config
+from tpd.plain_files import blame as blame_file
 from tpd.seeding import generator
 from tpd.show.progress import ProgressBars
 from tpd.story import finished_jobs, launched_jobs, missing_jobs, tell
@@ -57,7 +58,7 @@ def begin(config: DictConfig, config_name: str) -> None:
     """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
     with _not_swallowed():
         plan = make_plan(config)
-        check(plan.jobs or [plan.fixed], config_name)
+        plan = replace(plan, named=check(plan.jobs or [plan.fixed], config_name))
         if plan.jobs is None and not config.evaluation.verification_episodes:
             raise ConfigError(
                 "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
@@ -100,6 +101,8 @@ class Plan:
     """The overrides that all of them share."""
     varied: list[str]
     """What sets them apart, besides the seed."""
+    named: Collection[str] = ()
+    """What their environments are made of, besides what is of tpd: it may be made again to tell of them."""
 
     @property
     def portrayed(self) -> list[int]:
@@ -133,9 +136,9 @@ def _choices(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
-def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
-    """Build every job's parts once; seeds apart, which are only read."""
-    built = set()
+def check(jobs: Sequence[Sequence[str]], config_name: str) -> set[str]:
+    """Build every job's parts once; seeds apart, which are only read. What their environments are made of."""
+    built, named = set(), set[str]()
     for job in jobs:
         if jobs.count(job) > 1:
             raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
@@ -146,6 +149,9 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> None:
         if apart_from_seed not in built:
             build(cfg)
             built.add(apart_from_seed)
+            with blame("env"):
+                named |= names_in(cfg.env)
+    return named
 
 
 def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
@@ -169,7 +175,7 @@ class Sweep:
         with blame("hydra.sweep.dir"):
             self._claim.enter_context(claimed(self.folder))
         known = read_record(self.folder / SWEEP)
-        if known and (known["command"] != command() or known["status"] == FINISHED):
+        if known and (known.get("command") != command() or known.get("status") == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
         slurm.wait(self.folder)  # for what was launched before and outlived its parent
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
@@ -190,7 +196,7 @@ class Sweep:
         OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
         self._run.files(self.folder / CONFIG)
         for status in self.folder.rglob(STATUS):
-            if read_record(status)["status"] != FINISHED:
+            if read_record(status).get("status") != FINISHED:
                 write_record(status, status=RUNNING, error=None)
         self._watch = JobWatch(self.folder, None if plan.jobs is None else len(plan.jobs))
 
@@ -209,7 +215,7 @@ class Sweep:
         slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
         self._watch.stop()
         deliver_all(self.folder, self._log_delivery, self._tracking.keeps_in)
-        jobs = finished_jobs(self.folder)
+        jobs = finished_jobs(self.folder, self.plan.named)
         missing = missing_jobs(self.folder, self.jobs)
         try:
             told = tell(jobs, self.folder / "plots", self._run) if jobs else []
@@ -277,26 +283,42 @@ class JobWatch:
                 last = self._stopped.wait(SECONDS_BETWEEN_LOOKS)
                 for path in set(self._folder.rglob(STATUS)) - ended:
                     record = read_record(path)
-                    if record["status"] == RUNNING:
+                    if record.get("status") not in (FINISHED, FAILED):
                         continue
                     ended.add(path)
                     advance(1)
                     if record["status"] == FAILED:
                         log.error(
-                            "seed %s failed: %s\n%s", record["seed"], record["error"], last_words(path.parent)
+                            "seed %s failed: %s\n%s",
+                            record.get("seed"),
+                            record.get("error"),
+                            last_words(path.parent),
                         )
 
 
 def best_job(folder: Path) -> str:
     """The settings that a sweeper found best, in words."""
-    found = OmegaConf.load(folder / BEST)
-    settings = ", ".join(f"{key}={value}" for key, value in found.best_params.items())
-    return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
+    try:
+        return read_best(folder / BEST)
+    except ValueError as error:
+        return f"what is best is not known: {error}"
+
+
+def read_best(path: Path) -> str:
+    """The same, refusing a file that does not say it."""
+    found = read_config(path)
+    with blame_file(path):
+        settings = ", ".join(f"{key}={value}" for key, value in found.best_params.items())
+        return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
 
 
 def last_words(folder: Path) -> str:
     """The end of what a job has logged."""
-    lines = [line for path in sorted(folder.glob("*.log")) for line in path.read_text().splitlines()]
+    lines = [
+        line
+        for path in sorted(folder.glob("*.log"))
+        for line in path.read_text(errors="replace").splitlines()
+    ]
     return textwrap.indent(
         "\n".join([f"the last lines of its log, in {folder}:", *lines[-LAST_LINES:]]), "  "
     )

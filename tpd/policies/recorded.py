@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from tpd.envs import Environment
+from tpd.plain_files import REAL, StoredArrays, blame
 from tpd.policies.tabular import TabularPolicy
 from tpd.policies.untrained import Untrained
 from tpd.sources.policy_table import POLICY
@@ -21,12 +22,9 @@ class RecordedPolicy(Untrained):
             raise ValueError(
                 f"{file} is missing: only policies of numbered states are recorded, name a policy"
             )
-        try:
-            with np.load(file, allow_pickle=False) as stored:
-                arrays = dict(stored)
-            probabilities, discount = arrays["probabilities"], float(arrays["discount"])
-        except Exception as error:  # of whatever the file consists
-            raise ValueError(f"{file} holds no policy: {error}") from error
-        if probabilities.shape != env.table_shape():
-            raise ValueError(f"{file} is for {probabilities.shape}, but {env.id} has {env.table_shape()}")
-        self.policy = TabularPolicy(probabilities, discount, arrays.get("action_values"))
+        stored, shape = StoredArrays(file), env.table_shape()
+        probabilities = stored.take("probabilities", shape, REAL)
+        discount = stored.take("discount", (), REAL)
+        action_values = stored.take("action_values", shape, REAL, finite=False, optional=True)
+        with blame(file):
+            self.policy = TabularPolicy(probabilities, float(discount), action_values)

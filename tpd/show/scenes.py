@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -69,6 +70,8 @@ class Scene:
     ) -> "Scene":
         """Resolve names, refusing those that the environment does not have."""
         boolean("contrast", contrast)
+        if Path(name).name != name:
+            raise ValueError(f"figure {name!r}: its name must be that of a file, without /")
         if not pairs or (contrast and len(pairs) != 2):
             raise ValueError(f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, others 1 or more")
         states, actions = [], []

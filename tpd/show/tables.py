@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tpd.bands import LEVEL
-from tpd.evaluate import METRICS
+from tpd.evaluate import METRICS, OVERALL
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
@@ -78,7 +78,7 @@ def verification_table(title: str, frame: pd.DataFrame) -> Table:
 
 def overall(metrics: Mapping[str, float]) -> str:
     """What the errors do not say: how much is known, what the bands hold, what contradicts the agent."""
-    pi, foil, contradicted = (metrics[name] for name in ("known/pi", "known/foil", "disagreement"))
+    pi, foil, contradicted = (metrics[name] for name in OVERALL)
     said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
     for name, actions in {"pi": "the policy's actions", "foil": "the others"}.items():
         if not math.isnan(covered := metrics.get(f"covered/{name}", math.nan)):
