@@ -13,7 +13,6 @@ from PIL import Image
 from tests import small_mdp
 from tests.conftest import Compose
 from tpd import report, what_if
-from tpd.bands import ENOUGH_DRAWS
 from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
@@ -22,7 +21,7 @@ from tpd.explainer import Explainer
 from tpd.kept import Kept
 from tpd.outcomes import OutcomeSet, event
 from tpd.report import page, pictures
-from tpd.report.contents import Contents
+from tpd.report.contents import FEW_DRAWS, Contents
 from tpd.report.packing import LEVELS, Quantised, pack, unpack
 from tpd.show.progress import ProgressBars
 from tpd.sources.recording import Recorder
@@ -115,7 +114,7 @@ def test_returns_under_any_rewards_follow_from_the_counts(taxi: Kept, shown: Con
 
 
 def test_bands_are_those_of_every_other_answer(taxi: Kept, shown: Contents) -> None:
-    band = taxi.explainer.explain(*pairs(shown), draws=ENOUGH_DRAWS).return_band()
+    band = taxi.explainer.explain(*pairs(shown), draws=FEW_DRAWS).return_band()
     for name, end in {"return_low": band.low, "return_high": band.high}.items():
         np.testing.assert_allclose(shown.arrays[name], end[:, -1], atol=1e-3)
     sparse = (shown.arrays["support"] > 0) & (shown.arrays["support"] < shown.words["enough_visits"])
@@ -141,7 +140,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: Kept, shown: Contents) ->
     returns = taxi.explainer.action_returns(np.array([state]))
     best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
     for foil in others:
-        both = taxi.explainer.explain(np.full(2, state), np.array([taken, foil]), draws=ENOUGH_DRAWS)
+        both = taxi.explainer.explain(np.full(2, state), np.array([taken, foil]), draws=FEW_DRAWS)
         contrast = both[:1] - both[1:]
         fact_name, foil_name = taxi.env.name_of_action(taken), taxi.env.name_of_action(foil)
         third = None

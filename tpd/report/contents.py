@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from tpd import colours
-from tpd.bands import ENOUGH_DRAWS, LEVEL
+from tpd.bands import LEVEL
 from tpd.envs import Environment
 from tpd.explainer import ROUNDING, Explainer
 from tpd.explanation import ENOUGH_VISITS, Explanation
@@ -26,6 +26,8 @@ from tpd.words import ContrastNarrator, Narrator
 TAKEN = 0
 """The column of the action taken, where its opposite is the only other."""
 NEVER = -1
+FEW_DRAWS = 19
+"""Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
 MOST_TURNING_POINTS = 6
 LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
 """Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
@@ -75,7 +77,7 @@ def gather(kept: Kept, episodes: int) -> Contents:
         moments = _each_step(env, recording)
     state, column = np.nonzero(moments.valid)
     asked = moments.observations[state], moments.actions[state, column]
-    explanation = explainer.explain(*asked, draws=ENOUGH_DRAWS)
+    explanation = explainer.explain(*asked, draws=FEW_DRAWS)
     options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, moments, explorable=bool(fields))

@@ -380,7 +380,7 @@ class Page {
     );
     $("returns-note").textContent =
       `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ${
-        "return_low" in book.arrays ? "In brackets: its 90 % band. " : ""
+        "return_low" in book.arrays ? "In brackets: its 90 % band, here from 19 draws; tpd-explain takes 59. " : ""
       }Runs on: probability that the episode lasts longer.`;
   }
 
