@@ -10,10 +10,12 @@ from pathlib import Path
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER = 10
+EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
 
 def prepare(uri: str, experiment: str) -> str:
@@ -25,7 +27,7 @@ def prepare(uri: str, experiment: str) -> str:
     if uri.startswith("http"):
         _knock(uri)
     with alone(uri):
-        client = MlflowClient(tracking_uri=uri)
+        client = _client(uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
@@ -35,6 +37,14 @@ def prepare(uri: str, experiment: str) -> str:
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
         return str(found.experiment_id)
+
+
+def _client(uri: str) -> MlflowClient:
+    """Refuse a kind of store that there is not, as one of runs and not of models."""
+    try:
+        return MlflowClient(tracking_uri=uri)
+    except UnsupportedModelRegistryStoreURIException as error:
+        raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
 
 def _create(client: MlflowClient, experiment: str) -> str:
@@ -60,6 +70,8 @@ def _knock(uri: str) -> None:
 
 def absolute(uri: str) -> str:
     """The same store, from wherever it is looked for."""
+    if not isinstance(uri, str) or not uri:
+        raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
         return uri
     return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
