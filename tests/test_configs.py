@@ -199,6 +199,11 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
         ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
         ("+figures.mine={pairs: []}", "figures: .*mine"),
+        ("training.record=/proc/x", "training: nothing can be recorded in /proc/x"),
+        ("training.record=''", "training: record must be a folder, or null for none, got ''"),
+        ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
+        ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
+        ("recording=null", "recording: it must be named, got null"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:

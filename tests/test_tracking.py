@@ -14,7 +14,7 @@ from tpd.story import missing_jobs
 from tpd.sweep import varied_keys
 from tpd.tracking import notes
 from tpd.tracking.runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking, NoTracking
-from tpd.tracking.store import KIND
+from tpd.tracking.store import KIND, absolute, prepare
 
 
 @pytest.fixture
@@ -83,6 +83,13 @@ def test_what_is_not_tracked_is_nowhere(tmp_path: Path) -> None:
     with NoTracking().open("run", {}, {}) as run:
         run.describe(["nothing", tmp_path / "absent.png"])
     assert run.id is None
+
+
+@pytest.mark.parametrize("uri", [None, "", "foo://bar"])
+def test_what_is_no_store_is_refused_with_what_would_be(uri: str) -> None:
+    with pytest.raises(ValueError, match=r"uri must name a store.* as sqlite:///") as refused:
+        prepare(absolute(uri), "small")
+    assert repr(uri) in str(refused.value)
 
 
 # Markdown

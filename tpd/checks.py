@@ -1,5 +1,6 @@
 """Checks of settings, made where they enter: the error names the setting and what would be right."""
 
+import math
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -9,12 +10,14 @@ import numpy.typing as npt
 T = TypeVar("T")
 
 
-def whole_number(name: str, value: object, at_least: int) -> int:
+def whole_number(name: str, value: object, at_least: int, at_most: float = math.inf) -> int:
     """The value as an int; 5e6 is whole, 0.5 and "many" are not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise ValueError(f"{name} must be a whole number, got {value!r}")
     if value < at_least:
         raise ValueError(f"{name} must be {at_least} or more, got {value!r}")
+    if value > at_most:
+        raise ValueError(f"{name} must be {at_most:g} or less, got {value!r}")
     return int(value)
 
 

@@ -50,10 +50,14 @@ def _task(cfg: "DictConfig") -> float | None:
         log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.jobs import run_job
     from tpd.memory import TooLargeError
+    from tpd.outcomes import OutcomeError
+    from tpd.sources.interaction import StepError
 
     try:
         return run_job(cfg)
-    except TooLargeError as error:  # what was learned shows only later how much it takes
+    except (TooLargeError, OutcomeError, StepError) as error:  # which show only while it runs
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
         sys.exit(str(error))
     except OSError as error:
         if error.errno not in NO_PLACE:

@@ -274,6 +274,8 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
 def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
     """Instantiate a config group, calling what is only partial with the arguments."""
     with blame(group):
+        if cfg[group] is None:
+            raise ValueError("it must be named, got null")
         made = instantiate(cfg[group], _convert_="all")
         return made(*arguments) if isinstance(made, partial) else made
 

@@ -11,6 +11,7 @@ from joblib import cpu_count
 from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
 from tpd.envs.recorded import Description, require_free
+from tpd.memory import require
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration, require_tables
 from tpd.sources.policy_table import save_policy
@@ -26,6 +27,10 @@ from tpd.sources.shares import (
     recording,
 )
 from tpd.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
+
+MOST_STEPS = 1e15
+COPY = 1000
+"""Bytes that a copy of an environment takes at least."""
 
 
 class Training:
@@ -50,11 +55,13 @@ class Training:
         record: str | None = None,
     ) -> None:
         self.alongside = boolean("alongside", alongside)
-        self.steps = whole_number("steps", steps, at_least=0)
+        self.steps = whole_number("steps", steps, at_least=0, at_most=MOST_STEPS)
         self.exploration = Exploration(epsilon, least_tried, restarts)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
         self.shards = whole_number("shards", shards, at_least=1)
         self.processes = _processes(processes, self.shards)
+        if record is not None and (not isinstance(record, str) or not record):
+            raise ValueError(f"record must be a folder, or null for none, got {record!r}")
         self.record = None if record is None else Path(record).expanduser()
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
@@ -78,6 +85,7 @@ class Training:
             raise ValueError(f"{env.id} has no numbered states to count visits of: least_tried must be false")
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
+        require(f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs")
         if self.record is not None:
             require_free(self.record, run)
         self._run = run

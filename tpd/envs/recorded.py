@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -18,9 +19,14 @@ FORMAT = 1
 
 
 def require_free(folder: Path, run: str = "") -> None:
-    """Refuse a folder that holds a recording, unless it is what the same run has made before."""
+    """Refuse a folder that holds a recording, but for one of the same run, or cannot be written to."""
     if (folder / DESCRIPTION).exists() and not (run and Description.read(folder).run == run):
         raise ValueError(f"{folder} holds a recording already: name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"nothing can be recorded in {folder}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,16 @@ def interact(
     if mode != AutoresetMode.NEXT_STEP:
         raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
     remembers = isinstance(policy, RecurrentPolicy)
-    observation = begin(policy, envs.reset(seed=seed)[0])
+    with stepping(envs):
+        first = envs.reset(seed=seed)[0]
+        _check_numbers(envs.single_observation_space, first)
+    observation = begin(policy, first)
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
-        with stepping(envs.single_observation_space):
+        with stepping(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
+            _check_numbers(envs.single_observation_space, arrived)
         next_observation = follow(policy, observation, arrived) if remembers else pack(arrived)
         if remembers and ended.any():
             next_observation[ended] = begin(policy, pack(arrived)[ended])
@@ -57,14 +61,29 @@ def interact(
         observation, ended = next_observation, terminated | truncated
 
 
+def _check_numbers(space: gym.Space[Any], observed: Any) -> None:
+    """Refuse numbers of states that there are not: tables would be read beyond their ends."""
+    if isinstance(space, gym.spaces.Discrete):
+        wrong = (observed < space.start) | (observed >= space.start + space.n)
+        if wrong.any():
+            raise ValueError(f"it observed {observed[wrong][0]}")
+
+
+class StepError(ValueError):
+    """A step of an environment that failed, or led to what it cannot observe."""
+
+
 @contextmanager
-def stepping(space: gym.Space[Any]) -> Iterator[None]:
+def stepping(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None]:
     """Say of a step that fails what it should have been like: many fail by no longer observing this."""
     try:
         yield
     except Exception as error:  # of an environment of the user's
+        one = getattr(env, "envs", [env])[0]  # many copies have no name, but each has
+        name = "the environment" if one.spec is None else one.spec.id
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ValueError(f"the environment, which is to observe {space}, failed to step: {reason}") from error
+        space = one.observation_space
+        raise StepError(f"{name}, which is to observe {space}, failed to step: {reason}") from error
 
 
 def _entry(info: dict[str, Any], key: str) -> Array:

@@ -80,7 +80,7 @@ def play_one(
         while not ended:
             picture = draw(one) if pictures else None
             action = policy.sample(observation, rng)
-            with stepping(one.observation_space):
+            with stepping(one):
                 arrived, reward, terminated, truncated, info = one.step(action[0])
                 observed = batch(one.observation_space, [arrived])
                 gained = np.array([float(reward)])

@@ -10,10 +10,12 @@ from pathlib import Path
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER = 10
+EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
 
 def prepare(uri: str, experiment: str) -> str:
@@ -28,7 +30,7 @@ def prepare(uri: str, experiment: str) -> str:
     with alone(uri):
         if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
             _make(Path(uri.removeprefix(SQLITE)))
-        client = MlflowClient(tracking_uri=uri)
+        client = _client(uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
@@ -47,6 +49,14 @@ def _make(path: Path) -> None:
         unfinished.with_name(unfinished.name + left).unlink(missing_ok=True)
     MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments()
     unfinished.replace(path)
+
+
+def _client(uri: str) -> MlflowClient:
+    """Refuse a kind of store that there is not, as one of runs and not of models."""
+    try:
+        return MlflowClient(tracking_uri=uri)
+    except UnsupportedModelRegistryStoreURIException as error:
+        raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
 
 def _create(client: MlflowClient, experiment: str) -> str:
@@ -72,6 +82,8 @@ def _knock(uri: str) -> None:
 
 def absolute(uri: str) -> str:
     """The same store, from wherever it is looked for."""
+    if not isinstance(uri, str) or not uri:
+        raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
         return uri
     return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
