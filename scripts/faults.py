@@ -41,7 +41,18 @@ SMALL = (
     "checkpoint_seconds=0",
     "portrait=false",
 )
-PORTRAYED = (*SMALL[:-1], "policy.stages=4", "portrait=true")
+PORTRAYED = (
+    "env=frozen_lake",
+    "policy.steps=1000000",
+    "policy.stages=4",
+    "training.steps=2000000",
+    "training.shards=8",
+    "training.processes=1",
+    "evaluation.episodes=500",
+    "evaluation.curve_points=6",
+    "recording.episodes=1",
+    "checkpoint_seconds=0",
+)
 AGENT = (
     "experiment=cart_pole",
     "policy=sb3_dqn",
