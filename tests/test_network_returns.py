@@ -122,11 +122,10 @@ def test_a_distribution_that_is_off_by_one_reward_would_be_found_out() -> None:
     moved = [replace(one, values=one.values + 1) for one in truth]
     size = max(len(one.values) for one in truth)
     padding = [(0, size - len(one.values)) for one in truth]
+    both = list(zip(truth, padding, strict=True))
     same = Distribution(
-        *(
-            np.array([np.pad(getattr(one, name), pad) for one, pad in zip(truth, padding, strict=True)])
-            for name in ("values", "probabilities")
-        )
+        np.array([np.pad(one.values, pad, mode="edge") for one, pad in both]),
+        np.array([np.pad(one.probabilities, pad) for one, pad in both]),
     )
     assert distance(same, truth) < 1e-6
     assert distance(same, moved) > 2 * CLOSE

@@ -177,6 +177,7 @@ class Courier:
         self._delivery = delivery
         self._began = time.monotonic()
         self._last_call = threading.Event()
+        self._given_up = False
         self.trouble: str | None = None
         """What went wrong, as long as it does."""
         self._thread = threading.Thread(target=self._deliver, daemon=True)
@@ -191,12 +192,13 @@ class Courier:
             self._thread.join(0.1)
             waited = time.monotonic() - waited_from
             if waited > (SECONDS_OF_TROUBLE if self.trouble else patience):
+                self._given_up = True
                 break
         return len(self._delivery.waiting()) + len(self._delivery.refused)
 
     def _deliver(self) -> None:
         pause = SECONDS_BETWEEN_DELIVERIES
-        while True:
+        while not self._given_up:
             last = self._last_call.wait(pause)
             try:
                 self._delivery.deliver()
