@@ -37,6 +37,7 @@ from tpd.sources.policy_table import POLICY
 from tpd.sources.shards import read_shard, shard_path, shard_paths
 from tpd.story import read_job
 from tpd.sweep import BEST, read_best
+from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
 
 SECONDS, ROOM = 60, 2 * 2**30
@@ -233,6 +234,15 @@ def read_policy(folder: Path) -> None:
 DESCRIPTION, ARRAYS = (f"{kept.EXPLAINER}/{name}" for name in (storage.DESCRIPTION, storage.ARRAYS))
 RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
 
+
+def deliver(folder: Path) -> None:
+    """As often as it takes until a store is taken to refuse something."""
+    told = list[str]()
+    left = [deliver_all(folder, lambda _, said: told.append(said), lambda _: True) for _ in range(TRIES)]
+    if left[-1]:
+        raise ValueError(told[-1])
+
+
 UNMADE = "_target_ in the outcomes"
 ABSENT = "no such file"
 TABLES = {"errors.json": "pi_mse", "curve.json": "step", "verification.json": "skill"}
@@ -404,6 +414,25 @@ DOORS = (
         lambda folder: read_best(folder / BEST),
         BEST,
         hostile.best(BEST),
+    ),
+    Door(
+        "where a run is tracked",
+        "`deliver_all`, which is `tpd-sync`",
+        good_files.tracked,
+        deliver,
+        LETTER,
+        hostile.letter(LETTER),
+        (ABSENT,),
+    ),
+    Door(
+        "what a run tracks",
+        "`deliver_all`, which is `tpd-sync`",
+        good_files.tracked,
+        deliver,
+        JOURNAL,
+        hostile.journal(JOURNAL),
+        (ABSENT, "nothing in it", "half of it"),
+        ("/etc/hostname", "secret"),
     ),
     Door(
         "policy of a recording",

@@ -36,6 +36,7 @@ from tpd.sources.policy_table import save_policy
 from tpd.sources.recording import Recorder
 from tpd.sources.shards import recorded, shard_path
 from tpd.sweep import BEST
+from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import MlflowTracking
 from tpd.types import Resumable
 
@@ -230,3 +231,10 @@ def box() -> spaces.Box:
     space = gym.make(POLE).observation_space
     assert isinstance(space, spaces.Box)
     return space
+
+
+def tracked(folder: Path) -> None:
+    """The folder of a run that writes down what it tracks."""
+    store = MlflowTracking(uri=f"sqlite:///{folder}/mlflow.db", experiment="small")
+    with open_run(store, folder, "run", {}, {}) as run:
+        run.metrics({"loss": 1.0})

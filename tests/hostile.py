@@ -238,6 +238,32 @@ def table(file: str, number: str) -> dict[str, Spoil]:
     }
 
 
+def letter(file: str) -> dict[str, Spoil]:
+    """In which store the run of a folder is."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "no store": with_keys(file, store={}),
+        "a store that is a word": with_keys(file, store="os.system"),
+        "a call that there is not": with_keys(file, refused=[{"do": "__class__", "with": []}]),
+    }
+
+
+def journal(file: str) -> dict[str, Spoil]:
+    """What a run has written down to be tracked."""
+
+    def with_line(line: str) -> Spoil:
+        return lambda folder: (folder / file).write_text((folder / file).read_text() + line + "\n")
+
+    return {
+        "a call that there is not": with_line('{"do": "__class__", "with": [1, 2, 3, 4]}'),
+        "a file of others": with_line('{"do": "files", "with": ["/etc/hostname", null]}'),
+        "the way up": with_line('{"do": "files", "with": ["../../secret", null]}'),
+        "a list": with_line("[1, 2]"),
+        "brackets 100 000 deep": with_line(DEEP.decode()),
+    }
+
+
 def metrics(file: str) -> dict[str, Spoil]:
     """Figures by their names."""
     return {

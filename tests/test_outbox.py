@@ -213,7 +213,7 @@ HOSTILE = {
     "a link": ('{"do": "files", "with": ["linked", null]}', "leads out of"),
     "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "leads out of"),
     "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "nothing that a run writes down"),
-    "no call": ("[1, 2]", "is no table"),
+    "no call": ("[1, 2]", "nothing that a run writes down"),
     "no JSON": ("{", "is no JSON"),
     "brackets": ("[" * 100_000, "is no JSON"),
 }

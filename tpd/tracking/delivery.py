@@ -15,12 +15,14 @@ import pandas as pd
 
 from tpd.files import write_whole
 from tpd.folders import BusyError, claimed
+from tpd.plain_files import blame, brief, read_json, require_file
 from tpd.tracking.runs import MlflowRun, MlflowTracking
 from tpd.tracking.store import SQLITE
 
 log = logging.getLogger(__name__)
 
 LETTER, JOURNAL = "tracking.json", "tracking.jsonl"
+LARGEST_JOURNAL = 2**30
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
 CALLS = ("metrics", "table", "files", "model", "describe", "end", "abandon")
@@ -73,7 +75,11 @@ class Delivery:
     def entries(self) -> list[Entry]:
         """All that was written down; a line that was cut off when its writer died does not count."""
         path = self.folder / JOURNAL
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        if not path.exists():
+            return []
+        require_file(path, LARGEST_JOURNAL)
+        with blame(path):
+            lines = path.read_text().split("\n")[:-1]
         return [_read_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
 
     def waiting(self) -> list[Entry]:
@@ -128,7 +134,9 @@ class Delivery:
 def _read_letter(path: Path) -> dict[str, Any]:
     """What a folder says of its run, if it can be that."""
     due = {"store": dict, "opened": dict, "run_id": str | None, "delivered": int, "refused": list}
-    letter = _read_json(path.read_text(), str(path))
+    letter = read_json(path)
+    if not isinstance(letter, dict):
+        raise ValueError(f"{path}: is no table of settings, but {letter!r:.50}")
     for name, kind in due.items():
         if name not in letter or not isinstance(letter[name], kind):
             raise ValueError(f"{path}: {name} is {letter.get(name)!r:.50}, which cannot be")
@@ -140,23 +148,16 @@ def _read_letter(path: Path) -> dict[str, Any]:
 
 
 def _read_entry(line: str, where: str) -> Entry:
-    return _check_entry(_read_json(line, where), where)
+    try:
+        return _check_entry(json.loads(line), where)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: is no JSON ({brief(error)})") from error
 
 
 def _check_entry(entry: Any, where: str) -> Entry:
     if not isinstance(entry, dict) or entry.get("do") not in CALLS or not isinstance(entry.get("with"), list):
         raise ValueError(f"{where}: {entry!r:.80} is nothing that a run writes down")
     return entry
-
-
-def _read_json(text: str, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: is no JSON ({first_line(error)})") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{where}: is no table of settings, but {found!r:.50}")
-    return found
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
