@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, Dialog, FrameLocator, Page, expect
 from tests.browser.conftest import Sweep
 from tests.test_report import HOSTILE, small
 from tpd import report, what_if
-from tpd.bands import ENOUGH_DRAWS
 from tpd.explanation import Contrast, Explanation
 from tpd.kept import Kept
 from tpd.outcomes import FIRST
 from tpd.portrait import PORTRAIT, REPORT
+from tpd.report.contents import FEW_DRAWS
 from tpd.report.packing import LEVELS
 from tpd.resolve import resolve
 from tpd.words import overtakes, paragraph, worth
@@ -31,7 +31,7 @@ PATIENCE = 60_000
 
 def every_action(run: Kept, state: int) -> Explanation:
     actions = np.arange(run.env.num_actions)
-    return run.explainer.explain(np.full(len(actions), state), actions, draws=ENOUGH_DRAWS)
+    return run.explainer.explain(np.full(len(actions), state), actions, draws=FEW_DRAWS)
 
 
 def contrast(run: Kept, state: int, fact: int, foil: int) -> Contrast:
