@@ -1,6 +1,6 @@
 """Break runs in every way that we know of, and look at what is lost.
 
-python scripts/faults.py            all of it, in half an hour; writes docs/faults.md
+python scripts/faults.py            all of it; writes docs/faults.md
 python scripts/faults.py kills=5    some of it, quicker, and nothing is written
 
 Every fault meets a real run, as a user starts it; the same command is then given again until it has
