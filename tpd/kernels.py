@@ -1,5 +1,7 @@
 """The inner loops, compiled: the only home of numba.
 
+They let other threads run meanwhile, as the one that delivers what was tracked.
+
 Symbols follow the paper: s, a, s', the outcome o and the step size alpha.
 """
 
@@ -9,7 +11,7 @@ from numba import njit
 from tpd.types import BoolArray, FloatArray, IntArray
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def fhtd_update(
     values: FloatArray,
     visits: IntArray,
@@ -62,7 +64,7 @@ def fhtd_update(
                 q[h] = keep * q[h] + (base + carry * v[h - 1])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def q_learning_update(
     q: FloatArray,
     mask: BoolArray,
@@ -86,7 +88,7 @@ def q_learning_update(
         q[states[t], actions[t]] += learning_rate * (target - q[states[t], actions[t]])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArray) -> IntArray:
     """[batch]: from row `rows[i]` of probabilities [R, C] the column where the sum passes the threshold.
 
@@ -105,7 +107,7 @@ def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArr
     return drawn
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def step_table(
     probability: FloatArray,
     next_state: IntArray,
@@ -134,7 +136,7 @@ def step_table(
     return branch, arrived, rewards, ended
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def roll_table(
     probability: FloatArray,
     next_state: IntArray,
@@ -190,7 +192,7 @@ def roll_table(
     return seen[:count], done[:count], met[:count], gained[:count], dead[:count], cut[:count]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def count_edges(
     slots: IntArray,
     edges: IntArray,
@@ -239,7 +241,7 @@ def count_edges(
     return len(pairs), num_edges
 
 
-@njit(cache=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def solve_backwards(
     pair_of_edge: IntArray,
     next_of_edge: IntArray,
@@ -275,7 +277,7 @@ def solve_backwards(
                 solution[pair, h, k] += weight[e] * continuation[e, k] * v[u, k]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray) -> None:
     """Put each of the values [cell] among the smallest and largest [cell, rank] so far, if it belongs there.
 
@@ -298,7 +300,7 @@ def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray)
             largest[c, r] = x
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def returns_one_step_longer(
     pair_of_edge: IntArray,
     next_of_edge: IntArray,

@@ -30,11 +30,6 @@ SECONDS_AT_LEAST, SHARE_AT_MOST = 60.0, 0.1
 """How long it waits for one that is slow: so long, or that share of the run's time."""
 LONGEST_PAUSE = 30.0
 
-# the courier asks again by itself: no request has to try for minutes
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # whoever runs says where it is
-
 
 def open_run(
     tracking: Tracking,
