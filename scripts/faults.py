@@ -95,6 +95,7 @@ the folder of its run first, which is what the process waits for, and delivered 
 """
 COMPARED = ("errors.json", "curve.json", "verification.json", "metrics.json")
 NOT_COMPARED = ("seconds/", "time/")
+WORKER = "popen_loky"  # in the command of every process that joblib starts for jobs
 
 
 Tracked = dict[str, dict[str, list[tuple[int, float]]]]
@@ -291,11 +292,13 @@ def sweeps(count: int) -> Iterator[Row]:
         ("Ctrl-C in a sweep", lambda process: kill(process, signal.SIGINT)),
     ):
         row = Row(fault, remark=f"undisturbed {undisturbed:.1f} s")
-        for _ in range(count):
+        while row.tried < count:
             with folder() as where:
                 process = start(where, *words)
                 time.sleep(rng.uniform(0.3, 0.9) * undisturbed)
                 strike(process)
+                if process.returncode == 0:  # it had come to its end before
+                    continue
                 row.tried += 1
                 row.recovered.append(finish(where, *words))
                 left = {
@@ -309,11 +312,11 @@ def sweeps(count: int) -> Iterator[Row]:
 
 
 def kill_worker(process: subprocess.Popen[bytes]) -> None:
-    """Kill the youngest of the processes that a sweep has started, and let the rest end by itself."""
-    listed = subprocess.run(["ps", "-o", "pid=", "-g", str(process.pid)], capture_output=True, text=True)
-    others = [int(pid) for pid in listed.stdout.split() if int(pid) != process.pid]
-    if others:
-        os.kill(max(others), signal.SIGKILL)
+    """Kill one of the processes that do the jobs of a sweep, and let the rest end by itself."""
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "-g", str(process.pid)], capture_output=True, text=True)
+    workers = [line.split()[0] for line in listed.stdout.splitlines() if WORKER in line]
+    if workers:
+        os.kill(int(workers[-1]), signal.SIGKILL)
     process.wait(SECONDS_AT_MOST)
 
 

@@ -338,7 +338,7 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     assert "the last lines of its log" in told
     assert "fails while learning" in told
     assert "1 of 2 jobs are missing" in told
-    assert "Errors of paper" in told
+    assert "Errors of paper, 1 seed, 1 of 2 jobs missing" in " ".join(told.split())
     statuses = states_of(tmp_path)
     assert statuses == {"paper sweep": "FAILED", NAMES[0]: "FINISHED", NAMES[1]: "FAILED"}
     (finished,) = tmp_path.glob("outputs/sweeps/*/0/errors.json")

@@ -69,6 +69,7 @@ def run() -> None:
     """Run one experiment, or with -m a sweep of them."""
     # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
     try:
         _run_to_the_end()
     except KeyboardInterrupt:

@@ -172,17 +172,18 @@ def _without_seed(plain: Any, seed: int) -> Any:
     return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
 
 
-def tell(jobs: Sequence[Job], target: Path, tracked: Run) -> list[str | Path]:
+def tell(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
     """The tables of mean and standard deviation, and the plots with one line per seed.
 
     What belongs in a note: links to the runs, tables and pictures. The step of a metric is the number of
     jobs that it is of, which grows when a sweep is taken up again.
+    missing: what every title says of jobs that are not among these.
     """
     tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
     note, runs = list[str | Path](), dict[str, dict[str, float]]()
     for label, group in alike(jobs).items():
         seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
-        title = ", ".join(filter(None, [group[0].config.name, label, seeds]))
+        title = ", ".join(filter(None, [group[0].config.name, label, seeds, missing]))
         prefix = f"{label}/" if label else ""
         note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
         if errors := [job.errors for job in group if job.errors is not None]:

@@ -218,7 +218,8 @@ class Sweep:
         jobs = finished_jobs(self.folder, self.plan.named)
         missing = missing_jobs(self.folder, self.jobs)
         try:
-            told = tell(jobs, self.folder / "plots", self._run) if jobs else []
+            lack = f"{len(missing)} of {len(self.jobs)} jobs missing" if missing else ""
+            told = tell(jobs, self.folder / "plots", self._run, lack) if jobs else []
             self._run.describe([*self._note(missing), *told])
             if jobs:
                 print(f"plots: {self.folder / 'plots'}")
