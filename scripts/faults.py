@@ -313,7 +313,8 @@ def sweeps(count: int) -> Iterator[Row]:
 
 def kill_worker(process: subprocess.Popen[bytes]) -> None:
     """Kill one of the processes that do the jobs of a sweep, and let the rest end by itself."""
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "-g", str(process.pid)], capture_output=True, text=True)
+    group = ["ps", "-o", "pid=,args=", "-g", str(process.pid)]
+    listed = subprocess.run(group, capture_output=True, text=True)
     workers = [line.split()[0] for line in listed.stdout.splitlines() if WORKER in line]
     if workers:
         os.kill(int(workers[-1]), signal.SIGKILL)
