@@ -35,12 +35,19 @@ from tpd.policies.tabular import TabularPolicy
 from tpd.posterior import CountedTable, Posterior
 from tpd.seeding import generator
 from tpd.sources.collection import collect
-from tpd.sources.exploration import Exploration
 from tpd.sources.shards import COLUMNS, read_shard, recorded, shard_path
 from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import MlflowTracking, Run
 from tpd.training import Training
-from tpd.types import DiscretePolicy, FloatArray, IntArray, Transitions, concatenate
+from tpd.types import (
+    DiscretePolicy,
+    FloatArray,
+    IntArray,
+    Trainer,
+    Transitions,
+    TransitionsCallback,
+    concatenate,
+)
 
 STEPS, LOOP_STEPS = 5_000_000, 20_000
 HORIZON, EVENTS, RATE = 30, 7, 0.1
@@ -230,48 +237,55 @@ def collecting() -> Figures:
 
 
 def sharding() -> Figures:
-    """One explainer taught by one process and by two, and what a recording costs; starting them aside."""
+    """The same two shares collected for one explainer by one process and by two, and what a recording costs.
+
+    A table is cheap to step and to learn from, an environment with physics is not to step.
+    """
     parts, rng = trained("explainer=replayed", "policy.steps=100000"), generator(0, "benchmark")
     agent = GivenFunction(parts.env, rng, function=parts.trainer.policy.action, discount=0.99)
-    learner, usual = parts.explainer.predictor, parts.training
+    learner = parts.explainer.predictor
     assert isinstance(learner, ReplayedFHTD)
-
-    def learn(steps: int, shards: int) -> None:
-        training = Training(
-            alongside=False,
-            steps=steps,
-            epsilon=usual.exploration.epsilon,
-            num_envs=usual.num_envs,
-            least_tried=False,
-            restarts=0.0,
-            shards=shards,
-            processes=shards,
-        )
-        training.run(parts.env, agent, generator(0, "benchmark"), learning=[learner.empty().update])
-
-    for shards in (1, 2):
-        learn(20_000, shards)
-    # in turn, so that both have the machine's moods, and often, so that both have a good one
-    times, works = [], []
-    for _ in range(8):
-        begin = work_done()
-        alone = seconds(partial(learn, STEPS, 1))
-        between = work_done()
-        times.append((alone, seconds(partial(learn, STEPS, 2))))
-        works.append((between - begin, work_done() - between))
-    one, two = map(min, zip(*times, strict=True))
-    yield "microseconds per transition, 1 process", 1e6 * one / STEPS
-    yield "times faster with 2 processes (2 at most)", one / two
-    little, more = map(min, zip(*works, strict=True))
-    yield "CPU seconds of 2 processes, times those of 1", more / little
-    yield from recording_cost(parts)
+    yield from by_two("FuelTaxi, counted", parts.env, agent, 4 * STEPS, lambda: learner.empty().update)
     lander = Environment("LunarLander-v3")
     idle = GivenFunction(
         lander, rng, function=lambda observations: np.zeros(len(observations)), discount=0.99
     )
-    wild = {"exploration": Exploration(1.0), "num_envs": 16}
-    landing = seconds(lambda: deque(collect(lander, idle.policy, rng, steps=LOOP_STEPS, **wild), maxlen=0))  # type: ignore[arg-type]
-    yield "microseconds per transition collected of LunarLander", 1e6 * landing / LOOP_STEPS
+    yield from by_two("LunarLander, recorded", lander, idle, 2 * LOOP_STEPS, lambda: lambda batch: None)
+    yield from recording_cost(parts)
+
+
+def by_two(
+    what: str, env: Environment, agent: Trainer, steps: int, learner: Callable[[], TransitionsCallback]
+) -> Figures:
+    """Two processes against one, which starting them has no part in."""
+
+    def learn(steps: int, processes: int) -> None:
+        training = Training(
+            alongside=False,
+            steps=steps,
+            epsilon=0.1,
+            num_envs=64,
+            least_tried=False,
+            restarts=0.0,
+            shards=2,
+            processes=processes,
+        )
+        training.run(env, agent, generator(0, "benchmark"), learning=[learner()])
+
+    learn(2_000, 2)
+    # in turn, so that both have the machine's moods, and often, so that both have a good one
+    times, works = [], []
+    for _ in range(5):
+        begin = work_done()
+        alone = seconds(partial(learn, steps, 1))
+        between = work_done()
+        times.append((alone, seconds(partial(learn, steps, 2))))
+        works.append((between - begin, work_done() - between))
+    one, two = map(min, zip(*times, strict=True))
+    yield f"{what}: microseconds per transition, 1 process", 1e6 * one / steps
+    yield f"{what}: times faster with 2 processes (2 at most)", one / two
+    little, more = map(min, zip(*works, strict=True))
+    yield f"{what}: CPU seconds of 2 processes, times those of 1", more / little
 
 
 def work_done() -> float:
