@@ -21,6 +21,7 @@ from tpd.checks import boolean, whole_number
 from tpd.envs import Environment
 from tpd.policies.untrained import Untrained
 from tpd.seeding import reset_seed
+from tpd.sources.interaction import Checked
 from tpd.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class TrainedAgent:
         self.steps = whole_number("steps", steps, at_least=0)
         self.stages = whole_number("stages", stages, at_least=1)
         copies = whole_number("num_envs", num_envs, at_least=1)
-        envs = DummyVecEnv([lambda: Monitor(env.make())] * copies)
+        envs = DummyVecEnv([lambda: Monitor(Checked(env.make()))] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
         if isinstance(self.model, MaskablePPO) and not is_masking_supported(envs):
             raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO is trained with")

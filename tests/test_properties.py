@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from omegaconf import DictConfig, OmegaConf
+from stable_baselines3 import A2C, DQN
+from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_ext.agents import TrainedAgent
 from tests import good_files
 from tests.good_files import POLE, explained, lake
 from tpd import checks, kept, storage
@@ -32,6 +36,7 @@ from tpd.policies.tabular import TabularPolicy
 from tpd.seeding import generator
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.sources.interaction import StepError
 from tpd.sources.recording import Recorder
 from tpd.tracking.questions import QuestionError, questions
 from tpd.types import Array, Learner, Transitions
@@ -398,6 +403,29 @@ def test_what_an_environment_gets_wrong_is_told_at_once(wrong: str, after: int, 
     with pytest.raises(ValueError, match=r"observation|reward|observe") as caught:
         look()
     one_line(caught.value, "observation", "reward", "observe")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("wrong", sorted(WRONG))
+@pytest.mark.parametrize("algorithm", [DQN, A2C])
+def test_no_agent_is_trained_on_what_an_environment_gets_wrong(
+    wrong: str, algorithm: type[BaseAlgorithm]
+) -> None:
+    env = Environment("Unreliable-v0", {"wrong": wrong, "after": 5, "disable_env_checker": True})
+    agent = TrainedAgent(
+        env,
+        generator(0, "a"),
+        algorithm=partial(algorithm, "MlpPolicy"),
+        steps=50,
+        num_envs=2,
+        deterministic=True,
+        stages=1,
+    )
+    with pytest.raises(
+        StepError, match=r"^Unreliable-v0, which is to observe Box.* failed to step: "
+    ) as caught:
+        agent.train()
+    one_line(caught.value, "Unreliable-v0")
 
 
 @many

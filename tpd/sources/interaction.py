@@ -86,6 +86,36 @@ def stepping(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None
         raise StepError(f"{name}, which is to observe {space}, failed to step: {reason}") from error
 
 
+class Checked(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment for others to step, which fails at the first step that would spoil what they learn."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        with stepping(self):
+            observed, info = self.env.reset(seed=seed, options=options)
+            _check_observed(self.observation_space, observed)
+        return observed, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        with stepping(self):
+            observed, reward, terminated, truncated, info = self.env.step(action)
+            _check_observed(self.observation_space, observed)
+            if not np.isfinite(reward):  # type: ignore[call-overload]
+                raise ValueError(f"the reward is {reward}")
+        return observed, reward, terminated, truncated, info
+
+
+def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the observation") -> None:
+    """Refuse what has another shape than the space, or is not finite; beyond its bounds many envs go."""
+    if isinstance(space, gym.spaces.Dict):
+        for key, part in space.spaces.items():
+            _check_observed(part, observed[key], f"{name} {key!r}")
+    elif isinstance(space, gym.spaces.Box):
+        if np.shape(observed) != space.shape:
+            raise ValueError(f"{name} has the shape {np.shape(observed)}")
+        if not np.isfinite(observed).all():
+            raise ValueError(f"{name} is not finite: {observed}")
+
+
 def _entry(info: dict[str, Any], key: str) -> Array:
     if key not in info:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
