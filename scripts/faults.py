@@ -288,6 +288,7 @@ def sweeps(count: int) -> Iterator[Row]:
     rng = random.Random(1)
     for fault, strike in (
         ("`kill -9` of a whole sweep", lambda process: kill(process)),
+        ("`kill -9` of a sweep, but not of its workers", kill_parent),
         ("`kill -9` of one worker of a sweep", kill_worker),
         ("Ctrl-C in a sweep", lambda process: kill(process, signal.SIGINT)),
     ):
@@ -309,6 +310,12 @@ def sweeps(count: int) -> Iterator[Row]:
                 row.lost += untracked(due_tracked, tracked(store(where)))
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
         yield row
+
+
+def kill_parent(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process that was started, and leave those that it has started itself to find out."""
+    process.kill()
+    process.wait()
 
 
 def kill_worker(process: subprocess.Popen[bytes]) -> None:

@@ -20,7 +20,7 @@ from tests.breakable import Server
 from tpd.folders import claimed
 from tpd.tracking import outbox
 from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, Delivery, below_here, deliver_all
-from tpd.tracking.outbox import open_run
+from tpd.tracking.outbox import forget, open_run
 from tpd.tracking.runs import MlflowRun, MlflowTracking
 from tpd.tracking.store import prepare
 
@@ -264,8 +264,52 @@ def test_a_letter_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, l
     told = dict[Path, str]()
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
     assert LETTER in told[tmp_path]
-    with pytest.raises(ValueError, match=LETTER):
-        open_run(local, tmp_path, "run", {}, {})
+
+
+@pytest.mark.parametrize("broken", [LETTER, JOURNAL])
+def test_no_run_stops_for_what_was_broken_of_its_tracking(
+    local: MlflowTracking, tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as first:
+        first.metrics({"loss": 1})
+    (tmp_path / broken).write_text("[\n")
+    with open_run(local, tmp_path, "run", {}, {}) as second:
+        second.metrics({"loss": 2})
+    assert f"{tmp_path / broken}" in caplog.text
+    assert (tmp_path / f"{broken}.broken").read_text() == "[\n"
+    assert second.id != first.id
+    assert history(local.uri, second.id, "loss") == [(0, 2.0)]
+
+
+def test_a_forgotten_run_has_nothing_to_do_with_the_next(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as first:
+        first.metrics({"loss": 1})
+    forget(tmp_path)
+    with open_run(local, tmp_path, "run", {}, {}) as second:
+        second.metrics({"loss": 2})
+    assert second.id != first.id
+    assert history(local.uri, first.id, "loss") == [(0, 1.0)]
+    assert history(local.uri, second.id, "loss") == [(0, 2.0)]
+
+
+def test_a_folder_of_any_name_is_found_again(local: MlflowTracking, tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s "here"'
+    with open_run(local, folder, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    with open_run(local, folder, "run", {}, {}) as again:
+        again.metrics({"loss": 2}, 1)
+    assert again.id == run.id
+
+
+def test_a_run_that_died_after_it_had_once_ended_is_told_so(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    again = open_run(local, tmp_path, "run", {}, {})
+    again.metrics({"loss": 2}, 1)
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert "the run was interrupted" in told[tmp_path]
+    assert MlflowClient(local.uri).get_run(str(run.id)).info.status == "KILLED"
 
 
 def test_a_store_that_was_away_has_refused_nothing(

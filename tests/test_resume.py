@@ -7,18 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from mlflow import MlflowClient
 from omegaconf import DictConfig
 
-from tests.breakable import disk, enlarge
+from tests.breakable import Server, disk, enlarge
 from tests.conftest import Compose
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
-from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, learn
+from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, interruptible, learn
 from tpd.folders import STATUS, claimed, command, fingerprint, to_go_on_in, write_record
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
@@ -319,6 +321,37 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert not (killed / CHECKPOINT).exists()
 
 
+def test_what_is_killed_while_its_store_takes_nothing_has_lost_nothing(tmp_path: Path) -> None:
+    """Not even the time to learn it all again."""
+    server = Server(tmp_path)
+    server.start()
+    try:
+        words = [*SMALL, f"tracking.uri={server.uri}"]
+        process = start(tmp_path, *words)
+        wait_for(tmp_path, "outputs/runs/*/checkpoint.npz")
+        server.freeze()
+        wait_for(tmp_path, "outputs/runs/*/errors.json")
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        server.thaw()
+        assert "going on after stage 5" in finish(tmp_path, *words)
+    finally:
+        server.stop()
+
+
+def test_a_sweep_whose_parent_alone_was_killed_goes_on_at_once(tmp_path: Path) -> None:
+    words = ["-m", *SMALL, "seed=0,1", "training.steps=600000", "hydra.launcher.n_jobs=2", "tracking=none"]
+    process = start(tmp_path, *words)
+    wait_for(tmp_path, "outputs/sweeps/*/*/checkpoint.npz")
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    finish(tmp_path, *words)
+    process.communicate()
+    assert len(list(tmp_path.glob("outputs/sweeps/*/*/errors.json"))) == 2
+    assert not [worker for worker in workers if worker.is_running() and worker.status() != "zombie"]
+
+
 def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     (tmp_path / "fragile.py").write_text(
         "import numpy as np\nfrom pathlib import Path\n\ndef fails(t):\n"
@@ -389,6 +422,39 @@ def test_only_what_is_unfinished_and_free_is_gone_on_in(
     monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
     assert to_go_on_in(root, "new") == f"{root}/new"
     assert to_go_on_in(root, "c") == f"{root}/c_2"  # a clock that was set back
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        folders = list(threads.map(to_go_on_in, [str(tmp_path)] * 10, ["now"] * 10))
+    assert len(set(folders)) == 10
+
+
+def test_what_the_code_of_the_user_imports_is_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_named.py").write_text("from my_package.inner import low\nimport json, my_named")
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    (tmp_path / "my_package" / "inner.py").write_text("import my_limits")
+    (tmp_path / "unnamed.py").write_text("")
+    settings = {"_target_": "my_named.low"}
+    seen = {fingerprint(settings)}
+    for path in ("my_limits.py", "my_package/inner.py", "my_named.py"):
+        with (tmp_path / path).open("a") as file:
+            file.write("\nLIMIT = 3")
+        assert fingerprint(settings) not in seen
+        seen.add(fingerprint(settings))
+    (tmp_path / "unnamed.py").write_text("LIMIT = 3")
+    assert fingerprint(settings) in seen
+
+
+def test_ctrl_c_in_compiled_code_is_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    with pytest.raises(SystemError), interruptible():
+        raise SystemError("something else") from ValueError()
 
 
 def test_other_code_or_files_of_the_user_make_another_run(

@@ -81,10 +81,6 @@ class Checkpoint:
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
-    def remove(self) -> None:
-        """The run is over."""
-        self._path.unlink(missing_ok=True)
-
 
 def go_through(stages: Sequence[Stage], parts: Mapping[str, object], checkpoint: Checkpoint | None) -> None:
     """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up."""

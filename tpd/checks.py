@@ -1,6 +1,5 @@
 """Checks of settings, made where they enter: the error names the setting and what would be right."""
 
-import math
 from collections.abc import Collection
 from typing import Any, TypeVar
 
@@ -10,7 +9,11 @@ import numpy.typing as npt
 T = TypeVar("T")
 
 
-def whole_number(name: str, value: object, at_least: int, at_most: float = math.inf) -> int:
+MOST = 1e15
+"""Of anything that is done one after the other: more would never end."""
+
+
+def whole_number(name: str, value: object, at_least: int, at_most: float = MOST) -> int:
     """The value as an int; 5e6 is whole, 0.5 and "many" are not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise ValueError(f"{name} must be a whole number, got {value!r}")

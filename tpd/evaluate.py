@@ -15,6 +15,7 @@ from tpd.checks import one_of, whole_number
 from tpd.coverage import Coverage, coverage
 from tpd.envs import Environment
 from tpd.explainer import Explainer
+from tpd.memory import require
 from tpd.plain_files import REAL, blame, read_json
 from tpd.seeding import generator
 from tpd.truth.cases import Cases, Truth
@@ -22,6 +23,9 @@ from tpd.truth.monte_carlo import MonteCarlo, SampledCases
 from tpd.types import FloatArray, State, Transitions
 
 METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
+MOST_POINTS = 10_000
+EPISODE = 100
+"""Bytes that an episode takes at least."""
 OVERALL = ("known/pi", "known/foil", "disagreement")
 
 
@@ -113,10 +117,12 @@ class Evaluation:
     ) -> None:
         self.truth = truth
         self.episodes = whole_number("episodes", episodes, at_least=1)
-        self.curve_points = whole_number("curve_points", curve_points, at_least=0)
+        self.curve_points = whole_number("curve_points", curve_points, at_least=0, at_most=MOST_POINTS)
         self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
         self.verification_episodes = whole_number("verification_episodes", verification_episodes, at_least=0)
         self.calibration_episodes = whole_number("calibration_episodes", calibration_episodes, at_least=0)
+        for name in ("episodes", "curve_episodes", "verification_episodes", "calibration_episodes"):
+            require(f"the {name},", (getattr(self, name), EPISODE), "uint8", f"lessen {name}")
         self.reference = reference
         for outcome, figures in reference.items():
             for metric, figure in figures.items():

@@ -77,7 +77,7 @@ class Parts:
 def build(cfg: DictConfig) -> Parts:
     """Make the parts that a config names, refusing what is wrong by the name of its group."""
     with blame("seed"):
-        seed = whole_number("seed", cfg.seed, at_least=0)
+        seed = whole_number("seed", cfg.seed, at_least=0, at_most=math.inf)
         rng = generator(seed, "policy")
     env: Environment = _make(cfg, "env")
     with blame("env"):
@@ -95,7 +95,7 @@ def build(cfg: DictConfig) -> Parts:
     training: Training = _make(cfg, "training")
     with blame("training"):
         training.check(env, outcomes.info_keys, fingerprint(settings(cfg)))
-        if isinstance(explainer.predictor, SettlingLearner) and not training.transitions(trainer):
+        if isinstance(explainer.predictor, Learner) and not training.transitions(trainer):
             raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
     evaluation: Evaluation = _make(cfg, "evaluation")
     examiner = None
@@ -146,6 +146,18 @@ class Findings:
     """Against what really happened in fresh episodes."""
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Compiled code hides in an error of its own that somebody has pressed Ctrl-C meanwhile."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+
+
+@interruptible()
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrait: bool = True) -> Findings:
     """Train the policy, learn to explain it, judge the explanations, keep what was found, and portray it."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
@@ -162,7 +174,6 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, portrai
         with _timed("portrait", tracked):
             kept = Kept(parts.config, parts.explainer, parts.env, recording, trusted=None)
             portray(kept, folder, tracked)
-    parts.checkpoint(folder).remove()
     return findings
 
 

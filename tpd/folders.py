@@ -1,5 +1,6 @@
 """The folders that runs and sweeps leave: whose they are, how far they came, and which to go on in."""
 
+import ast
 import hashlib
 import json
 import logging
@@ -35,12 +36,15 @@ class BusyError(Exception):
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder; the claim of a process ends with it, however it ends."""
+def claimed(folder: Path, patience: float = 0) -> Iterator[None]:
+    """Keep other processes out of a folder; the claim of a process ends with it, however it ends.
+
+    patience: so many seconds to wait for one that is about to end.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=patience)
     except Timeout:
         raise BusyError(f"another process works in {folder}") from None
     try:
@@ -61,14 +65,16 @@ def code_version() -> str:
 def fingerprint(settings: Mapping[str, Any]) -> str:
     """The same for the same settings, code and files: so that what was done need not be done again.
 
-    The code is ours and that of the modules that the settings name; the files are those to be read.
+    The code is ours and that of the modules that the settings name, with what these import; the files are
+    those to be read.
     """
     digest = hashlib.sha256(json.dumps([settings, code_version()], sort_keys=True, default=str).encode())
     for key, value in _named(settings):
         if key in INPUTS:
             _add(digest, Path(value).expanduser(), None)
         else:
-            _add(digest, _source(value), (".py",))
+            for source in _sources(re.split("[.:]", value)[0]):
+                _add(digest, source, (".py",))
     return digest.hexdigest()[:16]
 
 
@@ -84,9 +90,35 @@ def _named(settings: Any, under: str = "") -> Iterator[tuple[str, str]]:
         yield under, settings
 
 
-def _source(named: str) -> Path | None:
-    """Where the module of a target or of an environment lies, unless it is installed or ours."""
-    top = re.split("[.:]", named)[0]
+def _sources(module: str) -> list[Path]:
+    """Where a module of a target or of an environment lies, and all that it imports of the user's."""
+    found, waiting = dict[str, Path | None](), {module}
+    while waiting:
+        name = waiting.pop()
+        path = found[name] = _source(name)
+        if path is not None:
+            waiting |= _imported(path) - found.keys()
+    return [path for _, path in sorted(found.items()) if path is not None]
+
+
+def _imported(path: Path) -> set[str]:
+    """The modules that a file imports, or the files of a package, which is whole by itself."""
+    names = set[str]()
+    for each in [path] if path.is_file() else path.rglob("*.py"):
+        try:
+            tree = ast.parse(each.read_bytes())
+        except (SyntaxError, ValueError):
+            continue  # whoever imports it will be told
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+    return names
+
+
+def _source(top: str) -> Path | None:
+    """Where a module lies, unless it is installed or ours."""
     if top in SOURCES or top in sys.stdlib_module_names:
         return None
     spec = find_spec(top) if top.isidentifier() else None
@@ -148,7 +180,10 @@ def command() -> list[str]:
 
 
 def to_go_on_in(root: str, name: str) -> str:
-    """The folder in which the same command was begun and not finished, else a new one of that name."""
+    """The folder in which the same command was begun and not finished, else a new one of that name.
+
+    A new one is made at once, so that no other process takes the same.
+    """
     for record in sorted(Path(root).glob("*/*.json"), reverse=True):
         if record.name not in (STATUS, SWEEP) or not _same_unfinished(record):
             continue
@@ -158,7 +193,18 @@ def to_go_on_in(root: str, name: str) -> str:
         except BusyError:
             continue
     taken = (f"{root}/{name}" + ("" if again == 1 else f"_{again}") for again in count(1))
-    return next(folder for folder in taken if not Path(folder).exists())
+    return next(folder for folder in taken if _make(Path(folder)))
+
+
+def _make(folder: Path) -> bool:
+    """Whether the folder is new, and so ours; one that cannot be made is left to whoever is to use it."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _same_unfinished(record: Path) -> bool:

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd import kept
-from tpd.experiment import ConfigError, Findings, Parts, blame, build, run, settings
+from tpd.experiment import CHECKPOINT, ConfigError, Findings, Parts, blame, build, run, settings
 from tpd.folders import (
     FAILED,
     FINISHED,
@@ -27,6 +27,7 @@ from tpd.folders import (
     read_record,
     write_record,
 )
+from tpd.orphans import end_with
 from tpd.portrait import PORTRAIT, REPORT
 from tpd.show.tables import error_table, overall, show, verification_table
 from tpd.tracking import notes, outbox
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 ROLE = "tpd.role"
 LONGEST_NAME = 80
+SECONDS_TO_LEAVE = 10
+"""For those who began a job and have lost the sweep that it belongs to."""
 
 
 def run_job(cfg: DictConfig) -> float | None:
@@ -51,17 +54,18 @@ def run_job(cfg: DictConfig) -> float | None:
                 claim.enter_context(claimed(folder))
             return _skill(_run_alone(cfg, folder))
     _quiet_console()
+    end_with(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
     mine = fingerprint(settings(cfg))
     if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
         log.info("seed %s has finished before", cfg.seed)
         return None
     about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
-        with claimed(folder):
-            _forget_others(folder, mine)
+        with claimed(folder, SECONDS_TO_LEAVE):
+            forget_others(folder / STATUS, mine)
             write_record(folder / STATUS, **about, status=RUNNING, error=None)
             findings = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
-            write_record(folder / STATUS, status=FINISHED)
+            _finish(folder)
         return _skill(findings)
     except Exception as error:
         log.error("seed %s failed: %s\n%s", cfg.seed, error, traceback.format_exc(limit=-3))
@@ -81,7 +85,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     if known and known.get("command") != about["command"]:
         raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
     parts = build(cfg)
-    _forget_others(folder, about["fingerprint"])
+    forget_others(folder / STATUS, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
     OmegaConf.save(cfg, folder / kept.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
@@ -90,7 +94,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
         tracked.files(folder / kept.CONFIG)
         findings = run(parts, folder, tracked, portrait=parts.portrait)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
-    write_record(folder / STATUS, status=FINISHED)
+    _finish(folder)
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
@@ -103,11 +107,17 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     return findings
 
 
-def _forget_others(folder: Path, mine: str) -> None:
+def _finish(folder: Path) -> None:
+    """Nothing is left to be done, not even to be delivered: only now nobody has to go on from anywhere."""
+    write_record(folder / STATUS, status=FINISHED)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def forget_others(record: Path, mine: str) -> None:
     """Begin a run of its own where the same command was run with other code or files of the user's."""
-    if read_record(folder / STATUS).get("fingerprint", mine) != mine:
-        log.warning("%s holds a run of other code or files, so this one starts anew", folder)
-        outbox.forget(folder)
+    if read_record(record).get("fingerprint", mine) != mine:
+        log.warning("%s is of other code or files, so this run starts anew", record)
+        outbox.forget(record.parent)
 
 
 def _name(cfg: DictConfig, parts: Parts) -> str:

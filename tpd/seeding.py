@@ -1,5 +1,6 @@
 """One seed, many named and independent random generators."""
 
+import math
 import zlib
 
 import numpy as np
@@ -9,7 +10,7 @@ from tpd.checks import whole_number
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """The generator for one purpose; the same seed and purpose always give the same stream."""
-    entropy = [whole_number("seed", seed, at_least=0), zlib.crc32(purpose.encode())]
+    entropy = [whole_number("seed", seed, at_least=0, at_most=math.inf), zlib.crc32(purpose.encode())]
     return np.random.default_rng(np.random.SeedSequence(entropy))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -82,7 +83,7 @@ def read_job(folder: Path, named: Collection[str]) -> Job:
     path = folder / CONFIG
     config = read_config(path)
     with blame(path):
-        whole_number("seed", config.seed, at_least=0)
+        whole_number("seed", config.seed, at_least=0, at_most=math.inf)
         _kind(config)
         env = env_of(config, named=named)
         scenes = scenes_from_config(config.figures, env)

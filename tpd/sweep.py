@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import sys
 import textwrap
 import threading
@@ -27,12 +28,14 @@ from tpd.folders import (
     SWEEP,
     claimed,
     command,
+    fingerprint,
     read_record,
     write_record,
 )
 from tpd.jobs import (
     ROLE,
     chosen,
+    forget_others,
     key_of,
     make_tracking,
     open_run,
@@ -58,7 +61,8 @@ def begin(config: DictConfig, config_name: str) -> None:
     """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
     with _not_swallowed():
         plan = make_plan(config)
-        plan = replace(plan, named=check(plan.jobs or [plan.fixed], config_name))
+        named, mine = check(plan.jobs or [plan.fixed], config_name)
+        plan = replace(plan, named=named, fingerprint=mine)
         if plan.jobs is None and not config.evaluation.verification_episodes:
             raise ConfigError(
                 "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
@@ -103,6 +107,8 @@ class Plan:
     """What sets them apart, besides the seed."""
     named: Collection[str] = ()
     """What their environments are made of, besides what is of tpd: it may be made again to tell of them."""
+    fingerprint: str = ""
+    """Of what they are to do."""
 
     @property
     def portrayed(self) -> list[int]:
@@ -136,22 +142,25 @@ def _choices(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
-def check(jobs: Sequence[Sequence[str]], config_name: str) -> set[str]:
-    """Build every job's parts once; seeds apart, which are only read. What their environments are made of."""
-    built, named = set(), set[str]()
+def check(jobs: Sequence[Sequence[str]], config_name: str) -> tuple[set[str], str]:
+    """Build every job's parts once; seeds apart, which are only read.
+
+    What their environments are made of, and the fingerprint of it all.
+    """
+    built, named = dict[str, str](), set[str]()
     for job in jobs:
         if jobs.count(job) > 1:
             raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
         cfg = compose(config_name, list(job))
         with blame("seed"):
             generator(cfg.seed, "policy")
-        apart_from_seed = tuple(override for override in job if not override.startswith("seed="))
+        apart_from_seed = " ".join(override for override in job if not override.startswith("seed="))
         if apart_from_seed not in built:
             build(cfg)
-            built.add(apart_from_seed)
+            built[apart_from_seed] = fingerprint(settings(cfg))
             with blame("env"):
                 named |= names_in(cfg.env)
-    return named
+    return named, fingerprint(built)
 
 
 def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
@@ -184,9 +193,12 @@ class Sweep:
         groups = {key.split(".")[0] for key in plan.varied}
         tags = {} if "experiment" in groups else chosen(config, config.hydra)
         tags = {name: value for name, value in tags.items() if name not in groups}
+        forget_others(self.folder / SWEEP, plan.fingerprint)
         write_record(
             self.folder / SWEEP,
             command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
+            fingerprint=plan.fingerprint,
+            pid=os.getpid(),
             status=RUNNING,
             varied=plan.varied,
             portrayed=plan.portrayed,

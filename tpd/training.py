@@ -28,7 +28,6 @@ from tpd.sources.shares import (
 )
 from tpd.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
 
-MOST_STEPS = 1e15
 COPY = 1000
 """Bytes that a copy of an environment takes at least."""
 
@@ -55,7 +54,7 @@ class Training:
         record: str | None = None,
     ) -> None:
         self.alongside = boolean("alongside", alongside)
-        self.steps = whole_number("steps", steps, at_least=0, at_most=MOST_STEPS)
+        self.steps = whole_number("steps", steps, at_least=0)
         self.exploration = Exploration(epsilon, least_tried, restarts)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
         self.shards = whole_number("shards", shards, at_least=1)

@@ -1,5 +1,6 @@
 """Work divided among processes, its results in a fixed order."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
@@ -9,6 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from joblib import Parallel, delayed
 
 from tpd.envs import Environment
+from tpd.orphans import end_with
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
     )
     spec, done = gym.spec(env.id), 0
     try:
-        for result in parallel(delayed(_call)(task, spec) for task in tasks):
+        for result in parallel(delayed(_call)(task, spec, os.getpid()) for task in tasks):
             yield result
             done += 1
     except BrokenProcessPool as error:
@@ -30,6 +32,7 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
         ) from error
 
 
-def _call(task: Callable[[], T], spec: EnvSpec) -> T:
+def _call(task: Callable[[], T], spec: EnvSpec, parent: int) -> T:
+    end_with(parent)
     gym.registry.setdefault(spec.id, spec)  # it may be registered by a script, which is not run again here
     return task()

@@ -6,6 +6,7 @@ store that the user trusts.
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -47,9 +48,9 @@ class Delivery:
     def begin(self) -> MlflowRun:
         """The run in the store, made there if there is none yet."""
         if self.run is None:
-            letter = str((self.folder / LETTER).resolve())
-            self.run = self.tracking.resume(self._letter["run_id"], letter) or self.tracking.open(
-                **self._letter["opened"], letter=letter
+            token = self._letter["token"]
+            self.run = self.tracking.resume(self._letter["run_id"], token) or self.tracking.open(
+                **self._letter["opened"], token=token
             )
             self._note(run_id=self.run.id)
         return self.run
@@ -133,13 +134,22 @@ class Delivery:
 
 def _read_letter(path: Path) -> dict[str, Any]:
     """What a folder says of its run, if it can be that."""
-    due = {"store": dict, "opened": dict, "run_id": str | None, "delivered": int, "refused": list}
+    due = {
+        "token": str,
+        "store": dict,
+        "opened": dict,
+        "run_id": str | None,
+        "delivered": int,
+        "refused": list,
+    }
     letter = read_json(path)
     if not isinstance(letter, dict):
         raise ValueError(f"{path}: is no table of settings, but {letter!r:.50}")
     for name, kind in due.items():
         if name not in letter or not isinstance(letter[name], kind):
             raise ValueError(f"{path}: {name} is {letter.get(name)!r:.50}, which cannot be")
+    if not re.fullmatch("[0-9a-f]{32}", letter["token"]):
+        raise ValueError(f"{path}: token is {letter['token']!r:.50}, which cannot be")
     if letter["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
     for number, entry in enumerate(letter["refused"]):
@@ -211,7 +221,7 @@ def _deliver_folder(folder: Path, trusts: Trusts) -> tuple[str, bool]:
     """What to tell of it, and whether all of it is delivered."""
     delivery = Delivery(folder)
     waiting, refused = delivery.waiting(), len(delivery.refused)
-    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries())
+    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries()[-1:])
     if not waiting and not refused and ended:
         return "", True
     if not trusts(delivery.tracking.uri):

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -51,11 +52,12 @@ def open_run(
         "experiment": tracking.experiment,
         "register": tracking.register,
     }
+    _put_aside_if_broken(folder)
     new = not (folder / LETTER).exists()
     if new:
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
-        letter = {"store": store, "opened": opened, "run_id": None, "delivered": 0, "refused": []}
-        write_whole(folder / LETTER, json.dumps(letter))
+        letter = {"token": uuid.uuid4().hex, "store": store, "opened": opened, "run_id": None}
+        write_whole(folder / LETTER, json.dumps({**letter, "delivered": 0, "refused": []}))
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
@@ -76,6 +78,18 @@ def forget(folder: Path) -> None:
     """Take nothing up in a folder: the run that was started there has nothing to do with the next."""
     for name in (LETTER, JOURNAL):
         (folder / name).unlink(missing_ok=True)
+
+
+def _put_aside_if_broken(folder: Path) -> None:
+    """No run has to stop for what cannot be read of its tracking: it begins another one in the store."""
+    try:
+        if (folder / LETTER).exists():
+            Delivery(folder).entries()
+    except ValueError as error:
+        log.warning("%s; it is put aside, and what is tracked from here on goes to a new run", error)
+        for name in (LETTER, JOURNAL):
+            if (folder / name).exists():
+                (folder / name).replace(folder / f"{name}.broken")
 
 
 class Outbox:
@@ -109,10 +123,10 @@ class Outbox:
         self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
 
     def end(self, status: str) -> None:
-        self._finish("end", status)
+        self._finish("end", status, hurry=status == "KILLED")
 
     def abandon(self) -> None:
-        self._finish("abandon")
+        self._finish("abandon", hurry=True)
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         new = {name: float(value) for name, value in values.items() if (name, step) not in self._told}
@@ -150,10 +164,11 @@ class Outbox:
         self._journal.write(json.dumps({"do": do, "with": arguments}) + "\n")
         self._journal.flush()
 
-    def _finish(self, do: str, *arguments: Any) -> None:
+    def _finish(self, do: str, *arguments: Any, hurry: bool) -> None:
+        """hurry: somebody has interrupted the run, and does not want to wait for a slow store either."""
         self._write(do, *arguments)
         self._journal.close()
-        left = self._courier.finish()
+        left = self._courier.finish(hurry)
         if left:
             log.warning(
                 "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s uri=%s",
@@ -178,10 +193,12 @@ class Courier:
         self._thread = threading.Thread(target=self._deliver, daemon=True)
         self._thread.start()
 
-    def finish(self) -> int:
+    def finish(self, hurry: bool) -> int:
         """Wait until all is delivered, within reason; how many entries are left."""
         waited_from = time.monotonic()
         patience = max(SECONDS_AT_LEAST, SHARE_AT_MOST * (waited_from - self._began))
+        if hurry:
+            patience = SECONDS_OF_TROUBLE
         self._last_call.set()
         while self._thread.is_alive():
             self._thread.join(0.1)

@@ -35,8 +35,9 @@ METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
 LOOPBACK = "127.0.0.1"
+UNQUOTED = r"[^/:@'\"`]+"
 TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
-LETTER = "tpd.letter"  # the tag of a run by which it is found again
+TOKEN = "tpd.token"  # the tag of a run by which it is found again
 THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
 """In a note, and until it is delivered, for what only the store knows."""
 TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
@@ -112,8 +113,8 @@ class MlflowTracking:
     def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
         self.uri = uri
         self.experiment = experiment
-        if register is not None and (not isinstance(register, str) or not re.fullmatch(r"[^/:@]+", register)):
-            raise ValueError(f"register must be a name without / : @, or null, got {register!r}")
+        if register is not None and (not isinstance(register, str) or not re.fullmatch(UNQUOTED, register)):
+            raise ValueError(f"register must be a name without / : @ or quotes, or null, got {register!r}")
         self.register = register
 
     def open(
@@ -122,15 +123,15 @@ class MlflowTracking:
         config: Mapping[str, Any],
         tags: Mapping[str, str],
         parent: str | None = None,
-        letter: str | None = None,
+        token: str | None = None,
     ) -> "MlflowRun":
         """Start a run, with its settings, its origin and the versions it ran on.
 
-        letter: by which `resume` finds it, also if its id got lost.
+        token: by which `resume` finds it, also if its id got lost.
         """
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
-        every = {**_origin(), **tags} | ({} if letter is None else {LETTER: letter})
+        every = {**_origin(), **tags} | ({} if token is None else {TOKEN: token})
         if parent is not None:
             every["mlflow.parentRunId"] = parent
         run = client.create_run(experiment_id, tags=every, run_name=name)
@@ -139,12 +140,12 @@ class MlflowTracking:
             client.log_batch(run.info.run_id, params=params[i : i + PARAMS_PER_CALL])
         return MlflowRun(client, self.uri, run, self.register)
 
-    def resume(self, run_id: str | None, letter: str) -> "MlflowRun | None":
-        """A run that was started before, by its id or by its letter; None if there is none."""
+    def resume(self, run_id: str | None, token: str) -> "MlflowRun | None":
+        """A run that was started before, by its id or by its token; None if there is none."""
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
         if run_id is None:
-            mine = f"tags.`{LETTER}` = '{letter}'"
+            mine = f"tags.`{TOKEN}` = '{token}'"
             found = client.search_runs([experiment_id], mine, max_results=1)
             if not found:
                 return None
