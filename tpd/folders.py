@@ -200,10 +200,8 @@ def _make(folder: Path) -> bool:
     """Whether the folder is new, and so ours; one that cannot be made is left to whoever is to use it."""
     try:
         folder.mkdir(parents=True)
-    except FileExistsError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
     return True
 
 
