@@ -13,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
-from tests.test_experiment import ROOT, tpd_run
+from tests.test_experiment import IN_TURN, ROOT, tpd_run
 from tpd import kept, storage
 from tpd.ask import answer
 from tpd.ask.question import QuestionError, parse
@@ -50,7 +50,7 @@ Ask = Callable[..., str]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("asked")
-    tpd_run(folder, "-m", *SMALL, "seed=0,1")
+    tpd_run(folder, "-m", *SMALL, "seed=0,1", IN_TURN)
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     experiment = client.get_experiment_by_name("tpd")
     assert experiment is not None

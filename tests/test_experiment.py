@@ -27,6 +27,8 @@ from tpd.tracking.runs import MlflowTracking
 from tpd.types import Array
 
 ROOT = Path(__file__).parent.parent
+IN_TURN = "hydra/launcher=basic"
+"""The jobs of a sweep one after the other, where nothing depends on the processes of the usual launcher."""
 SMALL = [
     "experiment=paper",
     "policy.steps=20000",
@@ -329,7 +331,7 @@ def test_a_sweep_with_one_wrong_job_does_not_begin(
 
 
 def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
-    done = tpd_run(tmp_path, "-m", *SMALL, "explainer=paper,replayed", "seed=0,1")
+    done = tpd_run(tmp_path, "-m", *SMALL, "explainer=paper,replayed", "seed=0,1", IN_TURN)
     assert "Errors of paper, explainer=paper, 2 seeds" in done.stdout
     assert "Errors of paper, explainer=replayed, 2 seeds" in done.stdout
     (plots,) = tmp_path.glob("outputs/sweeps/*/plots")
@@ -348,7 +350,7 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
 def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) -> None:
     untried = "+figures.rare={pairs: [{state: {row: 0, col: 0, fuel: 20, passenger: true}, action: east}]}"
     few = ["policy.steps=500", "training.steps=500", "evaluation.episodes=20", "evaluation.curve_points=2"]
-    few += ["recording.episodes=0", "portrait=false"]
+    few += ["recording.episodes=0", "portrait=false", IN_TURN]
     done = tpd_run(tmp_path, "-m", *few, untried, "seed=0,1", "name=paper", "hydra.sweep.subdir=s${seed}")
     assert "Errors of paper" in done.stdout
     assert list(tmp_path.glob("outputs/sweeps/*/plots/rare_pair_1_over_seeds.png"))

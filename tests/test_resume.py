@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 
 from tests.breakable import Server, disk, enlarge
 from tests.conftest import Compose
+from tests.test_experiment import IN_TURN
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
 from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, interruptible, learn
@@ -340,6 +341,7 @@ def test_what_is_killed_while_its_store_takes_nothing_has_lost_nothing(tmp_path:
         server.stop()
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_parent_alone_was_killed_goes_on_at_once(tmp_path: Path) -> None:
     words = ["-m", *SMALL, "seed=0,1", "training.steps=600000", "hydra.launcher.n_jobs=2", "tracking=none"]
     process = start(tmp_path, *words)
@@ -363,7 +365,8 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
         "_target_: tpd.outcomes.OutcomeSet\noutcomes:\n  - _target_: tpd.outcomes.event\n    name: never\n"
         "    function: {_target_: fragile.fails, _partial_: true}\n"
     )
-    words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", "--config-dir", "more"]
+    words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", IN_TURN]
+    words += ["--config-dir", "more"]
     process = start(tmp_path, *words)
     told = process.communicate(timeout=300)[0]
     assert process.returncode != 0
