@@ -157,7 +157,7 @@ def test_what_outlives_its_parent_is_waited_for(cluster: Cluster, tmp_path: Path
     assert again.wait(timeout=600) == 0, (tmp_path / "terminal.log").read_text()
     assert "Slurm still has jobs of" in (tmp_path / "terminal.log").read_text()
     assert len(jobs(tmp_path, "finished")) == 2
-    logs = sorted(tmp_path.glob("outputs/sweeps/*/*/orphans.log"))
+    logs = sorted(tmp_path.glob("outputs/sweeps/*/*/run.log"))
     assert ["has finished before" in log.read_text() for log in logs] == [True, True]
     assert {run.info.status for run in runs(cluster.uri, "job", "orphans")} == {"FINISHED"}
 
