@@ -159,8 +159,9 @@ def only_run(where: Path) -> Path:
 
 
 def finished(where: Path) -> bool:
-    """Whether a run has come to its end."""
-    records = (read_record(path) for path in where.glob("outputs/runs/*/status.json"))
+    """Whether a run or a sweep has come to its end."""
+    paths = [*where.glob("outputs/runs/*/status.json"), *where.glob("outputs/sweeps/*/sweep.json")]
+    records = map(read_record, paths)
     return any(record.get("status") == FINISHED for record in records)
 
 
@@ -298,7 +299,7 @@ def sweeps(count: int) -> Iterator[Row]:
                 process = start(where, *words)
                 time.sleep(rng.uniform(0.3, 0.9) * undisturbed)
                 strike(process)
-                if process.returncode == 0:  # it had come to its end before
+                if finished(where):  # before it was struck, whether or not it could still say so
                     continue
                 row.tried += 1
                 row.recovered.append(finish(where, *words))
@@ -307,6 +308,7 @@ def sweeps(count: int) -> Iterator[Row]:
                     for path in where.glob("outputs/sweeps/*/*/status.json")
                 }
                 row.lost += differences(dict(due), dict(left))
+                row.lost += len(list(where.glob("outputs/sweeps/*"))) - 1  # it was not gone on with
                 row.lost += untracked(due_tracked, tracked(store(where)))
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
         yield row

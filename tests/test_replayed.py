@@ -9,6 +9,7 @@ from tpd.learners.replayed import Counts, ReplayedFHTD
 from tpd.learners.step_sizes import polynomial
 from tpd.learners.tabular import TabularFHTD
 from tpd.outcomes import Outcome, OutcomeSet
+from tpd.pair_table import PairTable, pair_numbers
 from tpd.policies.tabular import TabularPolicy
 from tpd.types import DiscretePolicy, concatenate
 
@@ -51,6 +52,16 @@ def test_is_where_replaying_the_same_transitions_ends() -> None:
         stepwise.update(batch[rng.permutation(len(batch))])
     assert np.abs(small_mdp.dense(stepwise.table()) - small_mdp.dense(replayed.table())).max() < 0.01
     assert np.abs(small_mdp.dense(replayed.table()) - exact(policy)).max() > 0.03
+
+
+def test_narrow_numbers_of_states_are_as_good_as_wide_ones() -> None:
+    """100 states x 4 actions are more pairs than a byte can number."""
+    pairs = PairTable(4, np.arange(400), np.arange(400.0)[:, None, None], np.arange(400.0))
+    states, actions = np.arange(100, dtype=np.uint8), np.full(100, 3, dtype=np.uint8)
+    wide = 4 * np.arange(100) + 3
+    np.testing.assert_array_equal(pairs.support(states, actions), wide)
+    np.testing.assert_array_equal(pairs.predict(states, actions)[:, 0, 0], wide)
+    np.testing.assert_array_equal(pair_numbers(states, actions, 4), wide)
 
 
 def test_batches_and_order_do_not_matter() -> None:

@@ -383,10 +383,11 @@ def _in_all(explanation: Explanation, row: int, column: int) -> str:
 
 def _peak(explanation: Explanation, row: int, column: int) -> str:
     """When most of an outcome is expected, as far as it is known."""
-    values = np.where(explanation.foreseen[row], explanation.expected[row, :, column], 0)
+    foreseen = explanation.foreseen[row]
+    values = np.where(foreseen, explanation.expected[row, :, column], 0)
     step = int(np.abs(values).argmax())
     if not values[step]:
-        return "never"
+        return "never" if foreseen.all() else "unknown"
     is_event = explanation.legend.names[column] in explanation.legend.events
     return f"{html.number(float(values[step]), is_event)} at step {step}"
 

@@ -55,21 +55,21 @@ class PairTable:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]; 0 where unknown."""
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         expected = np.zeros((*row.shape, *self.expected.shape[1:]), self.expected.dtype)
         expected[known] = self.expected[row[known]]
         return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]; 0 where unknown."""
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         visits = np.zeros(row.shape)
         visits[known] = self.visits[row[known]]
         return visits
 
     def unknown(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon]: how likely the future is unknown by each step; 0 where that was not tracked."""
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         if self.into_unknown is None:
             return np.zeros((*row.shape, self.horizon))
         unknown = np.ones((*row.shape, self.horizon))
@@ -93,7 +93,14 @@ def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntAr
     observations, actions = np.asarray(observations), np.asarray(actions)
     if observations.shape != actions.shape:
         raise ValueError(f"observations of shape {observations.shape} but actions of shape {actions.shape}")
-    return numbered("observations", observations) * num_actions + numbered("actions", actions, num_actions)
+    states, actions = numbered("observations", observations), numbered("actions", actions, num_actions)
+    return pair_of(states, actions, num_actions)
+
+
+def pair_of(states: Array, actions: Array, num_actions: int) -> IntArray:
+    """The number of each pair, of a type that is wide enough, however narrow that of the states is."""
+    pair: IntArray = states * np.int64(num_actions) + actions
+    return pair
 
 
 def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:

@@ -16,7 +16,7 @@ from tpd.efo import compose
 from tpd.kernels import keep_extremes, solve_backwards
 from tpd.memory import require
 from tpd.outcomes import Legend
-from tpd.pair_table import PairTable, locate, pair_numbers
+from tpd.pair_table import PairTable, locate, pair_numbers, pair_of
 from tpd.prior import successors
 from tpd.seeding import generator
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
@@ -140,7 +140,7 @@ class CountedTable(PairTable):
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
         """[count, batch, horizon, outcome]: expectations in models that could have given the same counts."""
         assert isinstance(policy, DiscretePolicy)
-        row, known = locate(self.pairs, observations * self.num_actions + actions)
+        row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         drawn = np.zeros((count, *row.shape, *self.expected.shape[1:]), np.float32)
         for one, expected in zip(drawn, Posterior(self, policy).draws(count), strict=True):
             one[known] = expected[row[known]]

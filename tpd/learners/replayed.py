@@ -11,7 +11,7 @@ from tpd.kernels import count_edges, solve_backwards
 from tpd.learners.tabular import check_numbers
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
-from tpd.pair_table import Edges, PairTable, locate
+from tpd.pair_table import Edges, PairTable, locate, pair_of
 from tpd.posterior import CountedTable
 from tpd.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 
@@ -119,7 +119,7 @@ class ReplayedFHTD:
         """Count a batch."""
         outcome, continuation = self.outcomes.observe(transitions)
         check_numbers(transitions, self._num_states, self._num_actions)
-        pair = transitions.observation * self._num_actions + transitions.action
+        pair = pair_of(transitions.observation, transitions.action, self._num_actions)
         self._counts.add(pair, transitions.next_observation, outcome, continuation)
         self._table = None
 

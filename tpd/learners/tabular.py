@@ -9,7 +9,7 @@ from tpd.kernels import fhtd_update
 from tpd.learners.step_sizes import StepSize
 from tpd.memory import require
 from tpd.outcomes import OutcomeSet
-from tpd.pair_table import PairTable
+from tpd.pair_table import PairTable, pair_of
 from tpd.types import Array, DiscretePolicy, FloatArray, State, Transitions
 
 
@@ -106,7 +106,7 @@ class TabularFHTD:
         num_actions = self._visits.shape[1]
         return PairTable(
             num_actions,
-            states * num_actions + actions,
+            pair_of(states, actions, num_actions),
             self.predict(states, actions),
             self.support(states, actions),
         )

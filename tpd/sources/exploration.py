@@ -9,6 +9,7 @@ from tpd.checks import boolean, number
 from tpd.envs import Environment
 from tpd.kernels import draw_columns
 from tpd.memory import require
+from tpd.pair_table import pair_of
 from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 
 CANDIDATES = 8
@@ -118,7 +119,7 @@ class TabularExplorer:
         if not (self._exploration.least_tried or self._exploration.restarts):
             return
         num_actions = self._visits.shape[1]
-        pairs = np.bincount(seen.observation * num_actions + seen.action, minlength=self._visits.size)
+        pairs = np.bincount(pair_of(seen.observation, seen.action, num_actions), minlength=self._visits.size)
         self._visits += pairs.reshape(self._visits.shape)
         if self._exploration.least_tried:
             least = np.where(self._valid, self._visits, np.iinfo(np.int64).max).argmin(axis=1)

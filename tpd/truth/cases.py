@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tpd.envs import Environment
+from tpd.pair_table import pair_of
 from tpd.types import Array, BoolArray, FloatArray, Index, IntArray, Transitions
 
 
@@ -54,7 +55,7 @@ class Visits:
     @classmethod
     def of(cls, transitions: Transitions, num_actions: int) -> "Visits":
         """Count the pairs of a batch."""
-        code = transitions.observation * num_actions + transitions.action
+        code = pair_of(transitions.observation, transitions.action, num_actions)
         pairs, count = np.unique(code, return_counts=True)
         return cls(*np.divmod(pairs, num_actions), count)
 
