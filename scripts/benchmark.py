@@ -545,10 +545,10 @@ def one_seed() -> Figures:
 def ten_seeds() -> Figures:
     """Ten seeds as a sweep on all cores, against one seed alone; a sweep portrays one of them, so neither."""
     with TemporaryDirectory() as folder:
-        command = [sys.executable, str(SCRIPT), "experiment=paper", "portrait=false"]
+        command, words = [sys.executable, str(SCRIPT)], ["experiment=paper", "portrait=false"]
         quiet = {"cwd": folder, "check": True, "capture_output": True}
-        one = seconds(lambda: subprocess.run([*command, "seed=0"], **quiet))  # type: ignore[call-overload]
-        ten = seconds(lambda: subprocess.run([*command, "-m", "seed=range(10)"], **quiet))  # type: ignore[call-overload]
+        one = seconds(lambda: subprocess.run([*command, *words, "seed=0"], **quiet))  # type: ignore[call-overload]
+        ten = seconds(lambda: subprocess.run([*command, "-m", *words, "seed=range(10)"], **quiet))  # type: ignore[call-overload]
     yield "seconds of one seed", one
     yield "times one seed (at most 6 on two cores)", ten / one
 
