@@ -537,7 +537,7 @@ def one_seed() -> Figures:
     yield "share of what is not learning (at most 0.5)", 1 - learning / total
     unkept = total - spent["plots and files"] - tracked.seconds
     yield "share of learning, were nothing drawn, written or tracked", learning / unkept
-    # nobody can make this less than learning: pages that show nothing, and transitions to learn from
+    # what no drawing of ours can go below: pages that show nothing, and transitions to learn from
     least = seconds(empty_pages, repeat=3) + spent["collection"]
     yield "empty pages and collection alone, times learning", least / learning
 

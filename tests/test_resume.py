@@ -21,8 +21,9 @@ from tests.conftest import Compose
 from tests.test_experiment import IN_TURN
 from tpd import storage
 from tpd.checkpoints import Checkpoint, go_through
-from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, interruptible, learn
+from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, learn
 from tpd.folders import STATUS, claimed, command, fingerprint, to_go_on_in, write_record
+from tpd.kernels import interruptible
 from tpd.show.progress import ProgressBars
 from tpd.tracking.runs import NoRun
 from tpd.training import RecordedTraining

@@ -24,6 +24,7 @@ from tpd.evaluate import Errors, Evaluation, Examiner, LearningCurve, write_tabl
 from tpd.explainer import Explainer
 from tpd.folders import fingerprint
 from tpd.kept import EPISODES, EXPLAINER, Kept
+from tpd.kernels import interruptible
 from tpd.outcomes import OutcomeSet
 from tpd.portrait import portray
 from tpd.seeding import generator
@@ -144,17 +145,6 @@ class Findings:
     """Against the truth, where it can be had."""
     verification: Verification | None
     """Against what really happened in fresh episodes."""
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Compiled code hides in an error of its own that somebody has pressed Ctrl-C meanwhile."""
-    try:
-        yield
-    except SystemError as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
 
 
 @interruptible()

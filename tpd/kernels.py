@@ -5,10 +5,24 @@ They let other threads run meanwhile, as the one that delivers what was tracked.
 Symbols follow the paper: s, a, s', the outcome o and the step size alpha.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numba import njit
 
 from tpd.types import BoolArray, FloatArray, IntArray
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around these: compiled code hides in an error of its own that somebody has pressed Ctrl-C."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
