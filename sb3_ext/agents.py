@@ -17,12 +17,12 @@ from sb3_ext.logger import logger
 from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
-from tpd.checks import boolean, whole_number
+from tpd.core.seeding import reset_seed
+from tpd.core.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
 from tpd.envs import Environment
-from tpd.policies.untrained import Untrained
-from tpd.seeding import reset_seed
-from tpd.sources.interaction import Checked
-from tpd.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
+from tpd.guards.settings import boolean, whole_number
+from tpd.policies.pretrained import Untrained
+from tpd.sources.stepping import Checked
 
 log = logging.getLogger(__name__)
 

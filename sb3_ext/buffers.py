@@ -10,9 +10,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.save_util import load_from_pkl
 
-from tpd.checks import whole_number
-from tpd.observations import pack
-from tpd.types import Array, BoolArray, IntArray, Transitions
+from tpd.core.observations import pack
+from tpd.core.types import Array, BoolArray, IntArray, Transitions
+from tpd.guards.settings import whole_number
 
 
 def from_replay_buffer(

@@ -10,11 +10,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from sb3_ext.originals import Memories, OriginalValues
-from tpd.checks import boolean, one_of, whole_number
-from tpd.explainer import Explainer
-from tpd.observations import check_space
-from tpd.types import (
+from sb3_ext.raw_values import Memories, OriginalValues
+from tpd.core.observations import check_space
+from tpd.core.types import (
     Learner,
     RecurrentPolicy,
     SettlingLearner,
@@ -22,6 +20,8 @@ from tpd.types import (
     TransitionsCallback,
     concatenate,
 )
+from tpd.guards.settings import boolean, one_of, whole_number
+from tpd.predictors.explainer import Explainer
 
 if TYPE_CHECKING:  # importing mlflow takes seconds
     from tpd.tracking.runs import Run

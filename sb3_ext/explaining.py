@@ -6,9 +6,9 @@ from hydra.utils import instantiate
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_ext.policies import as_policy
-from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
-from tpd.explainer import Explainer
+from tpd.predictors.explainer import Explainer
+from tpd.run.cli import CONFIG_FOLDER
 
 
 def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = True) -> Explainer:

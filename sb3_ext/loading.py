@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import VecTransposeImage
 
 from sb3_ext.architecture import TRUST, Algorithm, Space, policy_arguments
 from sb3_ext.unpickling import SavedAgent, Weights, one_line, read_agent
-from tpd.checks import boolean
+from tpd.guards.settings import boolean
 
 Env = gym.Env[Any, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.logger import KVWriter, Logger
 
-from tpd.types import Report
+from tpd.core.types import Report
 
 FORMAT = "mlflow"
 

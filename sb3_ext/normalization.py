@@ -11,8 +11,8 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_ext.unpickling import Record, one_line, read_pickle, recorded_array
-from tpd.checks import boolean
-from tpd.types import Array, FloatArray
+from tpd.core.types import Array, FloatArray
+from tpd.guards.settings import boolean
 
 ORIGIN = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 

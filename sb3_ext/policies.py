@@ -12,9 +12,9 @@ from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_ext.stages import PROGRESS
-from tpd.observations import unpack
+from tpd.core.observations import unpack
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.sources.exploration import draw, mix, uniform
-from tpd.types import Array, BoolArray, FloatArray, IntArray
 
 Normalization = Callable[[Any], Any]
 Mask = Callable[[Array], BoolArray]
@@ -204,7 +204,7 @@ class RecurrentSB3Policy(SB3Policy):
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
                 f"observations of a recurrent agent carry its memory, {due} columns in all, not "
-                f"{observations.shape[1:]}: begin with tpd.sources.memory.begin, go on with follow"
+                f"{observations.shape[1:]}: begin with tpd.sources.hidden_state.begin, go on with follow"
             )
         seen, memory = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(memory, dtype=torch.float32).reshape(len(memory), 2, layers, size)

@@ -11,8 +11,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from torch import nn
 
-from tpd.learners.network_state import moments, part, put_moments, put_weights, under, weights
-from tpd.types import Array, State
+from tpd.core.types import Array, State
+from tpd.predictors.network.state import moments, part, put_moments, put_weights, under, weights
 
 BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
 COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")

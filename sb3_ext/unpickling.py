@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from tpd.types import Array
+from tpd.core.types import Array
 
 LARGEST_SETTINGS = 64 * 2**20
 LARGEST_WEIGHTS = 2 * 2**30

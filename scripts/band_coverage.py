@@ -14,19 +14,19 @@ from itertools import pairwise
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from tpd.bands import LEVEL, Band
-from tpd.cli import CONFIG_FOLDER
-from tpd.experiment import Parts, build
-from tpd.explanation import TOLERATED
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.outcomes import FIRST
-from tpd.pair_table import PairTable
-from tpd.posterior import Posterior, outcomes, returns, so_far
-from tpd.seeding import generator
+from tpd.core.bands import LEVEL, Band
+from tpd.core.explanation import TOLERATED
+from tpd.core.outcomes import FIRST
+from tpd.core.seeding import generator
+from tpd.core.types import BoolArray, DiscretePolicy, FloatArray
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.pair_table import PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.posterior import Posterior, outcomes, returns, so_far
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect
-from tpd.tracking.runs import MlflowTracking
-from tpd.truth.exact import ExactSolution
-from tpd.types import BoolArray, DiscretePolicy, FloatArray
+from tpd.tracking.mlflow_runs import MlflowTracking
 
 SETTINGS = {"env": "fuel_taxi", "steps": "1e5,5e5,5e6", "policies": "0,1,2,3,4,5,6,7,8", "data": "19"}
 EPISODES = 1000

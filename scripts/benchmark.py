@@ -22,24 +22,9 @@ import psutil
 from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
 
-from tpd.cli import CONFIG_FOLDER
-from tpd.envs import Environment
-from tpd.envs.recorded import Description
-from tpd.evaluate import Errors
-from tpd.experiment import Findings, Parts, build, judge, keep
-from tpd.kernels import fhtd_update
-from tpd.learners.replayed import Counts, ReplayedFHTD
-from tpd.outcomes import OutcomeSet, event
-from tpd.policies.function import GivenFunction
-from tpd.policies.tabular import TabularPolicy
-from tpd.posterior import CountedTable, Posterior
-from tpd.seeding import generator
-from tpd.sources.collection import collect
-from tpd.sources.shards import COLUMNS, read_shard, recorded, shard_path
-from tpd.tracking.outbox import open_run
-from tpd.tracking.runs import MlflowTracking, Run
-from tpd.training import Training
-from tpd.types import (
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import (
     DiscretePolicy,
     FloatArray,
     IntArray,
@@ -48,6 +33,24 @@ from tpd.types import (
     TransitionsCallback,
     concatenate,
 )
+from tpd.envs import Environment
+from tpd.envs.dataset import Description
+from tpd.evaluation.errors import Errors
+from tpd.kernels.learning import fhtd_update
+from tpd.policies.function import GivenFunction
+from tpd.policies.tabular import TabularPolicy
+from tpd.predictors.replayed.counts import Counts
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.posterior import CountedTable, Posterior
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import Findings, judge, keep
+from tpd.run.parts import Parts, build
+from tpd.run.training import Training
+from tpd.sources.collection import collect
+from tpd.sources.parquet import COLUMNS, read_shard, recorded, shard_path
+from tpd.tracking.mlflow_runs import MlflowTracking
+from tpd.tracking.outbox import open_run
+from tpd.tracking.runs import Run
 
 STEPS, LOOP_STEPS = 5_000_000, 20_000
 HORIZON, EVENTS, RATE = 30, 7, 0.1

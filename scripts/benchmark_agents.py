@@ -15,16 +15,16 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_ext import ExplainerCallback, explainer_for
-from tpd.cli import CONFIG_FOLDER
+from tpd.core.seeding import generator
+from tpd.core.types import DiscretePolicy
 from tpd.envs import Environment
-from tpd.evaluate import evaluate
-from tpd.experiment import build
-from tpd.explainer import Explainer
-from tpd.seeding import generator
+from tpd.evaluation.errors import evaluate
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import build
 from tpd.sources.collection import collect
-from tpd.truth.exact import ExactSolution
-from tpd.truth.monte_carlo import MonteCarlo
-from tpd.types import DiscretePolicy
 
 STEPS, UPDATES = 500_000, 12_000
 TRAININGS: dict[str, tuple[Callable[[], BaseAlgorithm], str, int]] = {

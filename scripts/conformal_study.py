@@ -17,19 +17,10 @@ import pandas as pd
 from hydra import compose, initialize_config_dir
 from scipy.stats import wasserstein_distance
 
-from tpd.cli import CONFIG_FOLDER
-from tpd.conformal import Calibration, Forecast, largest_ratio, likelihood_ratios, observed, random_steps
-from tpd.distributions import BoundedDistribution, Distribution
-from tpd.envs import Environment
-from tpd.experiment import Parts, build
-from tpd.explanation import Explanation
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.return_distribution import ReturnTable, return_table
-from tpd.pair_table import Edges, PairTable
-from tpd.seeding import generator
-from tpd.sources.collection import collect, play
-from tpd.sources.exploration import draw, mix, uniform
-from tpd.types import (
+from tpd.core.distributions import BoundedDistribution, Distribution
+from tpd.core.explanation import Explanation
+from tpd.core.seeding import generator
+from tpd.core.types import (
     Array,
     DiscretePolicy,
     Episodes,
@@ -40,6 +31,22 @@ from tpd.types import (
     SettlingLearner,
     Transitions,
 )
+from tpd.envs import Environment
+from tpd.evaluation.conformal import (
+    Calibration,
+    Forecast,
+    largest_ratio,
+    likelihood_ratios,
+    observed,
+    random_steps,
+)
+from tpd.predictors.pair_table import Edges, PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.returns import ReturnTable, return_table
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import Parts, build
+from tpd.sources.collection import collect, play
+from tpd.sources.exploration import draw, mix, uniform
 
 SETTINGS = {"env": "fuel_taxi", "agent": "", "seeds": "0,1,2,3,4,5,6,7,8,9"}
 LEVEL = 0.9

@@ -1,6 +1,6 @@
 """Ask a finished run: `python scripts/explain.py run=<run id> row=2 col=0 fuel=6 passenger=false`."""
 
-from tpd.cli import explain
+from tpd.run.cli import explain
 
 if __name__ == "__main__":
     explain()

@@ -24,7 +24,7 @@ import numpy as np
 from mlflow import MlflowClient
 
 from tests.breakable import Server, disk, enlarge
-from tpd.folders import FINISHED, read_record
+from tpd.store.run_folders import FINISHED, read_record
 from tpd.tracking.delivery import JOURNAL
 
 SCRIPT = Path(__file__).with_name("run.py")

@@ -18,7 +18,9 @@ from typing import Any
 
 import atheris
 
-import tpd.kernels  # noqa: F401  # numba compiles it as it is written
+import tpd.kernels.counts
+import tpd.kernels.learning
+import tpd.kernels.stepping  # noqa: F401  # numba compiles kernels as they are written
 
 with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
     import gymnasium as gym
@@ -28,14 +30,17 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
     from sb3_ext.loading import load_agent
     from sb3_ext.normalization import load_normalization
     from tests import good_files
-    from tpd import kept, storage
-    from tpd.checkpoints import Checkpoint
-    from tpd.evaluate import read_errors, read_metrics
-    from tpd.experiment import CHECKPOINT
-    from tpd.explainer import Explainer
-    from tpd.folders import STATUS, parse_record
-    from tpd.sweep import BEST, read_best
-    from tpd.tracking.questions import questions
+    from tpd.predictors.explainer import Explainer
+    from tpd.run.parts import CHECKPOINT
+    from tpd.run.sweep import BEST, read_best
+    from tpd.store import explainers, saved_runs
+    from tpd.store.checkpoints import Checkpoint
+    from tpd.store.explanations import load_explanation
+    from tpd.store.recordings import load_recording
+    from tpd.store.run_folders import STATUS, parse_record
+    from tpd.store.stored_configs import OVERRIDES, made_of, read_config, read_overrides
+    from tpd.store.tables import read_errors, read_metrics
+    from tpd.tracking.served_requests import questions
 
 SECONDS = 60
 LONGEST_LINE = 1000
@@ -54,14 +59,14 @@ class Reader:
 
 def load_run(folder: Path) -> None:
     """Make what the config names."""
-    config = kept.read_config(folder / kept.CONFIG)
+    config = read_config(folder / saved_runs.CONFIG)
     for group in ("env", "outcomes"):
-        kept.made_of(config, group)
+        made_of(config, group)
 
 
 def load_explainer(folder: Path) -> None:
     """Whatever can be read must have finite answers."""
-    explainer: Explainer = storage.load(folder / kept.EXPLAINER)
+    explainer: Explainer = explainers.load(folder / saved_runs.EXPLAINER)
     if not hasattr(explainer.predictor, "network"):
         states = np.arange(good_files.lake().table_shape()[0])
         with contextlib.suppress(ValueError):  # there are fewer states
@@ -70,7 +75,7 @@ def load_explainer(folder: Path) -> None:
 
 def ask(folder: Path) -> None:
     """Read a question as it comes after MLflow has parsed it."""
-    asked = questions(folder / kept.EXPLAINER)
+    asked = questions(folder / saved_runs.EXPLAINER)
     assert asked is not None
     rows = json.loads((folder / "question.json").read_bytes())
     if isinstance(rows, list):
@@ -91,17 +96,21 @@ READERS = {
         "statistics.pkl",
         lambda folder: load_normalization(folder / "statistics.pkl", POLE.observation_space),
     ),
-    "table": Reader(good_files.table, f"{kept.EXPLAINER}/{storage.ARRAYS}", load_explainer),
-    "table-json": Reader(good_files.table, f"{kept.EXPLAINER}/{storage.DESCRIPTION}", load_explainer),
-    "network": Reader(good_files.network, f"{kept.EXPLAINER}/{storage.ARRAYS}", load_explainer),
-    "network-json": Reader(good_files.network, f"{kept.EXPLAINER}/{storage.DESCRIPTION}", load_explainer),
+    "table": Reader(good_files.table, f"{saved_runs.EXPLAINER}/{explainers.ARRAYS}", load_explainer),
+    "table-json": Reader(
+        good_files.table, f"{saved_runs.EXPLAINER}/{explainers.DESCRIPTION}", load_explainer
+    ),
+    "network": Reader(good_files.network, f"{saved_runs.EXPLAINER}/{explainers.ARRAYS}", load_explainer),
+    "network-json": Reader(
+        good_files.network, f"{saved_runs.EXPLAINER}/{explainers.DESCRIPTION}", load_explainer
+    ),
     "explanation": Reader(
         good_files.explanation,
         "explanation.npz",
-        lambda folder: storage.load_explanation(folder / "explanation.npz"),
+        lambda folder: load_explanation(folder / "explanation.npz"),
     ),
     "episodes": Reader(
-        good_files.recording, kept.EPISODES, lambda folder: storage.load_recording(folder / kept.EPISODES)
+        good_files.recording, saved_runs.EPISODES, lambda folder: load_recording(folder / saved_runs.EPISODES)
     ),
     "checkpoint": Reader(
         good_files.checkpoint,
@@ -111,9 +120,9 @@ READERS = {
     "record": Reader(good_files.job, STATUS, lambda folder: parse_record(folder / STATUS)),
     "errors": Reader(good_files.job, "errors.json", lambda folder: read_errors(folder / "errors.json")),
     "metrics": Reader(good_files.job, "metrics.json", lambda folder: read_metrics(folder / "metrics.json")),
-    "overrides": Reader(good_files.job, kept.OVERRIDES, kept.read_overrides),
+    "overrides": Reader(good_files.job, OVERRIDES, read_overrides),
     "best": Reader(good_files.sweep, BEST, lambda folder: read_best(folder / BEST)),
-    "config": Reader(good_files.run, kept.CONFIG, load_run),
+    "config": Reader(good_files.run, saved_runs.CONFIG, load_run),
     "question": Reader(make_question, "question.json", ask),
 }
 

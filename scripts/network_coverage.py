@@ -14,19 +14,20 @@ import numpy as np
 import pandas as pd
 from hydra import compose, initialize_config_dir
 
-from tpd.bands import ENOUGH_DRAWS
-from tpd.calibration import agrees, calibrate, near, uncertain
-from tpd.cli import CONFIG_FOLDER
-from tpd.experiment import Parts, build, learn
-from tpd.explainer import Explainer
-from tpd.explanation import Contrast, Explanation
-from tpd.outcomes import FIRST
-from tpd.policies.absent import AbsentPolicy
-from tpd.seeding import generator
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.seeding import generator
+from tpd.core.types import BoolArray, IntArray
+from tpd.evaluation.calibration import agrees, calibrate, near, uncertain
+from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import learn
+from tpd.run.parts import Parts, build
 from tpd.show.progress import ProgressBars
-from tpd.tracking.runs import MlflowTracking
-from tpd.truth.monte_carlo import MonteCarlo, SampledCases
-from tpd.types import BoolArray, IntArray
+from tpd.tracking.mlflow_runs import MlflowTracking
 
 THIRDS = 3
 CERTAINLY_WRONG = 0.1

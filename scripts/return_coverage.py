@@ -12,16 +12,17 @@ from dataclasses import replace
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from tpd.cli import CONFIG_FOLDER
-from tpd.conformal import observed, random_steps
-from tpd.distributions import Distribution
-from tpd.experiment import Parts, build, learn
-from tpd.learners.return_distribution import predicts_returns
-from tpd.seeding import generator
+from tpd.core.distributions import Distribution
+from tpd.core.seeding import generator
+from tpd.core.types import FloatArray
+from tpd.evaluation.conformal import observed, random_steps
+from tpd.predictors.replayed.returns import predicts_returns
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import learn
+from tpd.run.parts import Parts, build
 from tpd.show.progress import ProgressBars
 from tpd.sources.collection import play
 from tpd.tracking.runs import NoRun
-from tpd.types import FloatArray
 
 SETTINGS = {
     "env": "mountain_car",

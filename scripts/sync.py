@@ -1,6 +1,6 @@
 """Deliver to the tracking store what runs could not: python scripts/sync.py [folder of runs or sweeps]."""
 
-from tpd.cli import sync
+from tpd.run.cli import sync
 
 if __name__ == "__main__":
     sync()

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from tpd.cli import CONFIG_FOLDER
+from tpd.answers.resolve import resolve
+from tpd.answers.what_if import returns, reward_of
+from tpd.core.explanation import Explanation
+from tpd.core.seeding import generator
+from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray
 from tpd.envs.tabular import TabularModel
-from tpd.experiment import Parts, build
-from tpd.explainer import ROUNDING, Explainer
-from tpd.explanation import Explanation
-from tpd.resolve import resolve
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import ROUNDING, Explainer
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import Parts, build
 from tpd.sources.collection import play
-from tpd.truth.exact import ExactSolution
-from tpd.types import BoolArray, DiscretePolicy, FloatArray, IntArray
-from tpd.what_if import returns, reward_of
 
 EPISODES = 2000
 HORIZONS = 30, 300

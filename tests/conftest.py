@@ -7,9 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from tpd.cli import CONFIG_FOLDER
 from tpd.envs import Environment
-from tpd.experiment import Parts, build
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import Parts, build
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 

@@ -26,17 +26,19 @@ from sb3_ext.normalization import load_normalization
 from tests import good_files, hostile
 from tests.good_files import MARKER, POLE
 from tests.hostile import Spoil
-from tpd import kept, storage
-from tpd.checkpoints import Checkpoint
-from tpd.envs import recorded
-from tpd.envs.recorded import Description
-from tpd.experiment import CHECKPOINT
-from tpd.folders import STATUS, SWEEP, parse_record
-from tpd.policies.recorded import RecordedPolicy
-from tpd.sources.policy_table import POLICY
-from tpd.sources.shards import read_shard, shard_path, shard_paths
-from tpd.story import read_job
-from tpd.sweep import BEST, read_best
+from tpd.envs import dataset as recorded
+from tpd.envs.dataset import Description
+from tpd.policies.stored import POLICY, RecordedPolicy
+from tpd.run.parts import CHECKPOINT
+from tpd.run.summary import read_job
+from tpd.run.sweep import BEST, read_best
+from tpd.sources.parquet import read_shard, shard_path, shard_paths
+from tpd.store import explainers, saved_runs
+from tpd.store.checkpoints import Checkpoint
+from tpd.store.explanations import load_explanation
+from tpd.store.recordings import load_recording
+from tpd.store.run_folders import STATUS, SWEEP, parse_record
+from tpd.store.stored_configs import OVERRIDES
 from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
 
@@ -160,7 +162,7 @@ def _report(read: Callable[[], object], folder: Path, sender: Connection) -> Non
 
 
 def read_explainer(folder: Path) -> None:
-    storage.load(folder / kept.EXPLAINER)
+    explainers.load(folder / saved_runs.EXPLAINER)
 
 
 def read_shards(folder: Path) -> None:
@@ -171,7 +173,7 @@ def read_shards(folder: Path) -> None:
 
 def read_run(folder: Path, trusted: tuple[str, ...] = ()) -> None:
     """All that its config names is made."""
-    run = kept.read(folder, trusted)
+    run = saved_runs.read(folder, trusted)
     run.env.check()
     run.outcomes()
 
@@ -231,7 +233,9 @@ def read_policy(folder: Path) -> None:
 
 # The doors
 
-DESCRIPTION, ARRAYS = (f"{kept.EXPLAINER}/{name}" for name in (storage.DESCRIPTION, storage.ARRAYS))
+DESCRIPTION, ARRAYS = (
+    f"{saved_runs.EXPLAINER}/{name}" for name in (explainers.DESCRIPTION, explainers.ARRAYS)
+)
 RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
 
 
@@ -254,8 +258,8 @@ def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[st
 
 
 JOB_DOORS = (
-    _job_door("its config", kept.CONFIG, hostile.config(), (UNMADE,)),
-    _job_door("its overrides", kept.OVERRIDES, hostile.words(kept.OVERRIDES), ("half of it",)),
+    _job_door("its config", saved_runs.CONFIG, hostile.config(), (UNMADE,)),
+    _job_door("its overrides", OVERRIDES, hostile.words(OVERRIDES), ("half of it",)),
     *(_job_door(name, name, hostile.table(name, number), (ABSENT,)) for name, number in TABLES.items()),
     _job_door("metrics.json", "metrics.json", hostile.metrics("metrics.json")),
     _job_door("an explanation", "start.npz", hostile.arrays("start.npz", "expected"), (hostile.OUTSIDE,)),
@@ -282,7 +286,7 @@ DOORS = (
     Door("replay buffer", "`load_replay_buffer`", good_files.buffer, read_buffer, "buffer.pkl"),
     Door(
         "explainer: the arrays of a table",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.table,
         read_explainer,
         ARRAYS,
@@ -291,7 +295,7 @@ DOORS = (
     ),
     Door(
         "explainer: the JSON of a table",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.table,
         read_explainer,
         DESCRIPTION,
@@ -299,62 +303,62 @@ DOORS = (
     ),
     Door(
         "explainer: the arrays of a network",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.network,
         read_explainer,
         ARRAYS,
         hostile.arrays(ARRAYS, "weight.heads.weight"),
         (hostile.OUTSIDE,),
-        (kept.EXPLAINER,),
+        (saved_runs.EXPLAINER,),
         anything=False,
     ),
     Door(
         "explainer: the JSON of a network",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.network,
         read_explainer,
         DESCRIPTION,
         hostile.network(DESCRIPTION),
-        culprits=(kept.EXPLAINER,),
+        culprits=(saved_runs.EXPLAINER,),
         anything=False,
     ),
     Door(
         "explainer: the arrays of a network of returns",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.returns,
         read_explainer,
         ARRAYS,
         hostile.arrays(ARRAYS, "return.heads.weight") | hostile.units(ARRAYS),
         (hostile.OUTSIDE,),
-        (kept.EXPLAINER,),
+        (saved_runs.EXPLAINER,),
         anything=False,
     ),
     Door(
         "explainer: the JSON of a network of returns",
-        "`storage.load`",
+        "`explainers.load`",
         good_files.returns,
         read_explainer,
         DESCRIPTION,
         hostile.returns(DESCRIPTION),
-        culprits=(kept.EXPLAINER,),
+        culprits=(saved_runs.EXPLAINER,),
         anything=False,
     ),
     Door(
         "explanation",
-        "`storage.load_explanation`",
+        "`load_explanation`",
         good_files.explanation,
-        lambda folder: storage.load_explanation(folder / "explanation.npz"),
+        lambda folder: load_explanation(folder / "explanation.npz"),
         "explanation.npz",
         hostile.arrays("explanation.npz", "expected"),
         (hostile.OUTSIDE,),
     ),
     Door(
         "recorded episodes",
-        "`storage.load_recording`",
+        "`load_recording`",
         good_files.recording,
-        lambda folder: storage.load_recording(folder / kept.EPISODES),
-        kept.EPISODES,
-        hostile.arrays(kept.EPISODES, "happened") | hostile.pictures(kept.EPISODES),
+        lambda folder: load_recording(folder / saved_runs.EPISODES),
+        saved_runs.EPISODES,
+        hostile.arrays(saved_runs.EPISODES, "happened") | hostile.pictures(saved_runs.EPISODES),
         (hostile.OUTSIDE,),
     ),
     Door(
@@ -375,10 +379,10 @@ DOORS = (
     ),
     Door(
         "config of a run",
-        "`kept.read`",
+        "`saved_runs.read`",
         good_files.run,
         read_run,
-        kept.CONFIG,
+        saved_runs.CONFIG,
         hostile.config(),
         culprits=("of this run",),
     ),
@@ -445,13 +449,13 @@ DOORS = (
     ),
     Door(
         "MLflow model",
-        "`fetch` and `kept.read`",
+        "`fetch` and `saved_runs.read`",
         good_files.served,
         fetch_run,
         "model/MLmodel",
         hostile.model("model/MLmodel"),
         (*hostile.anywhere(""), hostile.LOADER, hostile.PICKLED),
-        (storage.DESCRIPTION,),
+        (explainers.DESCRIPTION,),
     ),
     Door(
         "question to a served model",
@@ -508,10 +512,10 @@ TOLD = (
     ),
     _told(
         "config of a run",
-        '`kept.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
+        '`saved_runs.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
         good_files.run,
         partial(read_run, trusted=("stranger",)),
-        kept.CONFIG,
+        saved_runs.CONFIG,
         "an id that imports",
     ),
     _told(

@@ -16,29 +16,33 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from tpd import kept, storage
-from tpd.checkpoints import Checkpoint
+from tpd.core.seeding import generator
+from tpd.core.types import Resumable
 from tpd.envs import Environment
-from tpd.envs.actions import default_outcomes
-from tpd.envs.recorded import Description
-from tpd.evaluate import Errors, write_table
-from tpd.experiment import CHECKPOINT
-from tpd.explainer import Explainer
-from tpd.folders import FINISHED, STATUS, SWEEP, write_record
-from tpd.learners.network_fhtd import NetworkFHTD
-from tpd.learners.replayed import ReplayedFHTD
+from tpd.envs.dataset import Description
+from tpd.envs.events.default import default_outcomes
+from tpd.evaluation.errors import Errors
 from tpd.policies.function import FunctionPolicy
+from tpd.policies.stored import save_policy
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.network.learner import NetworkFHTD
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.run.parts import CHECKPOINT
+from tpd.run.sweep import BEST
 from tpd.sources.collection import collect
+from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
-from tpd.sources.policy_table import save_policy
-from tpd.sources.recording import Recorder
-from tpd.sources.shards import recorded, shard_path
-from tpd.sweep import BEST
+from tpd.sources.parquet import recorded, shard_path
+from tpd.store import explainers, saved_runs
+from tpd.store.checkpoints import Checkpoint
+from tpd.store.explanations import save_explanation
+from tpd.store.recordings import save_recording
+from tpd.store.run_folders import FINISHED, STATUS, SWEEP, write_record
+from tpd.store.stored_configs import OVERRIDES
+from tpd.store.tables import write_table
+from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
-from tpd.tracking.runs import MlflowTracking
-from tpd.types import Resumable
 
 LAKE, POLE = "FrozenLake-v1", "CartPole-v1"
 MARKER = "ran"
@@ -92,7 +96,7 @@ def going_left(env: Environment) -> FunctionPolicy:
 
 def table(folder: Path) -> None:
     """An explainer that is a table."""
-    storage.save(explained(), lake(), folder / kept.EXPLAINER)
+    explainers.save(explained(), lake(), folder / saved_runs.EXPLAINER)
 
 
 def network(folder: Path, return_atoms: int = 0) -> None:
@@ -100,7 +104,7 @@ def network(folder: Path, return_atoms: int = 0) -> None:
     env = Environment(POLE)
     policy = going_left(env)
     explainer = Explainer(small_network(env, policy, return_atoms), policy, default_outcomes(env).legend)
-    storage.save(explainer, env, folder / kept.EXPLAINER)
+    explainers.save(explainer, env, folder / saved_runs.EXPLAINER)
 
 
 def returns(folder: Path) -> None:
@@ -110,7 +114,7 @@ def returns(folder: Path) -> None:
 
 def explanation(folder: Path) -> None:
     """What is expected in a few states."""
-    storage.save_explanation(explained().explain(np.arange(4)), folder / "explanation.npz")
+    save_explanation(explained().explain(np.arange(4)), folder / "explanation.npz")
 
 
 def recording(folder: Path) -> None:
@@ -118,7 +122,7 @@ def recording(folder: Path) -> None:
     env = Environment(POLE, max_episode_steps=3)
     episodes = Recorder(episodes=2, steps=3).record(env, going_left(env), default_outcomes(env))
     assert episodes is not None
-    storage.save_recording(episodes, folder / kept.EPISODES)
+    save_recording(episodes, folder / saved_runs.EPISODES)
 
 
 def shards(folder: Path) -> None:
@@ -138,19 +142,19 @@ def run(folder: Path) -> None:
         "name": "lake",
         "seed": 0,
         "env": {"_target_": "tpd.envs.Environment", "id": LAKE},
-        "outcomes": {"_target_": "tpd.envs.actions.default_outcomes", "_partial_": True},
+        "outcomes": {"_target_": "tpd.envs.events.default.default_outcomes", "_partial_": True},
     }
-    (folder / kept.CONFIG).write_text(yaml.safe_dump(config))
+    (folder / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
     (folder / STRANGER).write_text(MODULE)
 
 
 def job(folder: Path) -> None:
     """The folder of a finished job of a sweep, as its story reads it."""
     run(folder)
-    config = yaml.safe_load((folder / kept.CONFIG).read_text()) | {"figures": {}, "evaluation": {}}
-    (folder / kept.CONFIG).write_text(yaml.safe_dump(config))
-    (folder / kept.OVERRIDES).parent.mkdir()
-    (folder / kept.OVERRIDES).write_text(yaml.safe_dump(["env=frozen_lake", "seed=0"]))
+    config = yaml.safe_load((folder / saved_runs.CONFIG).read_text()) | {"figures": {}, "evaluation": {}}
+    (folder / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
+    (folder / OVERRIDES).parent.mkdir()
+    (folder / OVERRIDES).write_text(yaml.safe_dump(["env=frozen_lake", "seed=0"]))
     names, half = explained().legend.names, np.full(len(explained().legend.names), 0.5)
     errors = Errors(names, half, half, half, half, pi_known=1.0, foil_known=1.0, disagreement=0.0)
     write_table(errors.frame(), folder / "errors.json")
@@ -158,7 +162,7 @@ def job(folder: Path) -> None:
     (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
     happened = {"outcome": names, "band": "all", "base_rate": half, "skill": half}
     write_table(pd.DataFrame(happened), folder / "verification.json")
-    storage.save_explanation(explained().explain(np.array([0, 0]), np.array([0, 1])), folder / "start.npz")
+    save_explanation(explained().explain(np.array([0, 0]), np.array([0, 1])), folder / "start.npz")
     (folder / "plots").mkdir()
     (folder / "plots" / "start.png").touch()
     write_record(folder / STATUS, number=0, seed=0, status=FINISHED)
@@ -191,7 +195,7 @@ def served(folder: Path) -> None:
         contextlib.chdir(folder),
         MlflowTracking(uri=uri(folder), experiment="doors").open("run", {}, {}) as kept_run,
     ):
-        kept_run.model(folder / kept.EXPLAINER, kept.EXPLAINER)
+        kept_run.model(folder / saved_runs.EXPLAINER, saved_runs.EXPLAINER)
     next(path for path in folder.rglob("MLmodel")).parent.rename(folder / "model")
     (folder / "run").write_text(str(kept_run.id))
     asked = {"columns": ["state", "action", "foil"], "data": [[0, 0, 1]]}

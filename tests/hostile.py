@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from tests.good_files import LAKE, MARKER, MODULE
-from tpd import kept
+from tpd.store import saved_runs
 
 Spoil = Callable[[Path], object]
 """Makes the good file in a folder a hostile one."""
@@ -145,7 +145,7 @@ def returns(file: str) -> dict[str, Spoil]:
 
 def config() -> dict[str, Spoil]:
     """The config of a run."""
-    file, mkdir, ours = kept.CONFIG, {"_args_": [MARKER]}, "tpd.envs.Environment"
+    file, mkdir, ours = saved_runs.CONFIG, {"_args_": [MARKER]}, "tpd.envs.Environment"
     made = f"${{oc.create:{{_target_: os.mkdir, path: {MARKER}}}}}"
     laughs = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]\n" for i in range(1, 10))
 
@@ -174,7 +174,7 @@ def config() -> dict[str, Spoil]:
         "no environment": with_bytes(file, b"name: lake"),
         "an environment that there is not": env(_target_=ours, id="No-v0"),
         "a setting that there is not": env(_target_=ours, id=LAKE, strange=1),
-        "something else for an environment": env(_target_="tpd.outcomes.reward", low=0, high=1),
+        "something else for an environment": env(_target_="tpd.core.outcomes.reward", low=0, high=1),
     }
 
 

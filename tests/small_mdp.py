@@ -6,11 +6,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.toy_text.utils import categorical_sample
 
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.types import BoolArray, FloatArray, Transitions
 from tpd.envs import Environment
-from tpd.outcomes import OutcomeSet, event
-from tpd.pair_table import PairTable
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import BoolArray, FloatArray, Transitions
+from tpd.predictors.pair_table import PairTable
 
 NUM_STATES, NUM_ACTIONS = 6, 3
 TERMINATION = 0.15

@@ -11,12 +11,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_ext import as_policy
 from tests.conftest import Compose
-from tpd import storage
+from tpd.core.types import Policy
 from tpd.envs import Environment
-from tpd.evaluate import read_errors, read_table
-from tpd.experiment import Findings, Parts, build, run
+from tpd.run.experiment import Findings, run
+from tpd.run.parts import Parts, build
+from tpd.store import explainers
+from tpd.store.explanations import load_explanation
+from tpd.store.tables import read_errors, read_table
 from tpd.tracking.runs import NoRun
-from tpd.types import Policy
 
 AGENTS = Path(__file__).parent.parent.parent / "shared" / "agents"
 EVERY_AGENT = {
@@ -79,8 +81,8 @@ def test_a_zip_becomes_explanations_that_are_judged_and_kept(
     assert set(errors.index) < set(read_table(tmp_path / "verification.json")["outcome"])
     drawn = {path.name for path in (tmp_path / "plots").iterdir()}
     assert drawn - {"survival.png"} == {"start.png", "later.png", "reliability.png"}
-    kept = storage.load_explanation(tmp_path / "later.npz")
-    again = storage.load(tmp_path / "explainer").explain(kept.observations, kept.actions)
+    kept = load_explanation(tmp_path / "later.npz")
+    again = explainers.load(tmp_path / "explainer").explain(kept.observations, kept.actions)
     np.testing.assert_array_equal(again.expected, kept.expected)
 
 

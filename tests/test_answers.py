@@ -8,13 +8,16 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from tests.test_words import toy
-from tpd.bands import ENOUGH_DRAWS
-from tpd.distributions import BoundedDistribution, Distribution
-from tpd.explanation import Explanation
-from tpd.outcomes import Legend
-from tpd.show import answers, plots, survival
-from tpd.types import FloatArray
-from tpd.words import compare, describe
+from tpd.answers.sentences.compare import compare
+from tpd.answers.sentences.describe import describe
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.distributions import BoundedDistribution, Distribution
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import FloatArray
+from tpd.show import answer_tables as answers
+from tpd.show import plots, survival_curves
+from tpd.show.what_if_plots import return_distributions
 
 NAMES, NO_WEIGHTS = ("pickup", "first pickup"), (None, None)
 
@@ -105,11 +108,11 @@ def test_unknown_returns_are_unknown_in_the_table() -> None:
 
 @pytest.mark.parametrize("unknown", [[0.0, 0.01, 1.0], [0.0, 0.0, 0.3]])
 def test_unknown_returns_are_not_drawn(unknown: list[float]) -> None:
-    figure = answers.return_distributions(["run", "jump", "wait"], returns(np.array(unknown)))
+    figure = return_distributions(["run", "jump", "wait"], returns(np.array(unknown)))
     assert drawn_texts(figure) == ["run", "jump", "wait: unknown"]
     assert figure.axes[0].get_xlim() == pytest.approx((0.95, 2.05))
     assert sum(np.size(line.get_xdata()) > 0 for line in figure.axes[0].lines) == 4
-    nothing = answers.return_distributions(["run"], returns(np.ones(1)))
+    nothing = return_distributions(["run"], returns(np.ones(1)))
     assert drawn_texts(nothing) == ["run: unknown"]
 
 
@@ -148,12 +151,12 @@ def test_lines_are_left_out_where_the_data_do_not_tell(draw: object) -> None:
 
 def test_survival_curves_end_where_the_future_is_unknown_or_untold() -> None:
     axes = Figure().subplots()
-    survival._explained(axes, spread(partly_unknown(), 0.9, 1.0), 1)
-    survival._explained(axes, spread(partly_unknown(), -1.0, 1.0), 1)
+    survival_curves._explained(axes, spread(partly_unknown(), 0.9, 1.0), 1)
+    survival_curves._explained(axes, spread(partly_unknown(), -1.0, 1.0), 1)
     ends = [np.isfinite(np.asarray(line.get_ydata(), dtype=float)).sum() for line in axes.lines]
     assert ends == [2, 2]
     future = replace(spread(wide_later(), -0.1, 1.1), unknown=np.zeros((1, 3)))
-    survival._explained(axes, future, 1)
+    survival_curves._explained(axes, future, 1)
     assert np.isfinite(np.asarray(axes.lines[-1].get_ydata(), dtype=float)).tolist() == [True, False, False]
 
 

@@ -14,11 +14,13 @@ from mlflow import MlflowClient
 from omegaconf import OmegaConf
 
 from tests.test_experiment import IN_TURN, ROOT, tpd_run
-from tpd import kept, storage
-from tpd.ask import answer
-from tpd.ask.question import QuestionError, parse
-from tpd.kept import Kept, UntrustedError
-from tpd.what_if import returns
+from tpd.answers.what_if import returns
+from tpd.run import explain as answer
+from tpd.run.question import QuestionError, parse
+from tpd.store import saved_runs
+from tpd.store.explanations import load_explanation
+from tpd.store.saved_runs import Kept
+from tpd.store.stored_configs import UntrustedError
 
 SMALL = ("policy.steps=150_000", "training.steps=100_000", "evaluation=none", "tracking.register=taxi")
 HERE = ("row=2", "col=0", "fuel=6", "passenger=false")
@@ -41,7 +43,7 @@ class Store(NamedTuple):
         return found
 
     def read(self, seed: int) -> Kept:
-        return kept.read(self.job(seed))
+        return saved_runs.read(self.job(seed))
 
 
 Ask = Callable[..., str]
@@ -91,7 +93,7 @@ def test_the_sentences_have_the_numbers_of_the_explanation(store: Store, ask: As
     both = returns(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])), {})
     assert f"({both.max():.2f}" in said
     assert f"{both.min():.2f})" in said
-    drawn = storage.load_explanation(tmp_path / "explanation.npz")
+    drawn = load_explanation(tmp_path / "explanation.npz")
     np.testing.assert_array_equal(drawn.expected, np.stack([south, east]))
     assert (tmp_path / "explanation.png").stat().st_size > 10_000
 
@@ -193,14 +195,14 @@ def test_a_stored_config_runs_no_code_of_strangers(store: Store, tmp_path: Path)
         config.env = {"_target_": target, "_args_": [f"touch {ran}"]}
         OmegaConf.save(config, folder / "config.yaml")
         with pytest.raises(UntrustedError, match=re.escape(target)):
-            kept.read(folder)
+            saved_runs.read(folder)
     folder = tmp_path / "elsewhere"
     shutil.copytree(store.job(0), folder)
     config = OmegaConf.load(folder / "config.yaml")
     config.env.id = "strangers:FuelTaxi-v0"
     OmegaConf.save(config, folder / "config.yaml")
     with pytest.raises(UntrustedError, match="strangers"):
-        kept.read(folder)
+        saved_runs.read(folder)
     assert not ran.exists()
 
 

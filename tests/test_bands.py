@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
-from tpd.bands import ENOUGH_DRAWS, band_of
-from tpd.coverage import coverage
-from tpd.evaluate import evaluate
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.posterior import Posterior
-from tpd.seeding import generator
+from tpd.answers.sentences.compare import compare
+from tpd.answers.sentences.describe import describe
+from tpd.core.bands import ENOUGH_DRAWS, band_of
+from tpd.core.explanation import Explanation
+from tpd.core.seeding import generator
+from tpd.evaluation.coverage import coverage
+from tpd.evaluation.errors import evaluate
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.posterior import Posterior
 from tpd.show.tables import overall, shown
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.truth.exact import ExactSolution
-from tpd.words import compare, describe
 
 HORIZON = 4
 

@@ -19,9 +19,10 @@ from tests.test_network import (
     small_transitions,
     turn,
 )
-from tpd import storage
-from tpd.bands import ENOUGH_DRAWS, Band, band_of
-from tpd.calibration import (
+from tpd.core.bands import ENOUGH_DRAWS, Band, band_of
+from tpd.core.types import BoolArray, FloatArray
+from tpd.envs import Environment
+from tpd.evaluation.calibration import (
     FEWEST,
     agrees,
     calibrate,
@@ -31,18 +32,17 @@ from tpd.calibration import (
     step_errors,
     uncertain,
 )
-from tpd.envs import Environment
-from tpd.evaluate import Examiner
-from tpd.explainer import DrawingPredictor, Explainer
-from tpd.learners.network_errors import LEVELS, KnownErrors
-from tpd.learners.network_fhtd import NetworkFHTD
-from tpd.learners.network_stored import CalibratedPredictor, NetworkPredictor
-from tpd.policies.absent import AbsentPolicy
+from tpd.evaluation.examiner import Examiner
 from tpd.policies.function import FunctionPolicy
-from tpd.show import survival
-from tpd.truth.exact import ExactSolution
-from tpd.truth.monte_carlo import MonteCarlo, SampledCases
-from tpd.types import BoolArray, FloatArray
+from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import DrawingPredictor, Explainer
+from tpd.predictors.network.errors import LEVELS, KnownErrors
+from tpd.predictors.network.learner import NetworkFHTD
+from tpd.predictors.network.predictor import CalibratedPredictor, NetworkPredictor
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.show import survival_curves
+from tpd.store import explainers
 
 POLICY, LEGEND = small_mdp.policy(), small_mdp.outcomes().legend
 SETTINGS: dict[str, Any] = {"settling_updates": 300, "batch_size": 64, "hidden": [16]}
@@ -272,8 +272,8 @@ def test_a_pair_draws_the_same_alone_and_among_others(explainer: Explainer) -> N
 
 
 def test_what_is_saved_draws_alike(explainer: Explainer, tmp_path: Path) -> None:
-    storage.save(explainer, small_mdp.environment(), tmp_path)
-    loaded = storage.load(tmp_path).predictor
+    explainers.save(explainer, small_mdp.environment(), tmp_path)
+    loaded = explainers.load(tmp_path).predictor
     assert isinstance(loaded, CalibratedPredictor)
     original = explainer.predictor
     assert isinstance(original, NetworkFHTD)
@@ -351,10 +351,10 @@ def test_survival_curves_of_rollouts_and_explanations_share_a_page(explainer: Ex
     examiner.errors(20)
     assert examiner.rolled_out is not None
     _, cases = examiner.rolled_out
-    figure = survival.draw(explainer, truth, cases, "small")
+    figure = survival_curves.draw(explainer, truth, cases, "small")
     assert figure is not None
     panels = figure.axes
-    assert len(panels) == 2 * survival.MOMENTS
+    assert len(panels) == 2 * survival_curves.MOMENTS
     assert all(panel.containers and panel.collections for panel in panels)  # bars of rollouts, and bands
     never = replace(cases, expected=np.zeros_like(cases.expected))
-    assert survival.draw(explainer, truth, never, "nothing happens") is None
+    assert survival_curves.draw(explainer, truth, never, "nothing happens") is None

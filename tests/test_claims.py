@@ -11,16 +11,17 @@ from tests.conftest import Compose
 from tests.test_experiment import tpd_run
 from tests.test_learning import batches
 from tests.test_training import q_learning
-from tpd.evaluate import METRICS, read_errors
-from tpd.experiment import Parts, build
-from tpd.explainer import Explainer
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.tabular import TabularFHTD
+from tpd.core.seeding import generator
+from tpd.core.types import Array, DiscretePolicy, FloatArray, concatenate
+from tpd.evaluation.errors import METRICS
 from tpd.policies.tabular import GreedyPolicy, TabularPolicy
-from tpd.seeding import generator
-from tpd.show import error_curves
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, DiscretePolicy, FloatArray, concatenate
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.tabular import TabularFHTD
+from tpd.run.parts import Parts, build
+from tpd.show import learning_curves
+from tpd.store.tables import read_errors
 
 STEPS = np.geomspace(5e3, 5e6, 13)
 
@@ -170,7 +171,7 @@ def curve(errors: FloatArray) -> pd.DataFrame:
 
 
 def test_the_guide_falls_in_proportion_to_the_steps_below_the_best_curve() -> None:
-    for axes in error_curves.draw({"slow": curve(STEPS**-0.5), "fast": curve(3 / STEPS)}).axes:
+    for axes in learning_curves.draw({"slow": curve(STEPS**-0.5), "fast": curve(3 / STEPS)}).axes:
         _, fast, guide = axes.lines
         assert "1/n" in [text.get_text() for text in axes.texts]
         best, limit = (np.asarray(line.get_ydata(), dtype=float) for line in (fast, guide))
@@ -179,7 +180,7 @@ def test_the_guide_falls_in_proportion_to_the_steps_below_the_best_curve() -> No
 
 def test_an_error_of_zero_is_said_to_be_exact() -> None:
     vanishing = np.where(STEPS < 1e5, 1 / STEPS, 0.0)
-    figure = error_curves.draw({"soon": curve(vanishing), "always": curve(0 * STEPS)})
+    figure = learning_curves.draw({"soon": curve(vanishing), "always": curve(0 * STEPS)})
     for axes in figure.axes:
         assert axes.get_legend_handles_labels()[1] == ["soon (exact)", "always (exact)"]
         drawn = np.asarray(axes.lines[0].get_ydata(), dtype=float)
@@ -187,7 +188,7 @@ def test_an_error_of_zero_is_said_to_be_exact() -> None:
 
 
 def test_without_steps_there_is_nothing_to_draw() -> None:
-    assert not error_curves.draw({"none": curve(1 / STEPS).assign(step=0)}).axes
+    assert not learning_curves.draw({"none": curve(1 / STEPS).assign(step=0)}).axes
 
 
 def test_a_sweep_says_at_once_that_it_has_begun(tmp_path: Path) -> None:

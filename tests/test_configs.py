@@ -11,13 +11,13 @@ from hydra.utils import instantiate
 from stable_baselines3 import PPO
 
 from tests.conftest import Compose
-from tpd.cli import CONFIG_FOLDER
+from tpd.core.seeding import generator
+from tpd.core.types import Array
 from tpd.envs import Environment
-from tpd.experiment import ConfigError, build
 from tpd.policies.function import GivenFunction
-from tpd.seeding import generator
-from tpd.training import Training
-from tpd.types import Array
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import ConfigError, build
+from tpd.run.training import Training
 
 
 class Unsaveable:

@@ -5,7 +5,9 @@ import pytest
 
 from tests import small_mdp
 from tests.small_mdp import NUM_ACTIONS, NUM_STATES
-from tpd.conformal import (
+from tpd.core.seeding import generator
+from tpd.core.types import Episodes, FloatArray, Transitions
+from tpd.evaluation.conformal import (
     Calibration,
     Forecast,
     largest_ratio,
@@ -14,9 +16,7 @@ from tpd.conformal import (
     random_steps,
 )
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
 from tpd.sources.collection import play
-from tpd.types import Episodes, FloatArray, Transitions
 
 LEVEL = 0.9
 HORIZON = 5

@@ -13,11 +13,12 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from tests.conftest import Compose
-from tpd.cli import CONFIG_FOLDER
-from tpd.envs import Environment, acrobot, cart_pole, lunar_lander, mountain_car, pendulum
-from tpd.envs.actions import default_outcomes
-from tpd.outcomes import OutcomeError, OutcomeSet
-from tpd.types import Array, BoolArray, FloatArray, Transitions
+from tpd.core.outcomes import OutcomeError, OutcomeSet
+from tpd.core.types import Array, BoolArray, FloatArray, Transitions
+from tpd.envs import Environment
+from tpd.envs.events import acrobot, cart_pole, lunar_lander, mountain_car, pendulum
+from tpd.envs.events.default import default_outcomes
+from tpd.run.cli import CONFIG_FOLDER
 
 Play = Callable[[Any, Array, np.random.Generator], Any]
 """environment, observation -> action"""

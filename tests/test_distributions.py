@@ -12,9 +12,7 @@ from tests import small_mdp
 from tests.small_mdp import NUM_ACTIONS, NUM_STATES
 from tests.test_learning import batches
 from tests.test_network import collected, network, taught
-from tpd import storage
-from tpd.conformal import observed
-from tpd.distributions import (
+from tpd.core.distributions import (
     Bounds,
     Distribution,
     StepDistribution,
@@ -23,16 +21,18 @@ from tpd.distributions import (
     wasserstein,
     with_bins,
 )
-from tpd.explainer import Explainer
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.return_distribution import ReturnTable, return_table
-from tpd.outcomes import Legend, Outcome, OutcomeError, OutcomeSet, component, event
-from tpd.pair_table import Edges, PairTable
+from tpd.core.outcomes import Legend, Outcome, OutcomeError, OutcomeSet, component, event
+from tpd.core.seeding import generator
+from tpd.core.types import DiscretePolicy, FloatArray, IntArray, Predictor, Transitions, concatenate
+from tpd.evaluation.conformal import observed
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import Edges, PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.returns import ReturnTable, return_table
 from tpd.sources.collection import play
-from tpd.truth.exact import ExactSolution
-from tpd.types import DiscretePolicy, FloatArray, IntArray, Predictor, Transitions, concatenate
+from tpd.store import explainers
 
 HORIZON = 8
 SHARE = 0.2
@@ -123,11 +123,11 @@ def arrived(t: Transitions) -> IntArray:
 
 def test_bins_are_named_in_a_config() -> None:
     config = {
-        "_target_": "tpd.distributions.with_bins",
+        "_target_": "tpd.core.distributions.with_bins",
         "bins": {"arrived": [2, 4]},
         "outcomes": [
             {
-                "_target_": "tpd.outcomes.component",
+                "_target_": "tpd.core.outcomes.component",
                 "name": "arrived",
                 "low": 0,
                 "high": 6,
@@ -398,8 +398,8 @@ def test_a_stored_explainer_gives_the_same_returns(tmp_path: Path) -> None:
     learner = ReplayedFHTD(env, policy, small_mdp.outcomes(), horizon=HORIZON)
     for batch in batches(policy, 5000):
         learner.update(batch)
-    storage.save(Explainer(learner, policy, small_mdp.outcomes().legend), env, tmp_path / "explainer")
-    loaded = storage.load(tmp_path / "explainer")
+    explainers.save(Explainer(learner, policy, small_mdp.outcomes().legend), env, tmp_path / "explainer")
+    loaded = explainers.load(tmp_path / "explainer")
     assert isinstance(loaded.predictor, PairTable)
     assert isinstance(loaded.policy, DiscretePolicy)
     found = return_table(loaded.predictor, loaded.policy, loaded.legend, horizon=HORIZON, atoms=51)

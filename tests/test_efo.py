@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tpd.efo import compose, decompose
+from tpd.core.efo import compose, decompose
 
 
 @given(st.floats(0.5, 1.0), arrays(np.float64, st.integers(1, 12), elements=st.floats(-1, 1)))

@@ -18,15 +18,15 @@ from PIL import Image
 
 from tests import small_mdp
 from tests.small_mdp import SmallMDP
-from tpd import report
+from tpd.core.outcomes import Legend, OutcomeSet, event
 from tpd.envs import Environment
-from tpd.explainer import Explainer
-from tpd.kept import Kept
-from tpd.outcomes import Legend, OutcomeSet, event
-from tpd.report import page
-from tpd.sources.recording import Recorder
-from tpd.tracking.runs import MlflowTracking
-from tpd.truth.exact import ExactSolution
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.show import report
+from tpd.show.report import page
+from tpd.sources.episodes import Recorder
+from tpd.store.saved_runs import Kept
+from tpd.tracking.mlflow_runs import MlflowTracking
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = "</script><script>alert('&')</script>"
@@ -95,9 +95,9 @@ def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -
 
 def test_the_scripts_of_a_report_make_no_html_of_words() -> None:
     for name in page.SCRIPTS:
-        script = resources.files("tpd.report").joinpath(name).read_text()
+        script = resources.files("tpd.show.report").joinpath(name).read_text()
         assert not re.search(MAKES_HTML, script)
-    charts = resources.files("tpd.report").joinpath("charts.js").read_text()
+    charts = resources.files("tpd.show.report").joinpath("charts.js").read_text()
     shown = re.findall(r"(?:name|text|ticktext|hovertemplate): (.*\.name\b.*|.*[pP]lainName.*)", charts)
     assert len(shown) > 2
     assert [line for line in shown if "escaped(" not in line] == []

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
+from tpd.core.seeding import generator
+from tpd.core.types import Transitions
 from tpd.envs import Environment
-from tpd.evaluate import Examiner, LearningCurve, evaluate, read_errors, read_table, write_table
-from tpd.explainer import Explainer
-from tpd.seeding import generator
+from tpd.evaluation.errors import evaluate
+from tpd.evaluation.examiner import Examiner
+from tpd.evaluation.learning_curve import LearningCurve
+from tpd.predictors.cases import Cases, Visits
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
 from tpd.sources.collection import play
-from tpd.truth.cases import Cases, Visits
-from tpd.truth.exact import ExactSolution
-from tpd.types import Transitions
+from tpd.store.tables import read_errors, read_table, write_table
 
 HORIZON = 5
 

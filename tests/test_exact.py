@@ -7,12 +7,12 @@ import pytest
 
 from tests import small_mdp
 from tests.conftest import Compose
+from tpd.core.types import DiscretePolicy
 from tpd.envs import Environment
-from tpd.experiment import Parts, build
-from tpd.explainer import Explainer
 from tpd.policies.tabular import TabularPolicy
-from tpd.truth.exact import ExactSolution
-from tpd.types import DiscretePolicy
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.parts import Parts, build
 
 DROPOFF, PICKUP, REFUEL, FAILURE = range(4)
 

@@ -15,16 +15,18 @@ from mlflow import MlflowClient
 from mlflow.entities import Run as MlflowRun
 
 from tests.conftest import Compose
-from tpd import storage
+from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
-from tpd.evaluate import METRICS, read_errors, read_table
-from tpd.experiment import build
+from tpd.evaluation.errors import METRICS
+from tpd.run.parts import build
+from tpd.run.summary import Job, alike
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.story import Job, alike
-from tpd.tracking.runs import MlflowTracking
-from tpd.types import Array
+from tpd.store import explainers
+from tpd.store.explanations import load_explanation
+from tpd.store.tables import read_errors, read_table
+from tpd.tracking.mlflow_runs import MlflowTracking
 
 ROOT = Path(__file__).parent.parent
 IN_TURN = "hydra/launcher=basic"
@@ -92,8 +94,8 @@ def test_one_run_leaves_everything_in_its_folder(alone: Path) -> None:
 
 def test_figures_are_kept_as_they_were_explained(alone: Path) -> None:
     output = output_of(alone, "outputs/runs/*")
-    shown = storage.load_explanation(output / "figure_2.npz")
-    again = storage.load(output / "explainer").explain(shown.observations, shown.actions)
+    shown = load_explanation(output / "figure_2.npz")
+    again = explainers.load(output / "explainer").explain(shown.observations, shown.actions)
     np.testing.assert_allclose(shown.expected, again.expected, atol=1e-6)
     np.testing.assert_allclose(shown.running, again.running, atol=1e-5)
     np.testing.assert_array_equal(shown.support, again.support)
@@ -228,14 +230,14 @@ def test_the_same_seed_gives_the_same_bits_alone_and_in_parallel(
     assert one.equals(same)
     assert not one.equals(other)
     tables = [
-        storage.load(output_of(f, pattern)).predictor.expected  # type: ignore[attr-defined]
+        explainers.load(output_of(f, pattern)).predictor.expected  # type: ignore[attr-defined]
         for f, pattern in ((alone, "outputs/runs/*/explainer"), (folder, "outputs/sweeps/*/1/explainer"))
     ]
     assert np.array_equal(*tables)
 
 
 def test_the_saved_explainer_answers_like_the_one_that_was_saved(alone: Path) -> None:
-    explainer = storage.load(output_of(alone, "outputs/runs/*/explainer"))
+    explainer = explainers.load(output_of(alone, "outputs/runs/*/explainer"))
     explanation = explainer.explain(np.array([100, 200]))
     assert explanation.legend.names == EVENTS
     assert explanation.expected.shape == (2, 30, 7)
@@ -249,7 +251,7 @@ def test_the_tracked_explainer_is_a_model_without_pickle(alone: Path) -> None:
     assert logged.name == "explainer"
     model = mlflow.pyfunc.load_model(logged.model_uri)
     answer = model.predict(pd.DataFrame({"state": [100], "action": [0]}))
-    stored = storage.load(output_of(alone, "outputs/runs/*/explainer"))
+    stored = explainers.load(output_of(alone, "outputs/runs/*/explainer"))
     expected = stored.explain(np.array([100]), np.array([0])).expected[0]
     np.testing.assert_array_equal(answer[list(EVENTS)].to_numpy(), expected)
     files = [path.name for path in Path(logged.artifact_location.removeprefix("file://")).rglob("*")]
@@ -276,7 +278,7 @@ def test_a_network_is_a_model_that_is_asked_with_vectors(
     rng, exploration = np.random.default_rng(0), Exploration(0.5)
     (seen,) = collect(parts.env, parts.trainer.policy, rng, steps=100, exploration=exploration, num_envs=5)
     parts.explainer.predictor.update(seen)  # type: ignore[attr-defined]
-    storage.save(parts.explainer, parts.env, tmp_path / "explainer")
+    explainers.save(parts.explainer, parts.env, tmp_path / "explainer")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     with MlflowTracking(uri=uri, experiment="network").open("run", {}, {}) as run:
         run.model(tmp_path / "explainer", "explainer")

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
-from tpd.efo import compose
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.learners.step_sizes import constant
-from tpd.learners.tabular import TabularFHTD
-from tpd.outcomes import Legend, OutcomeSet, event
+from tpd.core.efo import compose
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend, OutcomeSet, event
 from tpd.policies.tabular import GreedyPolicy
-from tpd.show.remarks import disagreement, remarks
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.step_sizes import constant
+from tpd.predictors.tabular import TabularFHTD
+from tpd.show.figure_notes import disagreement, remarks
 from tpd.sources import moments
-from tpd.truth.exact import ExactSolution
 
 HORIZON = 10
 

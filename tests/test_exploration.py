@@ -11,16 +11,16 @@ import pytest
 from tests import small_mdp
 from tests.conftest import Compose
 from tests.test_experiment import tpd_run
+from tpd.core.seeding import generator
+from tpd.core.types import BoolArray, IntArray, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.experiment import ConfigError, build
-from tpd.learners.replayed import ReplayedFHTD
 from tpd.policies.tabular import GreedyPolicy, TabularPolicy
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.run.parts import ConfigError, build
+from tpd.run.training import Training
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration, TabularExplorer
-from tpd.training import Training
-from tpd.truth.exact import ExactSolution
-from tpd.types import BoolArray, IntArray, Transitions, concatenate
 
 NUM_STATES, NUM_ACTIONS = 1050, 7
 

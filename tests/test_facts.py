@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tpd.explanation import Explanation
-from tpd.facts import main_facts, narrowest
-from tpd.outcomes import Legend
-from tpd.types import FloatArray
+from tpd.answers.differences import main_facts, narrowest
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import FloatArray
 
 HORIZON, NAMES = 5, ("a", "b", "c", "d")
 WEIGHTS = (10.0, -3.0, 1.0, -20.0)

@@ -6,8 +6,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
+from tpd.core.seeding import generator
+from tpd.core.types import IntArray
 from tpd.envs import Environment
-from tpd.envs.fuel_taxi import events
+from tpd.envs.events import fuel_taxi as events
 from tpd.envs.fuel_taxi.rules import (
     ACTION_NAMES,
     EVENT_NAMES,
@@ -23,9 +25,7 @@ from tpd.envs.fuel_taxi.rules import (
 )
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
-from tpd.sources.interaction import interact
-from tpd.types import IntArray
+from tpd.sources.stepping import interact
 
 
 def test_states_are_numbered_without_gaps() -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
-from tpd.colours import PALETTE, colour, rounds
-from tpd.explainer import Explainer
-from tpd.explanation import MOST_SHOWN, Explanation
-from tpd.outcomes import Legend
-from tpd.truth.exact import ExactSolution
+from tpd.core.colours import PALETTE, colour, rounds
+from tpd.core.explanation import MOST_SHOWN, Explanation
+from tpd.core.outcomes import Legend
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
 
 HORIZON = 4
 
@@ -121,5 +121,5 @@ def test_outcomes_of_the_same_colour_are_told_apart_by_the_round() -> None:
 
 
 def test_a_rendering_needs_no_matplotlib() -> None:
-    code = "import sys, tpd.explanation; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, tpd.core.explanation; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

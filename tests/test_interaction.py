@@ -10,10 +10,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
-from tpd.show.scenes import Scene
+from tpd.show.figures import Scene
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
-from tpd.efo import decompose
-from tpd.explainer import Explainer
-from tpd.kernels import fhtd_update
-from tpd.learners import tabular
-from tpd.learners.step_sizes import StepSize, constant, polynomial
-from tpd.learners.tabular import TabularFHTD
-from tpd.seeding import generator
+from tpd.core.efo import decompose
+from tpd.core.seeding import generator
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, Transitions
+from tpd.kernels.learning import fhtd_update
+from tpd.predictors import tabular
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.step_sizes import StepSize, constant, polynomial
+from tpd.predictors.tabular import TabularFHTD
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, DiscretePolicy, FloatArray, Policy, Transitions
 
 HORIZON = 8
 

@@ -7,15 +7,15 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from tpd.answers.resolve import resolve
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
-from tpd.experiment import Parts
-from tpd.explainer import Explainer
-from tpd.outcomes import OutcomeSet
-from tpd.resolve import resolve
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.parts import Parts
 from tpd.show import maps
-from tpd.show.maps import Atlas, MapSpec, settled_from, threshold
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, FloatArray
+from tpd.show.atlas import Atlas, MapSpec, settled_from, threshold
 
 FIELDS = {"across": "col", "down": "row", "panels": "fuel", "pages": "passenger"}
 SPEC = MapSpec(**FIELDS)

@@ -11,16 +11,16 @@ import pytest
 from scipy import stats
 
 from tests import small_mdp
-from tpd.efo import compose
+from tpd.core.efo import compose
+from tpd.core.outcomes import OutcomeSet, component, event, reward
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
-from tpd.envs.fuel_taxi import events
-from tpd.outcomes import OutcomeSet, component, event, reward
+from tpd.envs.events import fuel_taxi as events
 from tpd.policies.tabular import GreedyPolicy
-from tpd.truth.cases import Cases, Truth
-from tpd.truth.exact import ExactSolution
-from tpd.truth.forks import Env, Forks, Moment
-from tpd.truth.monte_carlo import MonteCarlo, SampledCases, clopper_pearson
-from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
+from tpd.predictors.cases import Cases, Truth
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.rollouts import MonteCarlo, SampledCases, clopper_pearson
+from tpd.sources.forks import Env, Forks, Moment
 
 ROLLOUTS = 50
 

@@ -15,20 +15,30 @@ from gymnasium.spaces import Discrete
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 
 from tests import small_mdp
-from tpd import storage
+from tpd.core.outcomes import Outcome, OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Learner,
+    Policy,
+    SettlingLearner,
+    Transitions,
+    concatenate,
+)
 from tpd.envs import Environment
-from tpd.explainer import Explainer
-from tpd.learners.network import Columns, Heads, OutcomeNetwork, VectorEncoder
-from tpd.learners.network_fhtd import HOLD_OUT, NetworkFHTD
-from tpd.learners.network_replay import Experience, Replay
-from tpd.learners.network_stored import ROWS_AT_ONCE, read
-from tpd.outcomes import Outcome, OutcomeSet, event
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.network.encoders import VectorEncoder
+from tpd.predictors.network.learner import HOLD_OUT, NetworkFHTD
+from tpd.predictors.network.outcome_network import Columns, Heads, OutcomeNetwork
+from tpd.predictors.network.predictor import ROWS_AT_ONCE, read
+from tpd.predictors.network.replay_buffer import Experience, Replay
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, BoolArray, FloatArray, Learner, Policy, SettlingLearner, Transitions, concatenate
+from tpd.store import explainers
 
 HORIZON = 6
 STATES, ACTIONS = (index.ravel() for index in np.indices((small_mdp.NUM_STATES, small_mdp.NUM_ACTIONS)))
@@ -511,8 +521,8 @@ def test_what_is_saved_answers_alike_and_is_no_pickle(form: str, world: str, tmp
     outcomes = mixed_outcomes() if world == "numbers" else dial_outcomes()
     batch = collected(env, policy, 300)
     learner = taught(network(env, policy, outcomes, form=form, hidden=[8, 8]), batch, updates=10)
-    storage.save(Explainer(learner, policy, outcomes.legend), env, tmp_path)
-    loaded = storage.load(tmp_path)
+    explainers.save(Explainer(learner, policy, outcomes.legend), env, tmp_path)
+    loaded = explainers.load(tmp_path)
     pairs = batch.observation[:50], batch.action[:50]
     explanation = loaded.explain(*pairs)
     original = Explainer(learner, policy, outcomes.legend).explain(*pairs)

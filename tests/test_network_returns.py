@@ -13,19 +13,19 @@ from scipy.stats import wasserstein_distance
 from tests import small_mdp
 from tests.test_distributions import ACTIONS, HORIZON, SHARE, STATES, convolved
 from tests.test_network import Restless, collected, network, taught, wait
-from tpd import storage
-from tpd.distributions import BoundedDistribution, Distribution, PredictsReturns
+from tpd.core.distributions import BoundedDistribution, Distribution, PredictsReturns
+from tpd.core.outcomes import OutcomeSet, component, event
+from tpd.core.types import Array, Policy
 from tpd.envs import Environment
-from tpd.explainer import Explainer
-from tpd.learners.network_errors import LEVELS, KnownErrors
-from tpd.learners.network_fhtd import NetworkFHTD
-from tpd.learners.network_returns import REACH, project, standard_atoms
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.return_distribution import predicts_returns
-from tpd.outcomes import OutcomeSet, component, event
 from tpd.policies.function import DiscreteFunctionPolicy
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import Array, Policy
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.network.errors import LEVELS, KnownErrors
+from tpd.predictors.network.learner import NetworkFHTD
+from tpd.predictors.network.returns import REACH, project, standard_atoms
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.returns import predicts_returns
+from tpd.store import explainers
 
 ATOMS = 51
 CLOSE = 0.15
@@ -196,8 +196,8 @@ def test_what_is_stored_answers_alike_also_with_known_errors(tmp_path: Path) -> 
     known, zeros = np.zeros(width, dtype=np.bool_), np.zeros((moments, 2, HORIZON, width), np.float32)
     curves = np.zeros((moments, 2, len(LEVELS), 0), np.float32)
     for name in ("plain", "calibrated"):
-        storage.save(Explainer(learner, policy, small_mdp.outcomes().legend), env, tmp_path / name)
-        loaded = storage.load(tmp_path / name)
+        explainers.save(Explainer(learner, policy, small_mdp.outcomes().legend), env, tmp_path / name)
+        loaded = explainers.load(tmp_path / name)
         returns = predicts_returns(loaded)
         assert returns is not None
         again = returns.returns(STATES, ACTIONS)

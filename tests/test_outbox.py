@@ -17,12 +17,12 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from tests.breakable import Server
-from tpd.folders import claimed
+from tpd.store.run_folders import claimed
 from tpd.tracking import outbox
+from tpd.tracking.backend_store import prepare
 from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 from tpd.tracking.outbox import forget, open_run
-from tpd.tracking.runs import MlflowRun, MlflowTracking
-from tpd.tracking.store import prepare
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> No
 
 def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: Path) -> None:
     """At any moment: a store that is not whole is not there."""
-    maker = f"from tpd.tracking.store import prepare\nprepare({local.uri!r}, 'small')"
+    maker = f"from tpd.tracking.backend_store import prepare\nprepare({local.uri!r}, 'small')"
     process = subprocess.Popen([sys.executable, "-c", maker], stderr=subprocess.DEVNULL)
     while not (tmp_path / "mlflow.db.unfinished").exists():
         assert process.poll() is None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
-from tpd.outcomes import Outcome, OutcomeError, OutcomeSet, component, event, reward
-from tpd.types import Array, Transitions
+from tpd.core.outcomes import Outcome, OutcomeError, OutcomeSet, component, event, reward
+from tpd.core.types import Array, Transitions
 
 
 @pytest.fixture

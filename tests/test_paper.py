@@ -8,13 +8,13 @@ import pytest
 
 from tests.conftest import Compose
 from tests.test_experiment import tpd_run
-from tpd import storage
+from tpd.core.explanation import Explanation
+from tpd.core.seeding import generator
 from tpd.envs import Environment
-from tpd.evaluate import read_errors
-from tpd.experiment import build
-from tpd.explanation import Explanation
-from tpd.seeding import generator
-from tpd.show.scenes import Scene
+from tpd.run.parts import build
+from tpd.show.figures import Scene
+from tpd.store import explainers
+from tpd.store.tables import read_errors
 
 DROPOFF, PICKUP, _, FAILURE = range(4)
 # (south or east, step, event) -> probability
@@ -58,5 +58,7 @@ def test_the_table_of_the_paper(tmp_path: Path, compose_config: Compose, fuel_ta
         assert mean.loc[event, "pi_max"] < 0.4
     # a constant step size never settles, so single seeds stray further than their mean
     scene = figure_2(build(compose_config("experiment=paper")).scenes)
-    strayed = [deviations(scene.explain(storage.load(folder / "explainer"), fuel_taxi)) for folder in folders]
+    strayed = [
+        deviations(scene.explain(explainers.load(folder / "explainer"), fuel_taxi)) for folder in folders
+    ]
     assert np.abs(np.mean(strayed, axis=0)).max() < 0.1

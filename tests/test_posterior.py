@@ -10,17 +10,17 @@ import pytest
 from tests import small_mdp
 from tests.small_mdp import NUM_ACTIONS
 from tests.test_learning import HORIZON, batches, exact
-from tpd import storage
-from tpd.explainer import Explainer
-from tpd.explanation import TOLERATED
-from tpd.kernels import keep_extremes
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.return_distribution import return_table
-from tpd.outcomes import OutcomeSet, event
-from tpd.pair_table import Edges, PairTable
-from tpd.posterior import Posterior, outcomes, returns, so_far, survival
-from tpd.prior import WEIGHTS, successors
-from tpd.types import FloatArray, Transitions
+from tpd.core.explanation import TOLERATED
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.types import FloatArray, Transitions
+from tpd.kernels.counts import keep_extremes
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import Edges, PairTable
+from tpd.predictors.replayed.dirichlet_prior import WEIGHTS, successors
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.posterior import Posterior, outcomes, returns, so_far, survival
+from tpd.predictors.replayed.returns import return_table
+from tpd.store import explainers
 
 POLICY = small_mdp.policy()
 STATES, ACTIONS = (index.ravel() for index in np.indices((small_mdp.NUM_STATES, small_mdp.NUM_ACTIONS)))
@@ -191,8 +191,10 @@ def test_a_stored_table_gives_the_same_bands(tmp_path: Path) -> None:
     learner = ReplayedFHTD(small_mdp.environment(), POLICY, small_mdp.outcomes(), horizon=HORIZON)
     for batch in batches(POLICY, 500):
         learner.update(batch)
-    storage.save(Explainer(learner, POLICY, small_mdp.outcomes().legend), small_mdp.environment(), tmp_path)
-    stored = storage.load(tmp_path).predictor
+    explainers.save(
+        Explainer(learner, POLICY, small_mdp.outcomes().legend), small_mdp.environment(), tmp_path
+    )
+    stored = explainers.load(tmp_path).predictor
     assert isinstance(stored, PairTable)
     bands = [Posterior(table, POLICY).band(STATES, ACTIONS) for table in (learner.table(), stored)]
     np.testing.assert_allclose(bands[0], bands[1], atol=1e-6)

@@ -21,25 +21,29 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_ext.agents import TrainedAgent
 from tests import good_files
 from tests.good_files import POLE, explained, lake
-from tpd import checks, kept, storage
-from tpd.cli import CONFIG_FOLDER
+from tpd.core.outcomes import Outcome, OutcomeError, OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Array, Learner, Transitions
 from tpd.envs import Environment
-from tpd.envs.actions import default_outcomes
+from tpd.envs.events.default import default_outcomes
 from tpd.envs.tabular import TabularModel
-from tpd.experiment import ConfigError, build
-from tpd.explainer import Explainer
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.step_sizes import constant
-from tpd.learners.tabular import TabularFHTD
-from tpd.outcomes import Outcome, OutcomeError, OutcomeSet, event
+from tpd.guards import settings as checks
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.step_sizes import constant
+from tpd.predictors.tabular import TabularFHTD
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import ConfigError, build
 from tpd.sources.collection import collect
+from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
-from tpd.sources.interaction import StepError
-from tpd.sources.recording import Recorder
-from tpd.tracking.questions import QuestionError, questions
-from tpd.types import Array, Learner, Transitions
+from tpd.sources.stepping import StepError
+from tpd.store import explainers, saved_runs
+from tpd.store.explanations import load_explanation
+from tpd.store.recordings import load_recording
+from tpd.store.stored_configs import read_config
+from tpd.tracking.served_requests import QuestionError, questions
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 many = settings(few, max_examples=100)
@@ -460,11 +464,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 READERS: dict[str, Callable[[Path], Any]] = {
-    f"{kept.EXPLAINER}/{storage.ARRAYS}": lambda folder: storage.load(folder / kept.EXPLAINER),
-    f"{kept.EXPLAINER}/{storage.DESCRIPTION}": lambda folder: storage.load(folder / kept.EXPLAINER),
-    "explanation.npz": lambda folder: storage.load_explanation(folder / "explanation.npz"),
-    kept.EPISODES: lambda folder: storage.load_recording(folder / kept.EPISODES),
-    kept.CONFIG: lambda folder: kept.read_config(folder / kept.CONFIG),
+    f"{saved_runs.EXPLAINER}/{explainers.ARRAYS}": lambda folder: explainers.load(
+        folder / saved_runs.EXPLAINER
+    ),
+    f"{saved_runs.EXPLAINER}/{explainers.DESCRIPTION}": lambda folder: explainers.load(
+        folder / saved_runs.EXPLAINER
+    ),
+    "explanation.npz": lambda folder: load_explanation(folder / "explanation.npz"),
+    saved_runs.EPISODES: lambda folder: load_recording(folder / saved_runs.EPISODES),
+    saved_runs.CONFIG: lambda folder: read_config(folder / saved_runs.CONFIG),
 }
 
 
@@ -502,7 +510,7 @@ def test_a_damaged_file_is_refused_in_one_line_or_says_the_same(
 def test_questions_are_read_or_refused_by_row_and_column(
     files: Path, rows: list[tuple[Any, ...]], columns: list[str]
 ) -> None:
-    asked = questions(files / kept.EXPLAINER)
+    asked = questions(files / saved_runs.EXPLAINER)
     assert asked is not None
     try:
         found = asked.read(pd.DataFrame(rows, columns=columns, dtype=object))
@@ -518,13 +526,13 @@ def test_questions_are_read_or_refused_by_row_and_column(
 @few
 @given(plain=st.recursive(anything, lambda inner: st.dictionaries(st.text(max_size=8), inner, max_size=3)))
 def test_any_description_is_refused_in_one_line(files: Path, plain: Any) -> None:
-    path = files / kept.EXPLAINER / storage.DESCRIPTION
+    path = files / saved_runs.EXPLAINER / explainers.DESCRIPTION
     whole = path.read_bytes()
     described = {**json.loads(whole), "network": plain} if isinstance(plain, dict) else plain
     path.write_text(json.dumps(described))
     try:
-        with pytest.raises(ValueError, match=storage.DESCRIPTION) as caught:
-            storage.load(files / kept.EXPLAINER)
-        one_line(caught.value, storage.DESCRIPTION)
+        with pytest.raises(ValueError, match=explainers.DESCRIPTION) as caught:
+            explainers.load(files / saved_runs.EXPLAINER)
+        one_line(caught.value, explainers.DESCRIPTION)
     finally:
         path.write_bytes(whole)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tpd import storage
+from tpd.core.outcomes import OutcomeSet, event
 from tpd.envs import Environment
-from tpd.envs.fuel_taxi import events
-from tpd.outcomes import OutcomeSet, event
+from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources import moments
-from tpd.sources.recording import Recorder, Recording
+from tpd.sources.episodes import Recorder, Recording
+from tpd.store.recordings import RECORDED, load_recording, save_recording
 
 CART_POLE = Environment("CartPole-v1")
 
@@ -60,12 +60,12 @@ def test_tables_draw_their_states_themselves(fuel_taxi: Environment) -> None:
 
 def test_a_recording_survives_the_disk(tmp_path: Path) -> None:
     recording = recorded()
-    storage.save_recording(recording, tmp_path / "episodes.npz")
-    again = storage.load_recording(tmp_path / "episodes.npz")
+    save_recording(recording, tmp_path / "episodes.npz")
+    again = load_recording(tmp_path / "episodes.npz")
     assert again.frames == recording.frames
     np.testing.assert_array_equal(again.episodes.begins, recording.episodes.begins)
     np.testing.assert_array_equal(again.happened, recording.happened)
-    for name in storage.RECORDED:
+    for name in RECORDED:
         np.testing.assert_array_equal(
             getattr(again.episodes.transitions, name), getattr(recording.episodes.transitions, name)
         )

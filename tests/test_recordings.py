@@ -18,22 +18,23 @@ from stable_baselines3 import PPO
 
 from tests import small_mdp
 from tests.conftest import Compose
-from tpd.cli import CONFIG_FOLDER
+from tpd.core.observations import pack
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Array, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.envs.recorded import DESCRIPTION, Description
+from tpd.envs.dataset import DESCRIPTION, Description
 from tpd.envs.spaces import from_plain, to_plain
-from tpd.experiment import ConfigError, Findings, build, keep, learn
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.observations import pack
-from tpd.outcomes import OutcomeSet, event
-from tpd.policies.untrained import Untrained
-from tpd.seeding import generator
+from tpd.policies.pretrained import Untrained
+from tpd.policies.stored import POLICY
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import Findings, keep, learn
+from tpd.run.parts import ConfigError, build
+from tpd.run.training import RecordedTraining, Training
 from tpd.show.progress import ProgressBars
-from tpd.sources.policy_table import POLICY
-from tpd.sources.shards import RecordingError, count_rows, read_shard, recorded, shard_path
+from tpd.sources.parquet import RecordingError, count_rows, read_shard, recorded, shard_path
 from tpd.tracking.runs import NoRun
-from tpd.training import RecordedTraining, Training
-from tpd.types import Array, Transitions, concatenate
 
 STEPS = 12_000
 SPACES: list[spaces.Space[Any]] = [

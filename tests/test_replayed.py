@@ -5,13 +5,15 @@ import pytest
 
 from tests import small_mdp
 from tests.test_learning import HORIZON, batches, exact
-from tpd.learners.replayed import Counts, ReplayedFHTD
-from tpd.learners.step_sizes import polynomial
-from tpd.learners.tabular import TabularFHTD
-from tpd.outcomes import Outcome, OutcomeSet
-from tpd.pair_table import PairTable, pair_numbers
+from tpd.core.outcomes import Outcome, OutcomeSet
+from tpd.core.pairs import pair_numbers
+from tpd.core.types import DiscretePolicy, concatenate
 from tpd.policies.tabular import TabularPolicy
-from tpd.types import DiscretePolicy, concatenate
+from tpd.predictors.pair_table import PairTable
+from tpd.predictors.replayed.counts import Counts
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.step_sizes import polynomial
+from tpd.predictors.tabular import TabularFHTD
 
 
 def learner(policy: DiscretePolicy) -> ReplayedFHTD:

@@ -12,23 +12,25 @@ from PIL import Image
 
 from tests import small_mdp
 from tests.conftest import Compose
-from tpd import report, what_if
-from tpd.cli import CONFIG_FOLDER
+from tpd.answers import what_if
+from tpd.answers.sentences.compare import paragraph
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
-from tpd.experiment import build, learn
-from tpd.explainer import Explainer
-from tpd.kept import Kept
-from tpd.outcomes import OutcomeSet, event
-from tpd.report import page, pictures
-from tpd.report.contents import FEW_DRAWS, Contents
-from tpd.report.packing import LEVELS, Quantised, pack, unpack
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import learn
+from tpd.run.parts import build
+from tpd.show import report
 from tpd.show.progress import ProgressBars
-from tpd.sources.recording import Recorder
+from tpd.show.report import page, pictures
+from tpd.show.report.contents import FEW_DRAWS, Contents
+from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
+from tpd.sources.episodes import Recorder
+from tpd.store.saved_runs import Kept
 from tpd.tracking.runs import NoRun
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array
-from tpd.words import paragraph
 
 HOSTILE = "</script><script>alert('&')</script>"
 LEAST_STEPS = 2000

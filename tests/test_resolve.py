@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from tests import small_mdp
+from tpd.answers.resolve import resolve
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.types import FloatArray, IntArray
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import REWARDS, Event
 from tpd.envs.tabular import TabularModel
-from tpd.experiment import Parts
-from tpd.learners.replayed import Counts
-from tpd.outcomes import OutcomeSet, event
-from tpd.resolve import counted_model, resolve
-from tpd.types import FloatArray, IntArray
+from tpd.predictors.replayed.counts import Counts, counted_model
+from tpd.run.parts import Parts
 
 ALL = np.arange(small_mdp.NUM_STATES)
 

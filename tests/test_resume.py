@@ -19,15 +19,17 @@ from omegaconf import DictConfig
 from tests.breakable import Server, disk, enlarge
 from tests.conftest import Compose
 from tests.test_experiment import IN_TURN
-from tpd import storage
-from tpd.checkpoints import Checkpoint, go_through
-from tpd.experiment import CHECKPOINT, ConfigError, Parts, build, learn
-from tpd.folders import STATUS, claimed, command, fingerprint, to_go_on_in, write_record
-from tpd.kernels import interruptible
+from tpd.core.types import Array, Resumable
+from tpd.kernels.interrupts import interruptible
+from tpd.run.experiment import learn
+from tpd.run.parts import CHECKPOINT, ConfigError, Parts, build
+from tpd.run.training import RecordedTraining
 from tpd.show.progress import ProgressBars
+from tpd.store import explainers
+from tpd.store.checkpoints import Checkpoint, go_through
+from tpd.store.fingerprints import fingerprint
+from tpd.store.run_folders import STATUS, claimed, command, to_go_on_in, write_record
 from tpd.tracking.runs import NoRun
-from tpd.training import RecordedTraining
-from tpd.types import Array, Resumable
 
 ROOT = Path(__file__).parent.parent
 SMALL = [
@@ -58,8 +60,8 @@ class Killed(BaseException):
 
 
 def arrays_of(parts: Parts, folder: Path) -> dict[str, bytes]:
-    storage.save(parts.explainer, parts.env, folder)
-    with np.load(folder / storage.ARRAYS) as arrays:
+    explainers.save(parts.explainer, parts.env, folder)
+    with np.load(folder / explainers.ARRAYS) as arrays:
         return {name: arrays[name].tobytes() for name in arrays}
 
 
@@ -363,7 +365,8 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     )
     (tmp_path / "more" / "outcomes").mkdir(parents=True)
     (tmp_path / "more" / "outcomes" / "fragile.yaml").write_text(
-        "_target_: tpd.outcomes.OutcomeSet\noutcomes:\n  - _target_: tpd.outcomes.event\n    name: never\n"
+        "_target_: tpd.core.outcomes.OutcomeSet\noutcomes:\n"
+        "  - _target_: tpd.core.outcomes.event\n    name: never\n"
         "    function: {_target_: fragile.fails, _partial_: true}\n"
     )
     words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", IN_TURN]
@@ -468,7 +471,7 @@ def test_other_code_or_files_of_the_user_make_another_run(
     module, agent, recording = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "recording"
     settings = {
         "env": {"id": "my_own:Mine-v0"},
-        "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.outcomes.event"}],
+        "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.core.outcomes.event"}],
         "policy": {"path": str(agent)},
         "training": {"path": str(recording)},
     }

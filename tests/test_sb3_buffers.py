@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replayed
 from sb3_ext.callback import TransitionCallback
 from tests.test_sb3_callback import NOISE, OFF_POLICY, Walks, build
-from tpd.types import Array, Transitions, concatenate
+from tpd.core.types import Array, Transitions, concatenate
 
 
 def filled(model: OffPolicyAlgorithm, steps: int = 240) -> ReplayBuffer:

@@ -32,12 +32,12 @@ from sb3_ext.callback import ExplainerCallback, TransitionCallback
 from sb3_ext.logger import RunOutput, logger
 from sb3_ext.policies import DiscreteSB3Policy, RecurrentSB3Policy, as_policy
 from tests import small_mdp
-from tpd.explainer import Explainer
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.outcomes import OutcomeSet, event
-from tpd.tracking.runs import MlflowTracking
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, FloatArray, RecurrentPolicy, Transitions, concatenate
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.types import Array, FloatArray, RecurrentPolicy, Transitions, concatenate
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.tracking.mlflow_runs import MlflowTracking
 
 NUM_ENVS = 3
 TINY = {"net_arch": [8]}

@@ -29,7 +29,7 @@ from torch import nn
 
 from sb3_ext.loading import load_agent
 from sb3_ext.normalization import load_normalization
-from tpd.types import Array
+from tpd.core.types import Array
 
 AGENTS = Path(__file__).parents[2] / "shared" / "agents"
 

@@ -15,14 +15,14 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_ext import explainer_for
 from sb3_ext.policies import DiscreteSB3Policy, RecurrentSB3Policy, SB3Policy, as_policy
 from tests import small_mdp
+from tpd.core.seeding import generator
+from tpd.core.types import Array, BoolArray, DiscretePolicy, RecurrentPolicy
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import encode
-from tpd.explainer import Explainer
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy, GivenFunction
-from tpd.seeding import generator
-from tpd.sources.memory import begin, follow
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, BoolArray, DiscretePolicy, RecurrentPolicy
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.sources.hidden_state import begin, follow
 
 Algorithm = type[BaseAlgorithm]
 STATES = np.arange(small_mdp.NUM_STATES)

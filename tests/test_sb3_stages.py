@@ -16,9 +16,9 @@ from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise
 
 from sb3_ext.agents import TrainedAgent
 from sb3_ext.stages import PROGRESS
+from tpd.core.seeding import generator
+from tpd.core.types import Report, State, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.seeding import generator
-from tpd.types import Report, State, Transitions, concatenate
 
 STEPS = 240
 ON_POLICY = {"n_steps": 16}

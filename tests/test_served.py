@@ -24,17 +24,17 @@ from mlflow.exceptions import MlflowException
 from tests import small_mdp
 from tests.conftest import Compose
 from tests.small_mdp import NUM_ACTIONS, NUM_STATES
-from tpd import storage
-from tpd.experiment import build
-from tpd.explainer import Explainer
-from tpd.pair_table import PairTable
+from tpd.core.types import Array
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import PairTable
+from tpd.run.parts import build
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.tracking.questions import MOST_ROWS, QuestionError
-from tpd.tracking.runs import MlflowTracking
-from tpd.tracking.served import _load_pyfunc
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array
+from tpd.store import explainers
+from tpd.tracking.mlflow_runs import MlflowTracking
+from tpd.tracking.served_model import _load_pyfunc
+from tpd.tracking.served_requests import MOST_ROWS, QuestionError
 
 NAMES = ["odd", "even", "first odd"]
 HORIZON = 4
@@ -60,14 +60,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     known = PairTable(
         exact.num_actions, exact.pairs[:-1], exact.expected[:-1], np.full(len(exact.pairs) - 1, 7.0)
     )
-    storage.save(Explainer(known, policy, outcomes.legend), env, folder / "explainer")
+    explainers.save(Explainer(known, policy, outcomes.legend), env, folder / "explainer")
     uri = f"sqlite:///{folder}/mlflow.db"
     tracking = MlflowTracking(uri=uri, experiment="small", register="small")
     with tracking.open("run", {}, {"seed": "3"}) as run:
         run.model(folder / "explainer", "explainer")
     (version,) = MlflowClient(uri).search_model_versions("name='small'")
     model = mlflow.artifacts.download_artifacts(f"models:/small/{version.version}", tracking_uri=uri)
-    return Kept(uri, storage.load(folder / "explainer"), Path(model))
+    return Kept(uri, explainers.load(folder / "explainer"), Path(model))
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +292,7 @@ def test_an_answer_that_would_be_too_long_is_refused(kept: Kept) -> None:
 def test_what_is_exact_needs_no_support(tmp_path: Path) -> None:
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
     exact = ExactSolution(env, policy, outcomes, horizon=HORIZON)
-    storage.save(Explainer(exact, policy, outcomes.legend), env, tmp_path)
+    explainers.save(Explainer(exact, policy, outcomes.legend), env, tmp_path)
     answer = _load_pyfunc(str(tmp_path)).predict(pd.DataFrame({"state": [0], "action": [0]}))
     assert answer["support"].isna().all()
     assert answer[NAMES].notna().all(axis=None)
@@ -396,7 +396,7 @@ def test_networks_are_asked_with_vectors(
     rng, exploration = np.random.default_rng(0), Exploration(0.5)
     (seen,) = collect(parts.env, parts.trainer.policy, rng, steps=20, exploration=exploration, num_envs=5)
     parts.explainer.predictor.update(seen)  # type: ignore[attr-defined]
-    storage.save(parts.explainer, parts.env, tmp_path)
+    explainers.save(parts.explainer, parts.env, tmp_path)
     model = _load_pyfunc(str(tmp_path))
     example = model.questions.example
     answer = model.predict(example)

@@ -11,18 +11,18 @@ import pytest
 
 from tests import small_mdp
 from tests.test_recordings import Given, assert_same, learner, training
+from tpd.core.outcomes import OutcomeError, OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Learner, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.learners.replayed import Counts, ReplayedFHTD
-from tpd.learners.step_sizes import constant
-from tpd.learners.tabular import TabularFHTD
-from tpd.outcomes import OutcomeError, OutcomeSet, event
-from tpd.seeding import generator
-from tpd.sources import shares
+from tpd.predictors.replayed.counts import Counts
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.step_sizes import constant
+from tpd.predictors.tabular import TabularFHTD
+from tpd.run.training import RecordedTraining
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.sources.shares import Elsewhere, MergingLearner, merges
-from tpd.training import RecordedTraining
-from tpd.types import Learner, Transitions, concatenate
+from tpd.sources.shards import Elsewhere, MergingLearner, merges
 
 STEPS = 20_001
 
@@ -108,7 +108,7 @@ def test_what_is_learned_does_not_depend_on_the_number_of_processes(make: Any) -
 
 
 def test_only_so_many_files_wait_to_be_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "AHEAD", 1)
+    monkeypatch.setattr("tpd.sources.shards.AHEAD", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     alone, many, waiting = stepwise(), stepwise(), list[int]()
     run(alone, shards=5, processes=1)

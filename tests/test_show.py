@@ -9,20 +9,20 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from tests import small_mdp
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend, OutcomeSet
+from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
-from tpd.envs.actions import default_outcomes
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.outcomes import Legend, OutcomeSet
+from tpd.envs.events.default import default_outcomes
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
 from tpd.policies.tabular import GreedyPolicy
-from tpd.show import error_curves, plots
-from tpd.show.scenes import Scene, scenes_from_config
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.show import learning_curves, plots
+from tpd.show.figures import Scene, scenes_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import overall
 from tpd.sources import moments
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, FloatArray
 
 
 def future(refuels: float, at: int = 5, support: float = 1.0) -> Explanation:
@@ -84,7 +84,7 @@ def test_a_difference_to_the_unknown_is_not_drawn() -> None:
 def test_the_slope_of_a_curve_is_that_of_its_errors() -> None:
     steps = np.geomspace(1e3, 5e6, 20)
     curve = pd.DataFrame({"step": steps, "pi_mse": 3 / steps, "foil_mse": 3 / np.sqrt(steps)})
-    left, right = error_curves.draw({"mine": curve}).axes
+    left, right = learning_curves.draw({"mine": curve}).axes
     assert left.get_legend_handles_labels()[1] == ["mine (slope -1.00)"]
     assert right.get_legend_handles_labels()[1] == ["mine (slope -0.50)"]
 

@@ -12,17 +12,17 @@ from stable_baselines3 import PPO
 from sb3_ext import as_policy
 from tests import small_mdp
 from tests.conftest import Compose
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
-from tpd.evaluate import Errors, evaluate
-from tpd.explainer import Explainer
-from tpd.outcomes import OutcomeSet, event
-from tpd.seeding import generator
+from tpd.evaluation.errors import Errors, evaluate
+from tpd.predictors.cases import Truth
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.truth.cases import Truth
-from tpd.truth.exact import ExactSolution
-from tpd.truth.monte_carlo import MonteCarlo
-from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 
 HORIZON = 6
 

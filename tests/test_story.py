@@ -12,10 +12,20 @@ import yaml
 from tests import good_files
 from tests.good_files import MARKER
 from tests.hostile import DEEP
-from tpd import kept
-from tpd.folders import FAILED, FINISHED, STATUS, SWEEP, command, read_record, to_go_on_in, write_record
-from tpd.story import finished_jobs, launched_jobs, missing_jobs, tell
-from tpd.sweep import BEST, JobWatch, best_job
+from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, tell
+from tpd.run.sweep import BEST, JobWatch, best_job
+from tpd.store import saved_runs
+from tpd.store.run_folders import (
+    FAILED,
+    FINISHED,
+    STATUS,
+    SWEEP,
+    command,
+    read_record,
+    to_go_on_in,
+    write_record,
+)
+from tpd.store.stored_configs import OVERRIDES
 from tpd.tracking.runs import NoRun
 
 PLANNED = {0: ["seed=0"], 1: ["seed=1"]}
@@ -29,8 +39,8 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         job = folder / str(number)
         job.mkdir()
         good_files.job(job)
-        config = yaml.safe_load((job / kept.CONFIG).read_text()) | {"seed": number}
-        (job / kept.CONFIG).write_text(yaml.safe_dump(config))
+        config = yaml.safe_load((job / saved_runs.CONFIG).read_text()) | {"seed": number}
+        (job / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
         write_record(job / STATUS, number=number, seed=number)
     return folder
 
@@ -49,8 +59,8 @@ def test_finished_jobs_are_told(sweep: Path) -> None:
 
 
 READ = [
-    kept.CONFIG,
-    kept.OVERRIDES,
+    saved_runs.CONFIG,
+    OVERRIDES,
     "errors.json",
     "metrics.json",
     "curve.json",
@@ -77,7 +87,7 @@ def test_a_job_whose_results_are_broken_is_missing_and_done_again(
 def test_nothing_in_a_stored_config_runs_when_it_is_told(
     sweep: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = sweep / "0" / kept.CONFIG
+    path = sweep / "0" / saved_runs.CONFIG
     config = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(config | {"env": {"_target_": "os.mkdir", "_args_": [MARKER]}}))
     monkeypatch.chdir(sweep)
@@ -95,7 +105,7 @@ def test_what_the_user_runs_is_made_again(sweep: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.syspath_prepend(str(sweep))
     for number in PLANNED:
-        path = sweep / str(number) / kept.CONFIG
+        path = sweep / str(number) / saved_runs.CONFIG
         config = yaml.safe_load(path.read_text()) | {"env": {"_target_": "own_lake.make"}}
         path.write_text(yaml.safe_dump(config))
     assert len(finished_jobs(sweep, named={"own_lake.make"})) == 2
@@ -142,7 +152,7 @@ def test_broken_records_of_jobs_are_survived(
 
 
 def test_what_was_launched_is_told_by_its_folder_if_nothing_else_is_known(sweep: Path) -> None:
-    (sweep / "1" / kept.OVERRIDES).write_text("{")
+    (sweep / "1" / OVERRIDES).write_text("{")
     assert launched_jobs(sweep) == {0: ["env=frozen_lake", "seed=0"], 1: [str(sweep / "1")]}
 
 

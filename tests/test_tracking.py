@@ -10,11 +10,12 @@ import pytest
 from mlflow import MlflowClient
 from PIL import Image
 
-from tpd.story import missing_jobs
-from tpd.sweep import varied_keys
+from tpd.run.summary import missing_jobs
+from tpd.run.sweep import varied_keys
 from tpd.tracking import notes
-from tpd.tracking.runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking, NoTracking
-from tpd.tracking.store import KIND, absolute, prepare
+from tpd.tracking.backend_store import KIND, absolute, prepare
+from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
+from tpd.tracking.runs import NoTracking
 
 
 @pytest.fixture

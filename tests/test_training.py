@@ -5,18 +5,18 @@ import pytest
 
 from tests import small_mdp
 from tests.conftest import Compose
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import DiscretePolicy, Policy, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.experiment import Parts, build
-from tpd.explainer import Explainer
-from tpd.outcomes import OutcomeSet, event
 from tpd.policies.q_learning import QLearning
 from tpd.policies.tabular import GreedyPolicy
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.parts import Parts, build
+from tpd.run.training import Training
 from tpd.sources.collection import collect, play
 from tpd.sources.exploration import Exploration, TabularExplorer, draw
-from tpd.training import Training
-from tpd.truth.exact import ExactSolution
-from tpd.types import DiscretePolicy, Policy, Transitions, concatenate
 
 
 def q_learning(env: Environment, steps: int = 20_000, seed: int = 0, stages: int = 1) -> QLearning:

@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from mlflow import MlflowClient
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from tpd.cli import CONFIG_FOLDER
-from tpd.sweep import make_plan
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.sweep import make_plan
 from tpd.tracking import notes
 
 pytestmark = pytest.mark.optuna

@@ -5,17 +5,17 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from tests import small_mdp
+from tpd.answers.resolve import resolve
+from tpd.answers.turning_points import END, forecast_names, turning_points
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
 from tpd.envs import Environment
-from tpd.experiment import Parts
-from tpd.explainer import Explainer
-from tpd.outcomes import OutcomeSet
-from tpd.policies.absent import AbsentPolicy
-from tpd.resolve import resolve
+from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.parts import Parts
 from tpd.show import timeline
-from tpd.sources.recording import Recorder, Recording
-from tpd.truth.exact import ExactSolution
-from tpd.turning_points import END, forecast_names, turning_points
-from tpd.types import Array, DiscretePolicy, FloatArray, Policy
+from tpd.sources.episodes import Recorder, Recording
 
 HORIZON = 6
 

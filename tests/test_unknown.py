@@ -12,22 +12,23 @@ from matplotlib.patches import StepPatch
 
 from tests import small_mdp
 from tests.test_learning import batches
-from tpd import storage
-from tpd.evaluate import evaluate
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.learners.replayed import ReplayedFHTD
-from tpd.learners.step_sizes import constant
-from tpd.learners.tabular import TabularFHTD
-from tpd.outcomes import OutcomeSet, event
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import DiscretePolicy, FloatArray, Transitions, concatenate
+from tpd.evaluation.errors import evaluate
 from tpd.policies.tabular import TabularPolicy
-from tpd.seeding import generator
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.step_sizes import constant
+from tpd.predictors.tabular import TabularFHTD
 from tpd.show import plots
-from tpd.show.remarks import remarks
+from tpd.show.figure_notes import remarks
 from tpd.show.tables import error_table, overall
-from tpd.tracking.served import _load_pyfunc
-from tpd.truth.exact import ExactSolution
-from tpd.types import DiscretePolicy, FloatArray, Transitions, concatenate
+from tpd.store import explainers
+from tpd.store.explanations import load_explanation, save_explanation
+from tpd.tracking.served_model import _load_pyfunc
 
 HORIZON = 5
 STATES, ACTIONS = np.arange(small_mdp.NUM_STATES), np.arange(small_mdp.NUM_ACTIONS)
@@ -262,17 +263,17 @@ def test_the_key_names_the_unknown(chain: Explainer) -> None:
 
 
 def test_a_stored_explainer_knows_as_little(chain: Explainer, tmp_path: Path) -> None:
-    storage.save(chain, small_mdp.environment(), tmp_path)
-    before, after = every_pair(chain), every_pair(storage.load(tmp_path))
+    explainers.save(chain, small_mdp.environment(), tmp_path)
+    before, after = every_pair(chain), every_pair(explainers.load(tmp_path))
     np.testing.assert_allclose(after.unknown, before.unknown, atol=1e-7)
-    storage.save_explanation(before, tmp_path / "explanation.npz")
-    again = storage.load_explanation(tmp_path / "explanation.npz")
+    save_explanation(before, tmp_path / "explanation.npz")
+    again = load_explanation(tmp_path / "explanation.npz")
     np.testing.assert_array_equal(again.unknown, before.unknown)
     np.testing.assert_array_equal(again[:2].unknown, before.unknown[:2])
 
 
 def test_a_served_explainer_says_what_it_does_not_know(chain: Explainer, tmp_path: Path) -> None:
-    storage.save(chain, small_mdp.environment(), tmp_path)
+    explainers.save(chain, small_mdp.environment(), tmp_path)
     answer = _load_pyfunc(str(tmp_path)).predict(pd.DataFrame({"state": [0, 0], "action": [0, 1]}))
     tried, untried = answer[answer["row"] == 0], answer[answer["row"] == 1]
     assert (tried["support"] == 4).all()

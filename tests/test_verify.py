@@ -12,16 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from tests import small_mdp
-from tpd import verify as module
+from tpd.core.outcomes import Outcome, OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Array, Episodes, FloatArray, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.explainer import Explainer
-from tpd.outcomes import Outcome, OutcomeSet, event
-from tpd.seeding import generator
+from tpd.evaluation import forecasts as module
+from tpd.evaluation.forecasts import Verification, horizon_bands, verify
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
 from tpd.show import plots, reliability
 from tpd.sources.collection import play
-from tpd.truth.exact import ExactSolution
-from tpd.types import Array, Episodes, FloatArray, Transitions, concatenate
-from tpd.verify import Verification, horizon_bands, verify
 
 HORIZON = 8
 TERMINATED = 3  # the column after those of odd, even and first odd

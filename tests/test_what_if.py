@@ -10,13 +10,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tests import small_mdp
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.outcomes import Legend
-from tpd.pair_table import PairTable
-from tpd.truth.exact import ExactSolution
-from tpd.types import FloatArray
-from tpd.what_if import best_rows, fragility, overtaking, ranking, returns, reward_of, valued, with_rewards
+from tpd.answers.what_if import (
+    best_rows,
+    fragility,
+    overtaking,
+    ranking,
+    returns,
+    reward_of,
+    valued,
+    with_rewards,
+)
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import FloatArray
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import PairTable
 
 HORIZON, NAMES, WEIGHTS = 4, ("a", "b", "first a"), (2.0, -1.0, None)
 ROWS = 4

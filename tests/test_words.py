@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import Compose
+from tpd.answers.resolve import resolve
+from tpd.answers.sentences.compare import ContrastNarrator, compare, overtakes, paragraph
+from tpd.answers.sentences.describe import Narrator, describe
+from tpd.answers.sentences.phrases import percent
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend
 from tpd.envs import Environment
-from tpd.experiment import build
-from tpd.explainer import Explainer
-from tpd.explanation import Explanation
-from tpd.futures import percent
-from tpd.outcomes import Legend
-from tpd.resolve import resolve
-from tpd.truth.exact import ExactSolution
-from tpd.words import ContrastNarrator, Narrator, compare, describe, overtakes, paragraph
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.run.parts import build
 
 SOUTH, EAST = 0, 2
 

@@ -16,9 +16,9 @@ import pytest
 from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tpd import kept
-from tpd.kept import Kept
-from tpd.portrait import PORTRAIT, REPORT
+from tpd.run.overview import PORTRAIT, REPORT
+from tpd.store import saved_runs
+from tpd.store.saved_runs import Kept
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
@@ -95,7 +95,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     experiment = client.get_experiment_by_name("fuel_taxi")
     assert experiment is not None
     found = client.search_runs([experiment.experiment_id], "tags.`tpd.role` = 'sweep'")
-    run = kept.read(folder / "sweep" / "0")
+    run = saved_runs.read(folder / "sweep" / "0")
     page = folder / "sweep" / "0" / PORTRAIT / REPORT
     return Sweep(store, experiment.experiment_id, found[0].info.run_id, run, page)
 

@@ -9,15 +9,17 @@ from playwright.sync_api import Browser, Dialog, FrameLocator, Page, expect
 
 from tests.browser.conftest import Sweep
 from tests.test_report import HOSTILE, small
-from tpd import report, what_if
-from tpd.explanation import Contrast, Explanation
-from tpd.kept import Kept
-from tpd.outcomes import FIRST
-from tpd.portrait import PORTRAIT, REPORT
-from tpd.report.contents import FEW_DRAWS
-from tpd.report.packing import LEVELS
-from tpd.resolve import resolve
-from tpd.words import overtakes, paragraph, worth
+from tpd.answers import what_if
+from tpd.answers.resolve import resolve
+from tpd.answers.sentences.compare import overtakes, paragraph
+from tpd.answers.sentences.phrases import worth
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import FIRST
+from tpd.run.overview import PORTRAIT, REPORT
+from tpd.show import report
+from tpd.show.report.contents import FEW_DRAWS
+from tpd.show.report.packing import LEVELS
+from tpd.store.saved_runs import Kept
 
 pytestmark = pytest.mark.browser
 

@@ -1,4 +1,4 @@
-"""Environments: FuelTaxi-v0 (registered on import) and whatever Gymnasium knows."""
+"""Environments, their tables and their events; registers FuelTaxi-v0; imports kernels and below."""
 
 import gymnasium as gym
 
@@ -12,4 +12,4 @@ gym.register(
     vector_entry_point="tpd.envs.fuel_taxi.env:FuelTaxiVectorEnv",
     max_episode_steps=200,
 )
-gym.register(id="Recorded-v0", entry_point="tpd.envs.recorded:RecordedEnv", disable_env_checker=True)
+gym.register(id="Recorded-v0", entry_point="tpd.envs.dataset:RecordedEnv", disable_env_checker=True)

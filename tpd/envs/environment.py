@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from tpd.core.observations import check_space
+from tpd.core.types import Array, BoolArray
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
-from tpd.observations import check_space
-from tpd.types import Array, BoolArray
 
 StateDescription = int | Mapping[str, Any] | Sequence[float]
 

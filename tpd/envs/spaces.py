@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from tpd.memory import require
-from tpd.types import Array
+from tpd.core.types import Array
+from tpd.guards.sizes import require
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:

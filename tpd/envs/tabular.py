@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tpd.kernels import roll_table, step_table
-from tpd.types import BoolArray, FloatArray, IntArray, Transitions
+from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
+from tpd.kernels.stepping import roll_table, step_table
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 

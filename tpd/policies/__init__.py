@@ -1,1 +1,1 @@
-"""Policies that tpd owns, and how they are trained."""
+"""The policies that are explained, and how tpd trains its own; imports sources and below."""

@@ -6,10 +6,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tpd.checks import number
+from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
-from tpd.policies.untrained import Untrained
-from tpd.types import Array, FloatArray
+from tpd.guards.settings import number
+from tpd.policies.pretrained import Untrained
 
 Function = Callable[[Array], Array]
 """observations [batch, ...] -> actions [batch, ...]"""

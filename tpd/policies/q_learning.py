@@ -4,15 +4,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tpd.checks import number, whole_number
+from tpd.core.seeding import reset_seed
+from tpd.core.types import IntArray, Report, State, Transitions, TransitionsCallback, concatenate, no_report
 from tpd.envs import Environment
-from tpd.kernels import draw_columns, q_learning_update
-from tpd.memory import require
+from tpd.guards.settings import number, whole_number
+from tpd.guards.sizes import require
+from tpd.kernels.learning import q_learning_update
+from tpd.kernels.stepping import draw_columns
 from tpd.policies.tabular import GreedyPolicy, best_valid
-from tpd.seeding import reset_seed
 from tpd.sources.exploration import TOO_MANY_STATES, uniform
-from tpd.sources.interaction import interact
-from tpd.types import IntArray, Report, State, Transitions, TransitionsCallback, concatenate, no_report
+from tpd.sources.stepping import interact
 
 BATCH = 10_000
 

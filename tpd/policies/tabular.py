@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tpd.checks import number
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.guards.settings import number
 from tpd.sources.exploration import draw
-from tpd.types import Array, BoolArray, FloatArray, IntArray
 
 
 class TabularPolicy:

@@ -1,1 +1,1 @@
-"""What a person looks at: functions of explanations and errors."""
+"""Figures, tables and the report, the only home of matplotlib; imports store and below."""

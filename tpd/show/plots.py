@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
 
-from tpd import colours
-from tpd.bands import LEVEL, UNTOLD, Band
-from tpd.explanation import Contrast, Explanation
-from tpd.outcomes import FIRST
-from tpd.types import Array, FloatArray
+from tpd.core import colours
+from tpd.core.bands import LEVEL, UNTOLD, Band
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.types import Array, FloatArray
 
 mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tpd.types import TransitionsCallback
+from tpd.core.types import TransitionsCallback
 
 
 class ProgressBars:

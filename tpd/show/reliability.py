@@ -10,8 +10,8 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from tpd.evaluation.forecasts import BINS, Verification
 from tpd.show import plots
-from tpd.verify import BINS, Verification
 
 COLUMNS = 4
 FEW = 100

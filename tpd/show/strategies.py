@@ -6,8 +6,8 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from tpd.explanation import Explanation
-from tpd.types import FloatArray
+from tpd.core.explanation import Explanation
+from tpd.core.types import FloatArray
 
 LARGEST_SHIFT = 0.1
 """Share of probability with which something else may happen at the average step."""

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tpd.bands import LEVEL
-from tpd.evaluate import METRICS, OVERALL
+from tpd.core.bands import LEVEL
+from tpd.evaluation.errors import METRICS, OVERALL
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tpd.colours import colour
-from tpd.outcomes import FIRST, Legend
-from tpd.turning_points import END
+from tpd.answers.turning_points import END
+from tpd.core.colours import colour
+from tpd.core.outcomes import FIRST, Legend
 
 LABELLED = 0.1
 """Smaller changes, as a share of the largest, get no words."""

@@ -1,1 +1,1 @@
-"""Where transitions come from."""
+"""Where transitions come from: stepping, exploration, episodes, forks, Parquet; imports envs and below."""

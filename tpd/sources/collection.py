@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tpd.core.seeding import reset_seed
+from tpd.core.types import Episodes, IntArray, Policy, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularVectorEnv
-from tpd.seeding import reset_seed
 from tpd.sources.exploration import Exploration, TabularExplorer, explorer
-from tpd.sources.interaction import interact
-from tpd.types import Episodes, IntArray, Policy, Transitions, concatenate
+from tpd.sources.stepping import interact
 
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
 STEPS_AT_ONCE = 5  # more would be too late to heed what was tried meanwhile

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 
-from tpd.checks import boolean, number
+from tpd.core.pairs import pair_of
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
-from tpd.kernels import draw_columns
-from tpd.memory import require
-from tpd.pair_table import pair_of
-from tpd.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
+from tpd.guards.settings import boolean, number
+from tpd.guards.sizes import require
+from tpd.kernels.stepping import draw_columns
 
 CANDIDATES = 8
 TOO_MANY_STATES = "use an environment that observes vectors, not numbers, and an agent that is a network"

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpd.checks import whole_number
+from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.envs.environment import StateDescription
-from tpd.sources.memory import begin
-from tpd.sources.recording import play_one
-from tpd.types import Array, Policy
+from tpd.guards.settings import whole_number
+from tpd.sources.episodes import play_one
+from tpd.sources.hidden_state import begin
 
 START = "start"
 MomentDescription = StateDescription | str

@@ -1,251 +1,142 @@
-"""Transitions in columns on disk: Parquet files that other tools read too, larger than memory.
+"""Transitions in shares, which many processes can collect, or read, for one and the same learner."""
 
-A recording is a folder: `recording.json` says what it is of, `shard-00000.parquet` and so on hold the
-transitions. A vector is a list of fixed size, a matrix a list of those, an observation of a Dict space
-a struct; so dtypes and shapes are in the files themselves.
-"""
-
-import math
-import os
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from gymnasium import spaces
 
-from tpd.envs.recorded import Description
-from tpd.observations import pack
-from tpd.sources.collection import LARGEST_BATCH, SMALLEST_BATCH
-from tpd.types import Array, Transitions, concatenate
+from tpd.core.types import Learner, Stage, Transitions, TransitionsCallback
+from tpd.envs import Environment
+from tpd.envs.dataset import Description
+from tpd.sources.parquet import read_shard, recorded, shard_path
+from tpd.sources.workers import in_processes
 
-COLUMNS = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
-INFO = "info."
-MOST_BYTES = 64_000_000
-"""Of a row group, so that it fits into memory whatever the transitions consist of."""
-
-
-class RecordingError(ValueError):
-    """A recording that cannot be what it claims to be."""
+Share = Callable[[], Iterator[Transitions]]
+"""Begins to collect or read transitions, in whichever process it is called."""
+Work = Callable[[Sequence[Share]], Iterator[None]]
+"""Goes through shares and stops after each."""
+AHEAD = 4
+"""So many files for each process lie on the disk at most, when collecting is faster than learning."""
 
 
-def shard_path(folder: Path, shard: int) -> Path:
-    """The file of one shard."""
-    return folder / f"shard-{shard:05d}.parquet"
+@runtime_checkable
+class MergingLearner(Learner, Protocol):
+    """A learner that learns the same from shares in turn as from what others learned of each."""
+
+    def empty(self) -> "MergingLearner":
+        """Another one that has seen nothing."""
+
+    def merge(self, other: Any) -> None:
+        """Learn all that the other one has learned."""
 
 
-def shard_paths(folder: Path, description: Description) -> list[Path]:
-    """The files of a recording, in order, if none is missing."""
-    paths = list[Path]()
-    for shard in range(description.shards):
-        paths.append(shard_path(folder, shard))
-        if not paths[-1].is_file():
-            raise RecordingError(f"{paths[-1]} is missing: the recording has {description.shards} shards")
-    return paths
+@dataclass(frozen=True)
+class Elsewhere(Transitions):
+    """Transitions that another process has learned from: here there is nothing of them but their number."""
+
+    number: int = 0
+
+    @classmethod
+    def of(cls, number: int) -> "Elsewhere":
+        """So many of them."""
+        nothing, no = np.empty(0), np.empty(0, dtype=np.bool_)
+        return cls(nothing, nothing, nothing, nothing, no, no, number=number)
+
+    def __len__(self) -> int:
+        return self.number
 
 
-# Writing
+def in_stages(work: Work, shares: Sequence[Share]) -> list[Stage]:
+    """One stage for each share; the work begins with the share whose stage comes first, whichever it is."""
+    going: list[Iterator[None]] = []
+
+    def advance(number: int) -> None:
+        if not going:
+            going.append(work(shares[number:]))
+        next(going[0])
+        if number == len(shares) - 1:
+            deque(going.pop(), maxlen=0)  # lets it put away what it has used
+
+    return [partial(advance, number) for number in range(len(shares))]
 
 
-def recorded(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
-    """The same batches, each written to a shard that appears under its name once it is whole.
-
-    Row groups are the batches as they come, small ones joined, so that reading gives the same batches.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    growing = path.with_name(f".{path.name}.{os.getpid()}")
-    writer: pq.ParquetWriter | None = None
-    waiting = list[Transitions]()
-    try:
-        for batch in batches:
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= SMALLEST_BATCH:
-                writer = _write(growing, writer, waiting)
-                waiting = []
-            yield batch
-        if waiting:
-            writer = _write(growing, writer, waiting)
-        if writer is None:
-            raise RecordingError(f"{path}: there are no transitions to record")
-        writer.close()
-        with growing.open("rb") as written:
-            os.fsync(written.fileno())
-        growing.replace(path)
-    finally:
-        if writer is not None:
-            writer.close()
-        growing.unlink(missing_ok=True)
+def learn_in_turn(learning: Sequence[TransitionsCallback], shares: Sequence[Share]) -> Iterator[None]:
+    """Show all transitions to whoever learns, a share after the other."""
+    for share in shares:
+        for batch in share():
+            for learn in learning:
+                learn(batch)
+        yield
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove the beginnings of shards that processes left which were killed."""
-    for left in folder.glob(".shard-*"):
-        left.unlink(missing_ok=True)
+def merges(learning: Sequence[TransitionsCallback]) -> bool:
+    """Whether all who learn can be merged; whoever only counts along does not matter."""
+    learners = [owner for owner in map(_owner, learning) if isinstance(owner, Learner)]
+    return bool(learners) and all(isinstance(learner, MergingLearner) for learner in learners)
 
 
-def _write(path: Path, writer: pq.ParquetWriter | None, parts: list[Transitions]) -> pq.ParquetWriter:
-    batch = parts[0] if len(parts) == 1 else concatenate(parts)
-    columns = {name: getattr(batch, name) for name in COLUMNS}
-    columns |= {f"{INFO}{key}": values for key, values in batch.info.items()}
-    table = pa.table({name: _to_arrow(name, values) for name, values in columns.items()})
-    if writer is None:
-        writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
-    if table.schema != writer.schema:
-        raise RecordingError(f"{path}: the columns have changed from {writer.schema} to {table.schema}")
-    writer.write_table(table, row_group_size=_rows(table.schema))
-    return writer
+def learn_apart(
+    learning: Sequence[TransitionsCallback], processes: int, env: Environment, shares: Sequence[Share]
+) -> Iterator[None]:
+    """As `learn_in_turn`, with others who learn from each share in its own process and are then merged."""
+    learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
+    counting = [learn for learn in learning if not isinstance(_owner(learn), MergingLearner)]
+    tasks = [partial(_teach, share, [learner.empty() for learner in learners]) for share in shares]
+    for others, number in in_processes(tasks, processes, env):
+        for learner, other in zip(learners, others, strict=True):
+            learner.merge(other)
+        for count in counting:
+            count(Elsewhere.of(number))
+        yield
 
 
-def _to_arrow(name: str, values: Array) -> Any:
-    """A column of one value, list or struct for each row."""
-    if values.dtype.names is not None:
-        fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
-        return pa.StructArray.from_arrays(fields, names=values.dtype.names)
-    if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or not values.dtype.isnative:
-        raise RecordingError(f"{name} holds {values.dtype}, but only plain numbers can be recorded")
-    column = pa.array(values.ravel())
-    for size in reversed(values.shape[1:]):
-        column = pa.FixedSizeListArray.from_arrays(column, size)
-    return column
+def learn_from_files(
+    learning: Sequence[TransitionsCallback],
+    processes: int,
+    env: Environment,
+    description: Description,
+    shares: Sequence[Share],
+) -> Iterator[None]:
+    """As `learn_in_turn`, with shares that are collected in processes of their own and read from disk."""
+    for begin in range(0, len(shares), AHEAD * processes):
+        some = shares[begin : begin + AHEAD * processes]
+        with TemporaryDirectory(prefix="tpd-") as folder:
+            paths = [shard_path(Path(folder), number) for number in range(len(some))]
+            tasks = [
+                partial(_exhaust, recording(path, share)) for path, share in zip(paths, some, strict=True)
+            ]
+            for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
+                yield from learn_in_turn(learning, [partial(read_shard, path, description)])
+                path.unlink()
 
 
-# Reading
+def recording(path: Path, share: Share) -> Share:
+    """The share, which is also written to a file."""
+    return partial(_recorded, path, share)
 
 
-def read_shard(path: Path, description: Description) -> Iterator[Transitions]:
-    """The transitions of a shard, a row group or less at a time, checked against the spaces."""
-    names = [*COLUMNS, *(f"{INFO}{key}" for key in description.info_keys)]
-    with _opened(path) as file:
-        _check_columns(path, file.schema_arrow, names)
-        rows = _rows(file.schema_arrow)
-        for group in range(file.num_row_groups):
-            for table in _batches(path, file, group, rows, names):
-                columns = {name: _to_numpy(path, name, table.column(name)) for name in names}
-                batch = Transitions(
-                    **{name: columns[name] for name in COLUMNS},
-                    info={key: columns[f"{INFO}{key}"] for key in description.info_keys},
-                )
-                _check_values(path, batch, description)
-                yield batch
+def _recorded(path: Path, share: Share) -> Iterator[Transitions]:
+    return recorded(path, share())
 
 
-def count_rows(path: Path) -> int:
-    """How many transitions a shard holds, without reading them."""
-    with _opened(path) as file:
-        return int(file.metadata.num_rows)
+def _owner(learn: TransitionsCallback) -> object:
+    """Whose method this is, if it is one."""
+    return getattr(learn, "__self__", None)
 
 
-def _opened(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
-        raise RecordingError(f"{path} is no Parquet file that can be read: {_line(error)}") from error
+def _teach(share: Share, learners: Sequence[MergingLearner]) -> tuple[Sequence[MergingLearner], int]:
+    number = 0
+    for batch in share():
+        number += len(batch)
+        for learner in learners:
+            learner.update(batch)
+    return learners, number
 
 
-def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
-    due = {
-        "reward": pa.types.is_floating,
-        "terminated": pa.types.is_boolean,
-        "truncated": pa.types.is_boolean,
-    }
-    for name in names:
-        if schema.get_field_index(name) < 0:
-            raise RecordingError(
-                f"{path}: the column {name} is missing or there twice; it has {schema.names}"
-            )
-        kind = schema.field(name).type
-        if not (due[name](kind) if name in due else _plain(kind)):
-            raise RecordingError(f"{path}: the column {name} is of type {kind}, which is not of this place")
-    before, after = schema.field("observation").type, schema.field("next_observation").type
-    if before != after:
-        raise RecordingError(f"{path}: the column next_observation is of type {after}, not {before}")
-
-
-def _plain(kind: Any) -> bool:
-    """Whether a type is that of numbers, of lists of fixed size, or of a struct of such."""
-    if pa.types.is_struct(kind):
-        return all(_plain(field.type) for field in kind)
-    while pa.types.is_fixed_size_list(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: list[str]) -> Iterator[Any]:
-    """A row group, in parts; a column that cannot be read is named."""
-    try:
-        yield from file.iter_batches(rows, row_groups=[group], columns=names)
-    except (pa.ArrowException, OSError) as error:
-        for name in names:
-            try:
-                file.read_row_group(group, columns=[name])
-            except (pa.ArrowException, OSError) as culprit:
-                reason = _line(culprit)
-                raise RecordingError(f"{path}: the column {name} cannot be read: {reason}") from error
-        raise RecordingError(f"{path} cannot be read: {_line(error)}") from error
-
-
-def _to_numpy(path: Path, name: str, column: Any) -> Array:
-    """[batch, ...]: a copy, which may be written to as if it had just been collected."""
-    if column.null_count:
-        raise RecordingError(f"{path}: the column {name} has {column.null_count} rows without a value")
-    if pa.types.is_struct(column.type):
-        fields = zip(column.type, column.flatten(), strict=True)
-        return pack({field.name: _to_numpy(path, f"{name}.{field.name}", values) for field, values in fields})
-    shape = [len(column)]
-    while pa.types.is_fixed_size_list(column.type):
-        shape.append(column.type.list_size)
-        column = column.flatten()
-    if column.null_count or len(column) != math.prod(shape):
-        raise RecordingError(f"{path}: the column {name} has rows without a value")
-    return np.array(column.to_numpy(zero_copy_only=False)).reshape(shape)
-
-
-def _check_values(path: Path, batch: Transitions, description: Description) -> None:
-    """Refuse what the spaces do not hold; tables would take a number that is none of theirs for another."""
-    space_of = {
-        "observation": description.observation_space,
-        "next_observation": description.observation_space,
-        "action": description.action_space,
-    }
-    for name, space in space_of.items():
-        values = getattr(batch, name)
-        if not _fits(values, space):
-            found = f"{values.dtype} of shape {values.shape[1:]}"
-            raise RecordingError(f"{path}: the column {name} holds {found}, not what {space} has")
-        if isinstance(space, spaces.Discrete):
-            wrong = (values < space.start) | (values >= space.start + space.n)
-            if wrong.any():
-                raise RecordingError(
-                    f"{path}: the column {name} holds {values[wrong][0]}, not one of {space}"
-                )
-
-
-def _fits(values: Array, space: spaces.Space[Any]) -> bool:
-    """Whether values [batch, ...] look like those of a space; a policy's memory may stand behind them."""
-    if isinstance(space, spaces.Dict):
-        return values.dtype.names == tuple(space)
-    if isinstance(space, spaces.Discrete):
-        return values.ndim == 1 and values.dtype.kind in "iu"
-    with_memory = values.ndim == 2 and len(space.shape or ()) == 1 and values.shape[1:] > (space.shape or ())
-    return values.dtype.names is None and (values.shape[1:] == space.shape or with_memory)
-
-
-def _rows(schema: Any) -> int:
-    """How many rows at most are held at once."""
-    return max(1, min(LARGEST_BATCH, MOST_BYTES // sum(_bytes(field.type) for field in schema)))
-
-
-def _bytes(kind: Any) -> int:
-    """What a value takes, at least."""
-    if pa.types.is_struct(kind):
-        return sum(_bytes(field.type) for field in kind)
-    size = 1
-    while pa.types.is_fixed_size_list(kind):
-        size, kind = size * kind.list_size, kind.value_type
-    return size * max(1, kind.bit_width // 8) if pa.types.is_primitive(kind) else size
-
-
-def _line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _exhaust(share: Share) -> None:
+    deque(share(), maxlen=0)

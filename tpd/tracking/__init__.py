@@ -1,4 +1,4 @@
-"""What is kept of a run, and the only home of mlflow."""
+"""Runs in MLflow, the only home of mlflow; imports show and below."""
 
 import os
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pandas as pd
 
-from tpd.files import write_whole
-from tpd.folders import BusyError, claimed
-from tpd.plain_files import blame, brief, read_json, require_file
-from tpd.tracking.runs import MlflowRun, MlflowTracking
-from tpd.tracking.store import SQLITE
+from tpd.guards.atomic import write_whole
+from tpd.guards.files import blame, brief, read_json, require_file
+from tpd.store.run_folders import BusyError, claimed
+from tpd.tracking.backend_store import SQLITE
+from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
-from tpd import storage
-from tpd.kept import CONFIG, EPISODES, EXPLAINER
+from tpd.store import explainers
+from tpd.store.saved_runs import CONFIG, EPISODES, EXPLAINER
 
 MODELS = "models:/"
 
@@ -32,9 +32,9 @@ def fetch(name: str, uri: str, folder: Path) -> Path:
     except MlflowException as error:
         reason = " ".join(error.message.split())
         raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
-    found = [path.parent for path in (folder / "model").rglob(storage.DESCRIPTION)]
+    found = [path.parent for path in (folder / "model").rglob(explainers.DESCRIPTION)]
     if len(found) != 1:
-        raise ValueError(f"run={name} has {len(found)} files {storage.DESCRIPTION} in its model, not one")
+        raise ValueError(f"run={name} has {len(found)} files {explainers.DESCRIPTION} in its model, not one")
     found[0].rename(folder / EXPLAINER)
     return folder
 

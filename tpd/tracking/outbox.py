@@ -17,10 +17,11 @@ from typing import Any
 
 import pandas as pd
 
-from tpd.files import write_whole
+from tpd.guards.atomic import write_whole
+from tpd.tracking.backend_store import absolute
 from tpd.tracking.delivery import JOURNAL, LETTER, Delivery, first_line
-from tpd.tracking.runs import MlflowTracking, Run, Tracking, page, serve_command
-from tpd.tracking.store import absolute
+from tpd.tracking.mlflow_runs import MlflowTracking
+from tpd.tracking.runs import Run, Tracking, page, serve_command
 
 log = logging.getLogger(__name__)
 

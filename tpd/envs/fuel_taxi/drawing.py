@@ -3,9 +3,9 @@
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from tpd.core.types import IntArray
 from tpd.envs.fuel_taxi import rules
 from tpd.envs.fuel_taxi.rules import State
-from tpd.types import IntArray
 
 CELL = 80
 MARGIN = 16

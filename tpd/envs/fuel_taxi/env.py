@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.toy_text.utils import categorical_sample
 
+from tpd.core.types import Array, BoolArray, IntArray
 from tpd.envs.fuel_taxi import drawing
 from tpd.envs.fuel_taxi.rules import (
     ACTION_NAMES,
@@ -21,7 +22,6 @@ from tpd.envs.fuel_taxi.rules import (
     encode,
 )
 from tpd.envs.tabular import TabularVectorEnv
-from tpd.types import Array, BoolArray, IntArray
 
 EVENT_OBJECTS = np.array(EVENT_NAMES, dtype=object)
 

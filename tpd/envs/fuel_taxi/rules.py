@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpd.core.types import IntArray
 from tpd.envs.tabular import TabularModel
-from tpd.types import IntArray
 
 SIZE = 5
 FULL_TANK = 20

@@ -1,0 +1,132 @@
+"""What the environments of a training really showed, behind what SB3 makes of it for its policy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import (
+    VecCheckNan,
+    VecEnv,
+    VecMonitor,
+    VecNormalize,
+    VecTransposeImage,
+    VecVideoRecorder,
+    unwrap_vec_normalize,
+)
+
+from tpd.core.observations import pack
+from tpd.core.types import Array, BoolArray, FloatArray, RecurrentPolicy, Transitions
+
+Infos = Sequence[Mapping[str, Any]]
+OBSERVATIONS_PASS = (VecTransposeImage, VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
+
+
+class OriginalValues:
+    """Observations and rewards as the environments gave them, before SB3 prepares them for its policy.
+
+    VecNormalize clips what it normalises, and hands on the last observation of an episode in no other
+    form, so those are noted as they pass into it. Images are turned back to the layout of the env.
+    """
+
+    def __init__(self, env: VecEnv) -> None:
+        self._normalize: VecNormalize | None = None
+        self._transpose: VecTransposeImage | None = None
+        self._noted: Infos = ()
+        outer = env
+        while self._normalize is None and isinstance(outer, OBSERVATIONS_PASS):
+            if isinstance(outer, VecNormalize):
+                self._normalize, self._transpose = outer, None
+            elif isinstance(outer, VecTransposeImage) and not outer.skip:
+                self._transpose = outer
+            outer = outer.venv
+        if unwrap_vec_normalize(outer) is not None:
+            raise ValueError(
+                f"VecNormalize stands inside {type(self._normalize or outer).__name__}, where the original "
+                "observations cannot be had from it: make it the outermost wrapper, and the only one"
+            )
+        if self._normalize is not None:
+            self._listen(outer)
+
+    def _listen(self, inner: VecEnv) -> None:
+        step_wait = inner.step_wait
+
+        def noting() -> Any:
+            result = step_wait()
+            self._noted = [dict(info) for info in result[3]]  # VecNormalize overwrites entries
+            return result
+
+        self._inner = inner
+        vars(inner)["step_wait"] = noting  # one more wrapper would upset SB3's comparing of wrappers
+
+    def release(self) -> None:
+        """Leave the environments as they were."""
+        if self._normalize is not None:
+            vars(self._inner).pop("step_wait", None)
+
+    def observations(self, given: Any) -> Array:
+        """[env, ...]: a copy of the latest ones, of which SB3 shows `given`."""
+        if self._normalize is not None:
+            given = self._normalize.get_original_obs()
+        return np.array(pack(self._turned(given)))
+
+    def rewards(self, given: FloatArray) -> FloatArray:
+        """[env]: a copy of the latest ones, of which SB3 shows `given`."""
+        if self._normalize is not None:
+            given = self._normalize.get_original_reward()
+        return np.array(given, dtype=np.float64)
+
+    def next_observations(self, first: Array, dones: BoolArray, infos: Infos) -> Array:
+        """[env, ...]: the last observation of an episode, where SB3 shows the first of the next one."""
+        following = first.copy()
+        for env, done in enumerate(dones.tolist()):
+            if not done:
+                continue
+            info = infos[env] if self._normalize is None else self._noted[env]
+            if "terminal_observation" not in info:
+                raise KeyError(f"the vector env ends an episode without info['terminal_observation']: {info}")
+            last = info["terminal_observation"]
+            if isinstance(last, Mapping):
+                assert first.dtype.names is not None
+                last = {key: np.asarray(last[key])[None] for key in first.dtype.names}
+            else:
+                last = np.asarray(last)[None]
+            following[env] = pack(self._turned(last))[0]
+        return following
+
+    def _turned(self, given: Any) -> Any:
+        if self._transpose is None:
+            return given
+        if isinstance(given, Mapping):
+            images = self._transpose.image_space_keys
+            return {k: np.moveaxis(v, 1, -1) if k in images else v for k, v in given.items()}
+        return np.moveaxis(given, 1, -1)
+
+
+class Memories:
+    """Carries the memory of a recurrent policy along with the steps of its environments.
+
+    Where training is resumed, an environment's memory is known from its next episode on; steps
+    before that are left out.
+    """
+
+    def __init__(self, policy: RecurrentPolicy, num_envs: int, *, known: bool) -> None:
+        self._policy = policy
+        self._memory = policy.start(num_envs)
+        self._known = np.full(num_envs, known)
+
+    def carry(self, step: Transitions) -> Transitions:
+        """The next step of all environments, with the memory in the observations."""
+        if step.observation.ndim != 2:
+            raise TypeError(
+                "the memory of a recurrent agent joins observations that are vectors, "
+                f"not of shape {step.observation.shape[1:]} and type {step.observation.dtype}"
+            )
+        before = np.concatenate([step.observation, self._memory], axis=1)
+        advanced = self._policy.advance(before)
+        after = np.concatenate([step.next_observation, advanced], axis=1)
+        carried = replace(step, observation=before, next_observation=after)[self._known]
+        ended = step.terminated | step.truncated
+        self._memory = np.where(ended[:, None], self._policy.start(len(step)), advanced)
+        self._known = self._known | ended
+        return carried

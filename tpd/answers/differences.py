@@ -1,0 +1,129 @@
+"""The few facts that account for most of the difference between two explanations."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import FloatArray
+
+SHARE = 0.8
+
+
+class Fact(NamedTuple):
+    """How one outcome differs between the fact and its foil."""
+
+    outcome: str
+    gain: float | None
+    """What it adds to the return of the fact over that of the foil; None if it says nothing of rewards."""
+    fact_count: float
+    """Its sum over the horizon after the fact: of an event, how often it is expected to happen."""
+    foil_count: float
+    """The same after the foil."""
+    begin: int
+    end: int
+    """Most of the difference falls from step `begin` to step `end`, both included."""
+
+
+def main_facts(contrast: Contrast, row: int, share: float = SHARE) -> list[Fact]:
+    """The fewest outcomes that account for a share of the difference: those for the fact first, then those
+    against it, the larger first.
+
+    What is left unsaid could not move the difference of the returns by more than the rest of it. Where the
+    outcomes say nothing of rewards, it is the differences at each step that are accounted for. No facts
+    where a pair is unknown.
+    """
+    one = slice(row, row + 1)
+    return Differences(contrast.fact[one] - contrast.foil[one]).main(0, share)
+
+
+class Differences:
+    """The differences of a whole batch, worked out once."""
+
+    def __init__(self, contrast: Contrast) -> None:
+        fact, foil = contrast.fact, contrast.foil
+        self.rewarded = fact.legend.reward_bound is not None and foil.legend.reward_bound is not None
+        columns = _rewarded(fact.legend) if self.rewarded else _told_apart(fact.legend)
+        if self.rewarded:
+            self._steps = (_earned(fact) - _earned(foil))[:, :, columns]
+        else:
+            self._steps = np.abs(contrast.expected[:, :, columns])
+        self._names = [fact.legend.names[column] for column in columns]
+        self._known: list[bool] = contrast.known.tolist()
+        self._gains: list[list[float]] = self._steps.sum(axis=1).tolist()
+        self._fact_counts: list[list[float]] = fact.expected[:, :, columns].sum(axis=1).tolist()
+        self._foil_counts: list[list[float]] = foil.expected[:, :, columns].sum(axis=1).tolist()
+
+    def main(self, row: int, share: float = SHARE) -> list[Fact]:
+        """What `main_facts` says of a row."""
+        if not self._known[row]:
+            return []
+        gains = self._gains[row]
+        chosen = _largest([abs(gain) for gain in gains], (1 - share) * abs(sum(gains)))
+        return [self._fact(row, i, share) for i in sorted(chosen, key=lambda i: gains[i] < 0)]
+
+    def _fact(self, row: int, i: int, share: float) -> Fact:
+        return Fact(
+            self._names[i],
+            self._gains[row][i] if self.rewarded else None,
+            self._fact_counts[row][i],
+            self._foil_counts[row][i],
+            *narrowest(self._steps[row, :, i].tolist(), share),
+        )
+
+
+def _earned(explanation: Explanation) -> FloatArray:
+    """[batch, horizon, outcome]: the discounted reward of each step; 0 for outcomes that carry none."""
+    weights = np.array([weight or 0.0 for weight in explanation.legend.weights])
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(explanation.expected * weights * powers[:, None])
+
+
+def _rewarded(legend: Legend) -> list[int]:
+    return [column for column, weight in enumerate(legend.weights) if weight is not None]
+
+
+def _told_apart(legend: Legend) -> list[int]:
+    """The events, each once, or all outcomes where there are no events."""
+    events = [
+        name
+        for name in legend.events
+        if not (name.startswith(FIRST) and name.removeprefix(FIRST) in legend.events)
+    ]
+    return [legend.names.index(name) for name in events or legend.names]
+
+
+def _largest(sizes: Sequence[float], unsaid: float) -> list[int]:
+    """The fewest that leave out no more than `unsaid`, the largest first."""
+    order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
+    left = sum(sizes)
+    enough = unsaid + 1e-12 * left
+    chosen = list[int]()
+    for i in order:
+        if left <= enough:
+            break
+        chosen.append(i)
+        left -= sizes[i]
+    return chosen
+
+
+def narrowest(steps: Sequence[float], share: float) -> tuple[int, int]:
+    """The first and the last of the fewest steps in a row that alone make a share of the sum.
+
+    Steps that take away from the sum do not count.
+    """
+    total = sum(steps)
+    sign = 1 if total >= 0 else -1
+    made = [max(sign * step, 0.0) for step in steps]
+    wanted = share * abs(total) * (1 - 1e-9)
+    best, begin, held = (0, len(steps) - 1), 0, 0.0
+    for end, amount in enumerate(made):
+        held += amount
+        while begin < end and held - made[begin] >= wanted:
+            held -= made[begin]
+            begin += 1
+        if held >= wanted and end - begin < best[1] - best[0]:
+            best = begin, end
+    return best

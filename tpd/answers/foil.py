@@ -1,0 +1,43 @@
+"""The action that an explanation is contrasted with, where nobody names one."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.types import Array, DiscretePolicy
+from tpd.envs import Environment
+from tpd.predictors.explainer import Explainer
+
+POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
+
+
+def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:
+    """[...]: the action that a pair names, in the observation [1, ...]."""
+    own = explainer.policy.action(observation)[0]
+    if isinstance(action, str) and action == POLICY:
+        return np.asarray(own)
+    if isinstance(action, str) and action == RUNNER_UP:
+        return np.asarray(runner_up(explainer, env, observation, int(own)))
+    if isinstance(action, str) and action == OPPOSITE:
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        return np.asarray(space.low + space.high - own)
+    return np.asarray(action)
+
+
+def runner_up(explainer: Explainer, env: Environment, observation: Array, own: int) -> int:
+    """The best valid action that the policy does not take; its own where it has no choice.
+
+    Best by the explained returns; where the outcomes say nothing of rewards, by the agent itself.
+    """
+    policy = explainer.policy
+    assert isinstance(policy, DiscretePolicy)
+    scores = policy.action_values(observation)
+    if explainer.legend.reward_bound is not None:
+        scores = np.nan_to_num(explainer.action_returns(observation), nan=np.finfo(np.float64).min)
+    if scores is None:
+        scores = policy.probabilities(observation)
+    others = env.mask(observation)[0].copy()
+    others[own] = False
+    return int(np.argmax(np.where(others, scores[0], -np.inf))) if others.any() else own

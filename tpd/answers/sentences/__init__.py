@@ -1,0 +1,1 @@
+"""Explanations in sentences: one pair described, two pairs compared."""

@@ -1,0 +1,240 @@
+"""Two pairs in sentences: which one is worth more, and why. Every number comes from the explanation."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpd.answers.differences import Differences, Fact
+from tpd.answers.sentences.describe import LARGE, NEGLIGIBLE, described, into_unknown, never_tried, times
+from tpd.answers.sentences.phrases import WIDE, listed, percent, sentence, worth
+from tpd.answers.sentences.summary import Future, Futures, Term
+from tpd.answers.what_if import overtaking, reward_of, settled
+from tpd.core.explanation import Contrast
+from tpd.core.outcomes import FIRST
+from tpd.predictors.explainer import ROUNDING
+
+MOST_SAID, MOST_AGAINST = 4, 2
+
+
+class ContrastNarrator:
+    """Compares two explanations pair by pair, with all that sentences need worked out once for the batch.
+
+    Returns that differ by less than `tie`, relative to the larger one, are about equal.
+    """
+
+    def __init__(self, contrast: Contrast, tie: float = 0.0) -> None:
+        self._fact, self._foil = Futures(contrast.fact), Futures(contrast.foil)
+        self._tie = tie
+        self._differences = Differences(contrast)
+        self._bands: list[list[float]] | None = None
+        if contrast.drawn and self._differences.rewarded:
+            band = contrast.return_band()
+            self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
+
+    def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
+        """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
+        return self._compare(row, *self._futures(row, fact_name, foil_name), chosen)
+
+    def paragraph(
+        self,
+        row: int,
+        fact_name: str,
+        foil_name: str,
+        chosen: str | None = None,
+        best: tuple[str, float] | None = None,
+    ) -> str:
+        """The whole answer: the fact, the foil instead, how they differ and why.
+
+        `best` is a third action that the explained returns favour over the one chosen, and its return.
+        """
+        fact, foil = self._futures(row, fact_name, foil_name)
+        said = [described(fact), described(foil, " instead")]
+        if fact.known and foil.known:
+            said.append(self._compare(row, fact, foil, chosen))
+        if best is not None and chosen is not None:
+            own = fact if chosen == fact_name else foil
+            said.append(sentence(unsupported(*best, chosen, own.worth)))
+        return " ".join(said)
+
+    def _futures(self, row: int, fact_name: str, foil_name: str) -> tuple[Future, Future]:
+        return Future(self._fact, row, fact_name), Future(self._foil, row, foil_name)
+
+    def _compare(self, row: int, fact: Future, foil: Future, chosen: str | None) -> str:
+        for future in (fact, foil):
+            if not future.known:
+                return sentence(f"{never_tried(future)}, and the two cannot be compared")
+            if not future.foreseen:
+                return sentence(f"{future.name} leads to the unknown, so the two cannot be compared")
+        if not self._differences.rewarded:
+            return sentence(_differing(self._differences.main(row), fact, foil))
+        if self._about_equal(fact.worth, foil.worth):
+            said = f"{fact.name} and {foil.name} are worth about the same"
+            said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
+            return sentence(said)
+        facts = self._differences.main(row)
+        if fact.worth > foil.worth:
+            said = _verdict(fact, foil, chosen) + _reasons(facts, fact, foil)
+        else:
+            said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in facts], foil, fact)
+        doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
+        return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
+
+    def _apart(self, row: int) -> str:
+        """How far apart they may be all the same."""
+        if self._bands is None:
+            return ""
+        low, high = (worth(end if abs(end) > ROUNDING else 0.0) for end in self._bands[row])
+        return "" if low == high else f", a difference of {low} to {high}"
+
+    def _about_equal(self, one: float, other: float) -> bool:
+        size = max(abs(one), abs(other))
+        return abs(one - other) <= self._tie * size + ROUNDING or worth(one) == worth(other)
+
+
+def compare(
+    contrast: Contrast, row: int, fact_name: str, foil_name: str, chosen: str | None = None, tie: float = 0.0
+) -> str:
+    """Which of the two is worth more, and why; for many rows use `ContrastNarrator`."""
+    return _only(contrast, row, tie).compare(0, fact_name, foil_name, chosen)
+
+
+def paragraph(
+    contrast: Contrast,
+    row: int,
+    fact_name: str,
+    foil_name: str,
+    chosen: str | None = None,
+    tie: float = 0.0,
+    best: tuple[str, float] | None = None,
+) -> str:
+    """The whole answer about one row; for many rows use `ContrastNarrator`."""
+    return _only(contrast, row, tie).paragraph(0, fact_name, foil_name, chosen, best)
+
+
+def _only(contrast: Contrast, row: int, tie: float) -> ContrastNarrator:
+    one = slice(row, row + 1)
+    return ContrastNarrator(contrast.fact[one] - contrast.foil[one], tie)
+
+
+def _verdict(better: Future, lesser: Future, chosen: str | None) -> str:
+    if chosen == lesser.name:
+        return unsupported(better.name, better.worth, lesser.name, lesser.worth)
+    return (
+        f"{better.name} is worth {worth(better.worth - lesser.worth)} more than {lesser.name} "
+        f"({worth(better.worth)} against {worth(lesser.worth)})"
+    )
+
+
+def unsupported(best: str, best_return: float, own: str, own_return: float) -> str:
+    """What must be said where the explained returns favour another action than the agent's own."""
+    they = favour(best, best_return, own, own_return)
+    return f"the explained returns do not support this choice: they {they}"
+
+
+def favour(best: str, best_return: float, own: str, own_return: float) -> str:
+    """Which of two the explained returns favour."""
+    return f"favour {best} ({worth(best_return)}) over {own} ({worth(own_return)})"
+
+
+def _reversed(fact: Fact) -> Fact:
+    assert fact.gain is not None
+    return fact._replace(gain=-fact.gain, fact_count=fact.foil_count, foil_count=fact.fact_count)
+
+
+def _reasons(facts: Sequence[Fact], better: Future, lesser: Future) -> str:
+    """Why one is worth more, seen from the better one."""
+    by_size = sorted(((fact.gain or 0.0, fact) for fact in facts), key=lambda pair: -abs(pair[0]))
+    large = LARGE * (better.worth - lesser.worth)
+    pro = [_reason(fact, better, lesser) for gain, fact in by_size if gain > 0]
+    contra = [_reason(fact, better, lesser) for gain, fact in by_size if gain < -large]
+    said = f", mainly because of {listed(pro[:MOST_SAID])}"
+    return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if contra else said
+
+
+def _differing(facts: Sequence[Fact], fact: Future, foil: Future) -> str:
+    if not facts:
+        return f"{fact.name} and {foil.name} do not differ in the outcomes explained"
+    said = listed([_reason(one, fact, foil) for one in facts[:MOST_SAID]])
+    return f"{fact.name} differs from {foil.name} most in {said}"
+
+
+def _reason(fact: Fact, better: Future, lesser: Future) -> str:
+    term = next(term for term in better.terms if term.name == fact.outcome.removeprefix(FIRST))
+    gain = "" if fact.gain is None else f"{'+' if fact.gain > 0 else ''}{worth(fact.gain)}"
+    amounts = _amounts(fact, term, better, lesser)
+    steps = f"step {fact.begin}" if fact.begin == fact.end else f"steps {fact.begin} to {fact.end}"
+    said = ": ".join(part for part in (gain, amounts) if part)
+    return f"{term.name} ({', '.join(part for part in (said, f'mostly at {steps}') if part)})"
+
+
+def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
+    """How often or how likely the event is after both."""
+    if not term.is_event:
+        return ""
+    one, other = fact.fact_count, fact.foil_count
+    if abs(one - other) < NEGLIGIBLE:
+        sooner = better.discounted[term.column] > lesser.discounted[term.column]
+        return f"as often, but {'sooner' if sooner else 'later'}"
+    sooner = better.discounted[term.column] > lesser.discounted[term.column]
+    but = "" if sooner == (one > other) else f", but {'sooner' if sooner else 'later'}"
+    if term.first is not None and max(one, other) <= 1 + ROUNDING:
+        said = f"{percent(better.count[term.first])} against {percent(lesser.count[term.first])}"
+        return f"{said} within {better.horizon} steps{but}"
+    if better.ending[term.column] and lesser.ending[term.column]:
+        return f"{percent(one)} against {percent(other)}{but}"
+    return f"{times(one)} against {times(other)}{but}"
+
+
+def _doubts(band: Sequence[float], fact: Future, foil: Future) -> list[str]:
+    """What the data leave open of the difference, where that is much."""
+    low, high = band
+    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
+    least, most = (low, high) if ahead is fact else (-high, -low)
+    if not most - least > WIDE * (ahead.worth - behind.worth):
+        return []
+    if least < 0:
+        return [
+            f"the data do not settle it: by them {ahead.name} is worth {worth(-least)} less to {worth(most)} "
+            f"more than {behind.name}"
+        ]
+    return [f"by the data the difference is {worth(least)} to {worth(most)}"]
+
+
+def _beyond(fact: Future, foil: Future) -> list[str]:
+    """What the horizon cuts off, where it could outweigh the difference."""
+    bound = fact.bound + foil.bound
+    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(fact.worth - foil.worth):
+        return []
+    at_most = f"at most ±{bound:.3g}" if bound < float("inf") else "without bound"
+    return [
+        f"the episode runs on after step {fact.horizon - 1} with {percent(fact.running)} ({fact.name}) and "
+        f"{percent(foil.running)} ({foil.name}): what comes then is worth {at_most}, and could outweigh this"
+    ]
+
+
+def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
+    """At which reward of an outcome the one that is behind overtakes the other."""
+    at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
+    one = slice(row, row + 1)
+    fact = Future(Futures(contrast.fact[one]), 0, fact_name)
+    foil = Future(Futures(contrast.foil[one]), 0, foil_name)
+    for future in (fact, foil):
+        if not future.known:
+            return sentence(f"{never_tried(future)}, whatever {outcome} is worth")
+        if not future.foreseen:
+            return sentence(f"{into_unknown(future)}, so no reward can be named")
+    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
+    said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
+    if at is None:
+        return sentence(f"{said} no reward of {outcome}")
+    if contrast.drawn and not settled(contrast, outcome)[row]:
+        return sentence(
+            f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
+            "nor whether it would have to be larger or smaller than now"
+        )
+    article = "an" if outcome[0].lower() in "aeiou" else "a"
+    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
+
+
+def _price(reward: float) -> str:
+    return f"penalty of {-reward:.4g}" if reward < 0 else f"reward of {reward:.4g}"

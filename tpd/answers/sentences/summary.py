@@ -1,0 +1,147 @@
+"""What sentences need of an explanation, worked out once for the whole batch."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.answers.sentences.phrases import IMPOSSIBLE
+from tpd.core.explanation import TOLERATED, Explanation
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import BoolArray, FloatArray, IntArray
+
+
+class Term(NamedTuple):
+    """An outcome as sentences speak of it."""
+
+    name: str
+    column: int
+    first: int | None
+    """The column of its first occurrence, if that is explained."""
+    weight: float | None
+    is_event: bool
+    fills: bool
+    """Whether it is an event that is rewarded, or one of those of which one happens at each step."""
+
+
+@lru_cache
+def terms(legend: Legend) -> tuple[Term, ...]:
+    """The outcomes, each joined with its first occurrence."""
+    columns = {name: column for column, name in enumerate(legend.names)}
+    found = []
+    for name, column in columns.items():
+        plain = name.removeprefix(FIRST) if name in legend.events else name
+        if plain == name or plain not in columns:
+            first = columns.get(FIRST + name) if plain == name else column
+            rewarded = legend.weights[column] is not None
+            fills = name in legend.events and (name in legend.partition or rewarded)
+            found.append(Term(plain, column, first, legend.weights[column], name in legend.events, fills))
+    return tuple(found)
+
+
+class Futures:
+    """The pairs of an explanation, as lists that are quick to read one by one."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        expected, legend = explanation.expected, explanation.legend
+        discounted = explanation.discount ** np.arange(explanation.horizon) @ expected
+        remainder = explanation.remainder
+        self.horizon = explanation.horizon
+        self.terms = terms(legend)
+        self.visits: list[float] = explanation.support.tolist()
+        self.worth: list[float] = (discounted @ [weight or 0.0 for weight in legend.weights]).tolist()
+        self.discounted: list[list[float]] = discounted.tolist()
+        self.count: list[list[float]] = expected.sum(axis=1).tolist()
+        self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
+        self.peak: list[list[float]] = expected.max(axis=1).tolist()
+        self.settled: list[list[int]] = _settled(np.cumsum(expected, axis=1)).tolist()
+        self.ending: list[list[bool]] = _ending(explanation).tolist()
+        self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
+        self.unknown: list[float] = explanation.unknown[:, -1].tolist()
+        self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
+        self.peak_band, self.count_band = _bands(explanation)
+        self.running: list[float] = remainder.running.tolist()
+        self.bound: list[float] = remainder.bound.tolist()
+
+
+class Future:
+    """One pair, by the name that sentences give it."""
+
+    def __init__(self, futures: Futures, row: int, name: str) -> None:
+        self.name = name
+        self.horizon = futures.horizon
+        self.terms = futures.terms
+        self.visits = futures.visits[row]
+        self.known = self.visits > 0
+        self.worth = futures.worth[row]
+        """The expected return to the horizon."""
+        self.count = futures.count[row]
+        """[outcome]: summed over the steps; of an event, how often it is expected."""
+        self.discounted = futures.discounted[row]
+        """[outcome]: the same with later steps discounted."""
+        self.peak = futures.peak[row]
+        """[outcome]: the most that is expected at one step."""
+        self.peak_step = futures.peak_step[row]
+        """[outcome]: that step."""
+        self.peak_band = None if futures.peak_band is None else futures.peak_band[row]
+        """[outcome]: where the expectation at that step lies, if there are draws."""
+        self.count_band = None if futures.count_band is None else futures.count_band[row]
+        """[outcome]: where the sum lies, of a first occurrence by the step it settles, if there are draws."""
+        self.settled = futures.settled[row]
+        """[outcome]: the step by which the sum reads as at the end, in whole percent."""
+        self.ending = futures.ending[row]
+        """[outcome]: whether it happens only as the episode ends, and so not more than once."""
+        self.steps = futures.steps[row]
+        """How many steps the episode is expected to take, as far as it is explained."""
+        self.running = futures.running[row]
+        """How likely it runs on after the last step explained."""
+        self.bound = futures.bound[row]
+        """The largest possible |value| of what is not explained."""
+        self.unknown = futures.unknown[row]
+        """How likely it has come to what was never tried by the last step."""
+        self.unknown_from = futures.unknown_from[row]
+        """The first step at which that is more than a few percent."""
+        self.foreseen = self.unknown <= TOLERATED
+
+    def foresees(self, step: int) -> bool:
+        """Whether all that may happen up to a step is known, but for a few percent."""
+        return self.foreseen or step < self.unknown_from
+
+
+Ends = list[list[list[float]]]
+"""[batch, outcome, 2]: the low and the high end of bands."""
+
+
+def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
+    """Of the largest expectation of each outcome at one step, and of its sum by the step spoken of.
+
+    That is the step by which a first occurrence settles, and the last foreseen for all others; NaN where the
+    sum settles only later.
+    """
+    if explanation.draws is None:
+        return None, None
+    firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
+    last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
+    spoken = np.maximum(_settled(np.cumsum(explanation.expected, axis=1)), np.where(firsts, 0, last))
+    at = explanation.expected.argmax(axis=1), spoken
+    peaks, sums = (
+        np.stack([np.take_along_axis(end, steps[:, None], axis=1)[:, 0] for end in band], axis=-1).tolist()
+        for band, steps in zip((explanation.band(), explanation.sum_band()), at, strict=True)
+    )
+    return peaks, sums
+
+
+def _settled(likely: FloatArray) -> IntArray:
+    """[batch, outcome]: from which step on a growing probability [batch, horizon, outcome] reads the same."""
+    read = np.round(100 * likely)
+    read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))
+    read = np.where(likely >= 1 - IMPOSSIBLE, 100, read)
+    return np.asarray((read == read[:, -1:]).argmax(axis=1))
+
+
+def _ending(explanation: Explanation) -> BoolArray:
+    """[batch, outcome]: whether its steps leave no doubt but a few percent that the episode ends with it."""
+    ended = 1 - explanation.running - explanation.unknown
+    endings = np.diff(ended, axis=1, prepend=0)[:, :, None]
+    excess = np.maximum(explanation.expected - endings, 0).sum(axis=1)
+    return np.asarray(excess <= TOLERATED * explanation.expected.sum(axis=1))

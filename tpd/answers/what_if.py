@@ -1,0 +1,207 @@
+"""What if a reward were another: the same futures, valued anew.
+
+Returns are linear in the rewards of the outcomes, so no question here takes any learning or sampling. The
+policy stays as it is: what it would do under other rewards is another question, see `tpd.answers.resolve`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.bands import band_of
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.envs import Environment
+from tpd.guards.settings import number
+from tpd.predictors.explainer import Explainer
+
+LARGEST_REWARD = 1e12
+SAME_COUNT = 1e-9
+"""Discounted counts that differ by less are the same but for rounding."""
+
+
+def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
+    """The legend with the rewards of some outcomes exchanged."""
+    for name, reward in rewards.items():
+        number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
+    bound = _accounted(legend)
+    old = {name: reward_of(legend, name) for name in rewards}
+    weights = {**dict(zip(legend.names, legend.weights, strict=True)), **rewards}
+    carrying = {name: abs(weight) for name, weight in weights.items() if weight is not None}
+    if set(carrying) == set(legend.partition):
+        bound = max(carrying.values())
+    else:
+        bound *= max([1.0, *(_times_larger(old[name], new) for name, new in rewards.items())])
+    return replace(legend, weights=tuple(weights.values()), reward_bound=float(bound))
+
+
+def _accounted(legend: Legend) -> float:
+    """The bound of the reward; refuses outcomes that do not account for it."""
+    if legend.reward_bound is None:
+        raise ValueError("these outcomes do not account for the reward, so nothing follows from another one")
+    return legend.reward_bound
+
+
+def _times_larger(old: float, new: float) -> float:
+    return 1.0 if new == 0 else abs(new / old) if old else np.inf
+
+
+def reward_of(legend: Legend, outcome: str) -> float:
+    """The reward of an outcome; refuses those that are no part of the reward."""
+    _accounted(legend)
+    weights = dict(zip(legend.names, legend.weights, strict=True))
+    weight = weights.get(outcome)
+    if weight is None:
+        known = ", ".join(name for name, weight in weights.items() if weight is not None)
+        raise ValueError(f"{outcome!r} is no part of the reward; these are: {known}")
+    return weight
+
+
+def valued(explanation: Explanation, rewards: Mapping[str, float]) -> Explanation:
+    """The same future under other rewards; what the agent thought it worth no longer applies."""
+    return replace(explanation, legend=with_rewards(explanation.legend, rewards), agent_value=None)
+
+
+def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArray:
+    """[batch]: expected return to the horizon under other rewards; NaN if unknown."""
+    return np.where(explanation.foreseen[:, -1], valued(explanation, rewards).expected_return[:, -1], np.nan)
+
+
+def discounted_counts(explanation: Explanation, outcome: str) -> FloatArray:
+    """[batch]: `sum_h discount^h O_h`, by which the return grows with the reward of the outcome."""
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(explanation.expected[:, :, explanation.legend.names.index(outcome)] @ powers)
+
+
+def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
+    """The reward of the outcome at which fact and foil are worth the same; None if there is none.
+
+    On one side of it the fact is worth more, on the other the foil. None also where a future is unknown.
+    """
+    fact, foil = contrast.fact[row : row + 1], contrast.foil[row : row + 1]
+    reward = reward_of(fact.legend, outcome)
+    if reward != reward_of(foil.legend, outcome):
+        raise ValueError(f"fact and foil are valued by different rewards of {outcome!r}")
+    count = float((discounted_counts(fact, outcome) - discounted_counts(foil, outcome))[0])
+    difference = float((returns(fact, {}) - returns(foil, {}))[0])
+    if np.isnan(difference) or abs(count) <= SAME_COUNT:
+        return None
+    return reward - difference / count
+
+
+def settled(contrast: Contrast, outcome: str) -> BoolArray:
+    """[batch]: whether the data leave no doubt after which of the two the outcome counts for more.
+
+    If they do, nobody can say at which reward of it one overtakes the other.
+    """
+    fact, foil = (_drawn_counts(side, outcome) for side in (contrast.fact, contrast.foil))
+    estimate = discounted_counts(contrast.fact, outcome) - discounted_counts(contrast.foil, outcome)
+    band = band_of((fact - foil)[..., None], estimate[:, None], contrast.foreseen[:, -1:])
+    return np.asarray((band.low > 0) | (band.high < 0))[:, 0]
+
+
+def _drawn_counts(explanation: Explanation, outcome: str) -> FloatArray:
+    """[draw, batch]: the discounted count of an outcome in every draw."""
+    assert explanation.draws is not None
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(explanation.draws[..., explanation.legend.names.index(outcome)] @ powers)
+
+
+class Interval(NamedTuple):
+    """Rewards among which the order of the actions does not change."""
+
+    low: float
+    high: float
+    order: tuple[int, ...]
+    """The rows of the explanation whose future is known, the best first."""
+
+
+def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[Interval]:
+    """How the order of the pairs, such as all valid actions of one state, moves with one reward."""
+    if not low < high:
+        raise ValueError(f"rewards range from low to a higher high, got {low} to {high}")
+    now = reward_of(explanation.legend, outcome)
+    worth = returns(explanation, {})
+    rows = np.flatnonzero(~np.isnan(worth))
+    slope = discounted_counts(explanation, outcome)[rows]
+    offset = worth[rows] - now * slope
+    ends = [low, *_crossings(offset, slope, low, high), high]
+    found = list[Interval]()
+    for begin, end in pairwise(ends):
+        order = rows[np.argsort(-(offset + slope * (begin + end) / 2), kind="stable")]
+        if found and found[-1].order == tuple(order.tolist()):
+            begin = found.pop().low
+        found.append(Interval(begin, end, tuple(order.tolist())))
+    return found
+
+
+def best_rows(intervals: list[Interval]) -> list[tuple[float, float, int]]:
+    """Who is best from where to where: the intervals joined wherever only the order behind it moves."""
+    found = list[tuple[float, float, int]]()
+    for interval in intervals:
+        if interval.order and found and found[-1][2] == interval.order[0]:
+            found[-1] = (found[-1][0], interval.high, interval.order[0])
+        elif interval.order:
+            found.append((interval.low, interval.high, interval.order[0]))
+    return found
+
+
+def _crossings(offset: FloatArray, slope: FloatArray, low: float, high: float) -> list[float]:
+    """Where any two lines meet between low and high, ascending."""
+    a, b = np.triu_indices(len(slope), k=1)
+    apart = np.abs(slope[a] - slope[b]) > SAME_COUNT
+    a, b = a[apart], b[apart]
+    at = (offset[b] - offset[a]) / (slope[a] - slope[b])
+    return [float(x) for x in np.unique(at[(at > low) & (at < high)])]
+
+
+@dataclass(frozen=True)
+class Fragility:
+    """How far one reward may move in each state before another action is worth more than the best."""
+
+    best: IntArray
+    """[state]: the known valid action of the largest explained return; -1 where none is known"""
+    rival: IntArray
+    """[state]: the action that overtakes it first; -1 where none ever does"""
+    reward: FloatArray
+    """[state]: the reward at which it does; NaN where none ever does"""
+
+
+def fragility(explainer: Explainer, env: Environment, states: Array, outcome: str) -> Fragility:
+    """The reward nearest to what it is now at which another known valid action overtakes the best one."""
+    now = reward_of(explainer.legend, outcome)
+    valid = env.mask(states)
+    row, action = np.nonzero(valid)
+    explanation = explainer.explain(states[row], action)
+    worth, count = np.full(valid.shape, np.nan), np.zeros(valid.shape)
+    worth[row, action], count[row, action] = returns(explanation, {}), discounted_counts(explanation, outcome)
+    return _nearest(worth, count, now)
+
+
+def _nearest(worth: FloatArray, count: FloatArray, now: float) -> Fragility:
+    """From returns and discounted counts [state, action]; NaN where not valid or unknown."""
+    states = np.arange(len(worth))
+    known: BoolArray = ~np.isnan(worth)
+    best = np.where(known, worth, -np.inf).argmax(axis=1)
+    steeper = count - count[states, best][:, None]
+    meets = known & (np.abs(steeper) > SAME_COUNT)
+    behind = worth[states, best][:, None] - worth
+    change = np.full(worth.shape, np.inf)
+    change[meets] = behind[meets] / steeper[meets]
+    distance = np.abs(change)
+    nearest = distance.min(axis=1, keepdims=True)
+    meeting = distance <= nearest * (1 + SAME_COUNT) + SAME_COUNT
+    rival = np.where(meeting, np.abs(steeper), -1).argmax(
+        axis=1
+    )  # where many meet, the one that leads beyond
+    moved = change[states, rival]
+    never = np.isinf(moved)
+    return Fragility(
+        best=np.where(known.any(axis=1), best, -1),
+        rival=np.where(never, -1, rival),
+        reward=np.where(never, np.nan, now + np.where(never, 0, moved)),
+    )

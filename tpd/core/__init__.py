@@ -1,0 +1,1 @@
+"""Records, contracts and pure functions of arrays; imports guards."""

@@ -1,0 +1,403 @@
+"""Explanations and contrasts: pure data about expected future outcomes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tpd.core import notebook as html
+from tpd.core.bands import LEVEL, Band, band_of
+from tpd.core.colours import colour
+from tpd.core.efo import compose
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import Array, BoolArray, FloatArray, Index
+
+TOLERATED = 0.02
+"""How likely the unknown may be in a future that is still taken for known."""
+ENOUGH_VISITS = 3
+"""Of a pair, to draw a line of what is expected after it, and not only its band."""
+SMALLEST_GAIN = 0.005
+MOST_SHOWN = 3
+"""How many pairs a notebook shows."""
+CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
+
+
+class Remainder(NamedTuple):
+    """What is not explained: what lies beyond the horizon, and what was never tried."""
+
+    running: FloatArray
+    """[batch]: probability that the episode still runs after the last step explained"""
+    unknown: FloatArray
+    """[batch]: probability that by the last step it has come to what was never tried"""
+    bound: FloatArray
+    """[batch]: the largest possible |value| of both; inf where nothing bounds it"""
+    gap: FloatArray | None
+    """[batch]: the agent's own value minus the explained return, where the agent has values"""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is expected to happen h = 0, 1, ... steps after doing each action in each observation."""
+
+    observations: Array
+    """[batch, ...]"""
+    actions: Array
+    """[batch, ...]"""
+    expected: FloatArray
+    """[batch, horizon, outcome]: the expected future outcomes"""
+    running: FloatArray
+    """[batch, horizon]: probability that the episode, as far as it is known, goes on after step h"""
+    support: FloatArray
+    """[batch]: visits behind each pair; 0 means unknown, inf means exact"""
+    legend: Legend
+    discount: float
+    """Weighs the returns; the agent's own."""
+    agent_value: FloatArray | None = None
+    """[batch]: what the agent itself thinks the pair is worth"""
+    unknown: FloatArray = None  # type: ignore[assignment]  # no entry means 0
+    """[batch, horizon]: probability that by step h the future has come to what was never tried"""
+    draws: FloatArray | None = None
+    """[draw, batch, horizon, outcome]: what could be expected as well, by what was seen, where it was asked
+    for; in one draw all pairs belong together"""
+
+    def __post_init__(self) -> None:
+        if self.unknown is None:
+            object.__setattr__(self, "unknown", np.zeros(self.expected.shape[:2]))
+
+    def __len__(self) -> int:
+        return len(self.support)
+
+    def __getitem__(self, index: Index) -> "Explanation":
+        return Explanation(
+            self.observations[index],
+            self.actions[index],
+            self.expected[index],
+            self.running[index],
+            self.support[index],
+            self.legend,
+            self.discount,
+            None if self.agent_value is None else self.agent_value[index],
+            self.unknown[index],
+            None if self.draws is None else self.draws[:, index],
+        )
+
+    def __sub__(self, foil: "Explanation") -> "Contrast":
+        return Contrast(self, foil)
+
+    @property
+    def horizon(self) -> int:
+        return int(self.expected.shape[1])
+
+    @property
+    def known(self) -> BoolArray:
+        """[batch]: whether the pair was ever tried."""
+        return np.asarray(self.support > 0)
+
+    @property
+    def sparse(self) -> BoolArray:
+        """[batch]: whether the pair was tried too rarely to say more than how unsure it is."""
+        return np.asarray(self.known & (self.support < ENOUGH_VISITS))
+
+    @property
+    def foreseen(self) -> BoolArray:
+        """[batch, horizon]: whether all that may happen up to step h is known, but for a few percent."""
+        return np.asarray(self.known[:, None] & (self.unknown <= TOLERATED))
+
+    @property
+    def ended(self) -> FloatArray:
+        """[batch, horizon]: probability that no event happens at step h, by exclusion.
+
+        The episode has terminated by then. With a predictor that does not track what is unknown, it
+        may also be that too little was learned.
+        """
+        if not self.legend.partition:
+            raise ValueError("termination follows by exclusion only from a partition of events")
+        members = [self.legend.names.index(name) for name in self.legend.partition]
+        return np.asarray(1 - self.expected[:, :, members].sum(axis=2) - self.unknown)
+
+    @property
+    def component_names(self) -> tuple[str, ...]:
+        """The outcomes that are part of the reward."""
+        pairs = zip(self.legend.names, self.legend.weights, strict=True)
+        return tuple(name for name, weight in pairs if weight is not None)
+
+    @property
+    def reward_components(self) -> FloatArray:
+        """[batch, horizon, component]: expected reward at step h from each outcome."""
+        if self.legend.reward_bound is None:
+            raise ValueError("these outcomes do not account for the reward")
+        columns = [k for k, weight in enumerate(self.legend.weights) if weight is not None]
+        return np.asarray(self.expected[:, :, columns] * self._weights[columns])
+
+    @property
+    def expected_reward(self) -> FloatArray:
+        """[batch, horizon]"""
+        if self.legend.reward_bound is None:
+            raise ValueError("these outcomes do not account for the reward")
+        return np.asarray(self.expected @ self._weights)
+
+    @property
+    def component_returns(self) -> FloatArray:
+        """[batch, horizon, component]: discounted reward accumulated up to step h."""
+        return compose(self.reward_components, self.discount, axis=1)
+
+    @property
+    def expected_return(self) -> FloatArray:
+        """[batch, horizon]: discounted reward accumulated up to step h."""
+        return compose(self.expected_reward, self.discount, axis=1)
+
+    @property
+    def _weights(self) -> FloatArray:
+        """[outcome]: what each adds to the reward."""
+        return np.array([weight or 0.0 for weight in self.legend.weights])
+
+    def band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: where what is expected lies."""
+        return band_of(self._drawn, self.expected, self.foreseen, level)
+
+    def sum_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: the same up to step h; of a first occurrence, that it has happened."""
+        sums = np.cumsum(self.expected, axis=1)
+        return band_of(np.cumsum(self._drawn, axis=2), sums, self.foreseen, level)
+
+    def return_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the expected return up to step h lies."""
+        return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
+
+    @property
+    def _drawn(self) -> FloatArray:
+        if self.draws is None:
+            raise ValueError("bands come from draws, and none were asked for: explain(..., draws=59)")
+        return self.draws
+
+    @property
+    def drawn_returns(self) -> FloatArray:
+        """[draw, batch, horizon]: the return of every draw up to step h."""
+        return compose(self._drawn @ self._weights, self.discount, axis=2)
+
+    @property
+    def drawn_component_returns(self) -> FloatArray:
+        """[draw, batch, horizon, component]: the same by where it comes from."""
+        columns = [k for k, weight in enumerate(self.legend.weights) if weight is not None]
+        return compose(self._drawn[..., columns] * self._weights[columns], self.discount, axis=2)
+
+    @property
+    def remainder(self) -> Remainder:
+        """What the horizon cuts off, and what is unknown before."""
+        running, unknown = np.clip(self.running[:, -1], 0, 1), self.unknown[:, -1]
+        largest = np.inf if self.legend.reward_bound is None else self.legend.reward_bound
+        steps = np.inf if self.discount == 1 else 1 / (1 - self.discount)
+        worst = self.discount**self.horizon * largest * steps
+        bound, lasting, within = np.zeros(len(self)), running + unknown, self.unknown.any(axis=1)
+        bound[lasting > 0] = lasting[lasting > 0] * worst
+        bound[within] += self.unknown[within] @ self.discount ** np.arange(self.horizon) * largest
+        gap = None
+        if self.agent_value is not None and self.legend.reward_bound is not None:
+            gap = self.agent_value - self.expected_return[:, -1]
+        return Remainder(running, unknown, bound, gap)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each pair, step and outcome: what is expected, and how well that is known."""
+        known = {"unknown": self.unknown, "support": self.support}
+        expected = np.where(self.known[:, None, None], self.expected, np.nan)
+        bands = {} if self.draws is None else self.band()._asdict()
+        return _tidy({**self._pairs(), "expected": expected, **bands, **known}, self.expected.shape)
+
+    def _pairs(self) -> dict[str, Array]:
+        """What pair, step and outcome each expectation belongs to; the state where it is a number."""
+        states = {"state": self.observations} if self.observations.ndim == 1 else {}
+        return {
+            "pair": np.arange(len(self)),
+            **states,
+            "action": plain(self.actions),
+            "step": np.arange(self.horizon)[None, :, None],
+            "outcome": np.array(self.legend.names, dtype=object)[None, None],
+        }
+
+    def _repr_html_(self) -> str:
+        sections = [self._section(row) for row in range(min(len(self), MOST_SHOWN))]
+        return html.page(sections, ("steps ahead", "in all", "peak"), len(self) - len(sections))
+
+    def _section(self, row: int) -> html.Section:
+        strips = []
+        for column, name in enumerate(self.legend.names):
+            values, is_event = self.expected[row, :, column], name in self.legend.events
+            full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
+            signed = bool((values < 0).any()) and not is_event
+            said = _in_all(self, row, column), _peak(self, row, column)
+            strips.append(
+                html.Strip(name, colour(self.legend.names, name), values, full, is_event, signed, said)
+            )
+        return html.Section(self._name(row), _remark(self, row), strips, self.foreseen[row])
+
+    def _name(self, row: int) -> str:
+        state = f"state {self.observations[row]}, " if self.observations.ndim == 1 else f"pair {row}, "
+        return f"{state}action {plain(self.actions)[row]}"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Fact against foil: how two explanations, pair by pair, differ."""
+
+    fact: Explanation
+    foil: Explanation
+
+    def __post_init__(self) -> None:
+        if self.fact.expected.shape != self.foil.expected.shape:
+            raise ValueError(
+                f"cannot compare explanations of shapes {self.fact.expected.shape} "
+                f"and {self.foil.expected.shape}"
+            )
+        if self.fact.legend.names != self.foil.legend.names:
+            raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
+        if self.drawn and len(self.fact._drawn) != len(self.foil._drawn):
+            drawn = f"{len(self.fact._drawn)} draws with {len(self.foil._drawn)}"
+            raise ValueError(f"cannot compare {drawn}: ask for as many of both")
+
+    @property
+    def horizon(self) -> int:
+        return self.fact.horizon
+
+    @property
+    def known(self) -> BoolArray:
+        """[batch]: whether both pairs were ever tried."""
+        return self.fact.known & self.foil.known
+
+    @property
+    def sparse(self) -> BoolArray:
+        """[batch]: whether one of the pairs was tried too rarely to say more than how unsure it is."""
+        return self.fact.sparse | self.foil.sparse
+
+    @property
+    def unknown(self) -> FloatArray:
+        """[batch, horizon]: probability that the less known of both futures is unknown by step h."""
+        return np.maximum(self.fact.unknown, self.foil.unknown)
+
+    @property
+    def foreseen(self) -> BoolArray:
+        """[batch, horizon]: whether both futures are known up to step h, so that they can be compared."""
+        return self.fact.foreseen & self.foil.foreseen
+
+    @property
+    def expected(self) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return np.asarray(self.fact.expected - self.foil.expected)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there are draws of both, so that it has bands."""
+        return self.fact.draws is not None and self.foil.draws is not None
+
+    def band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, outcome]: where the difference lies, both futures drawn together."""
+        return band_of(self.fact._drawn - self.foil._drawn, self.expected, self.foreseen, level)
+
+    def return_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the difference of the returns up to step h lies."""
+        drawn = self.fact.drawn_returns - self.foil.drawn_returns
+        return band_of(drawn, self.expected_return, self.foreseen, level)
+
+    def component_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon, component]: the same by where the difference comes from."""
+        drawn = self.fact.drawn_component_returns - self.foil.drawn_component_returns
+        return band_of(drawn, self.component_returns, self.foreseen, level)
+
+    @property
+    def component_returns(self) -> FloatArray:
+        """[batch, horizon, component]: difference accumulated up to step h."""
+        return np.asarray(self.fact.component_returns - self.foil.component_returns)
+
+    @property
+    def expected_return(self) -> FloatArray:
+        """[batch, horizon]: difference accumulated up to step h."""
+        return np.asarray(self.fact.expected_return - self.foil.expected_return)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each pair, step and outcome: fact, foil and their difference."""
+        pairs, foils = self.fact._pairs(), self.foil._pairs()
+        foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
+        fact, foil = (
+            np.where(side.known[:, None, None], side.expected, np.nan) for side in (self.fact, self.foil)
+        )
+        compared = {"fact": fact, "foil": foil, "difference": fact - foil}
+        compared |= self.band()._asdict() if self.drawn else {}
+        known = {"unknown": self.unknown, "support": np.minimum(self.fact.support, self.foil.support)}
+        return _tidy({**pairs, **foils, **compared, **known}, self.expected.shape)
+
+    def _repr_html_(self) -> str:
+        sections = [self._section(row) for row in range(min(len(self.known), MOST_SHOWN))]
+        return html.page(sections, CONTRASTED, len(self.known) - len(sections))
+
+    def _section(self, row: int) -> html.Section:
+        names, events = self.fact.legend.names, self.fact.legend.events
+        strips = []
+        for column, name in enumerate(names):
+            values, is_event = self.expected[row, :, column], name in events
+            full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
+            said = _in_all(self.fact, row, column), _in_all(self.foil, row, column)
+            strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said))
+        title = f"{self.fact._name(row)} against {self.foil._name(row)}"
+        remark = f"{_remark(self.fact, row)} against {_remark(self.foil, row)}"
+        if self.fact.legend.reward_bound is not None and self.foreseen[row, -1]:
+            remark += f"; {self._worth(row)}"
+        return html.Section(title, remark, strips, self.foreseen[row])
+
+    def _worth(self, row: int) -> str:
+        """How far the return of the fact is ahead, and by which components."""
+        said = f"return difference {self.expected_return[row, -1]:+.2f}"
+        if self.drawn:
+            band = self.return_band()
+            said += f" ({band.low[row, -1]:+.2f} to {band.high[row, -1]:+.2f})"
+        gains = zip(self.fact.component_names, self.component_returns[row, -1], strict=True)
+        largest = sorted(gains, key=lambda gain: -abs(gain[1]))
+        parts = [f"{name} {gain:+.2f}" for name, gain in largest if abs(gain) >= SMALLEST_GAIN]
+        return f"{said}: {', '.join(parts)}" if parts else said
+
+
+def plain(actions: Array) -> Array:
+    """[batch]: actions as a table holds them, which are tuples where an action has several numbers."""
+    if actions.ndim == 1:
+        return actions
+    held = np.empty(len(actions), dtype=object)
+    held[:] = [tuple(np.ravel(action).tolist()) for action in actions]
+    return held
+
+
+def _tidy(columns: Mapping[str, Array], shape: tuple[int, ...]) -> pd.DataFrame:
+    """A row for each pair, step and outcome; columns are [batch], [batch, horizon] or of the whole shape."""
+    whole = {
+        name: values.reshape(values.shape + (1,) * (3 - values.ndim)) for name, values in columns.items()
+    }
+    return pd.DataFrame({name: np.broadcast_to(values, shape).ravel() for name, values in whole.items()})
+
+
+def _in_all(explanation: Explanation, row: int, column: int) -> str:
+    """The sum of an outcome over the steps ahead: of a first occurrence, how likely it is at all."""
+    if not explanation.foreseen[row, -1]:
+        return "unknown"
+    first = explanation.legend.names[column].startswith(FIRST)
+    return html.number(float(explanation.expected[row, :, column].sum()), in_percent=first)
+
+
+def _peak(explanation: Explanation, row: int, column: int) -> str:
+    """When most of an outcome is expected, as far as it is known."""
+    foreseen = explanation.foreseen[row]
+    values = np.where(foreseen, explanation.expected[row, :, column], 0)
+    step = int(np.abs(values).argmax())
+    if not values[step]:
+        return "never" if foreseen.all() else "unknown"
+    is_event = explanation.legend.names[column] in explanation.legend.events
+    return f"{html.number(float(values[step]), is_event)} at step {step}"
+
+
+def _remark(explanation: Explanation, row: int) -> str:
+    """How well the pair is known, and what it is worth."""
+    visits = explanation.support[row]
+    if not visits:
+        return "never tried: unknown"
+    said = "exact" if np.isinf(visits) else f"{visits:.0f} visits"
+    if explanation.legend.reward_bound is None or not explanation.foreseen[row, -1]:
+        return said
+    return f"{said}, return {explanation.expected_return[row, -1]:.3g} within {explanation.horizon} steps"

@@ -1,0 +1,276 @@
+"""Outcomes: what a person wants to know of the future, as bounded functions of a transition."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, FloatArray, Transitions
+from tpd.guards.settings import boolean
+
+FIRST = "first "
+REWARD_TOLERANCE = 1e-5  # outcomes are float32
+
+
+class OutcomeError(ValueError):
+    """An outcome that is not what it claims to be."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A bounded function of transitions, and how much of the reward it accounts for."""
+
+    name: str
+    function: Callable[[Transitions], Array]
+    """transitions -> [batch]"""
+    low: float
+    high: float
+    weight: float | None = None
+    """Reward per unit of outcome; None where the outcome is no part of the reward."""
+    is_event: bool = False
+    """Takes only the values 0 and 1."""
+    first: bool = False
+    """Counts only the first time: what happens after the event is no longer asked."""
+    info_keys: tuple[str, ...] = ()
+    """The entries of the environment's `info` that the function reads."""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+            raise OutcomeError(
+                f"outcome {self.name!r} needs finite bounds low < high, got [{self.low}, {self.high}]"
+            )
+
+    def values(self, transitions: Transitions) -> FloatArray:
+        """[batch], checked against what the outcome declares."""
+        for key in self.info_keys:
+            if key not in transitions.info:
+                raise OutcomeError(
+                    f"outcome {self.name!r} reads info[{key!r}], which these transitions do not have"
+                )
+        values = self._given(transitions)
+        if values.shape != (len(transitions),):
+            raise OutcomeError(
+                f"outcome {self.name!r} gave shape {values.shape} for {len(transitions)} transitions"
+            )
+        within = (values >= self.low) & (values <= self.high)  # NaN is not within
+        if self.is_event:
+            within &= (values == 0) | (values == 1)
+        allowed = "{0, 1}" if self.is_event else f"[{self.low}, {self.high}]"
+        _refuse(
+            ~within,
+            transitions,
+            lambda row: f"outcome {self.name!r} is {values[row]}, outside {allowed}",
+        )
+        return values
+
+    def _given(self, transitions: Transitions) -> FloatArray:
+        """What the function gives, as numbers."""
+        try:
+            given = np.asarray(self.function(transitions))
+            if given.dtype.kind not in "biuf":
+                raise TypeError(f"it gave {given.dtype}, and no numbers")
+            with np.errstate(over="ignore"):  # what is too large is not within bounds
+                return given.astype(np.float32)
+        except Exception as error:  # of a function of the user's
+            reason = " ".join(str(error).split())
+            raise OutcomeError(f"outcome {self.name!r} failed: {type(error).__name__}: {reason}") from error
+
+
+def event(
+    name: str,
+    function: Callable[[Transitions], Array],
+    reward: float | None = None,
+    first: bool = False,
+    info_keys: Sequence[str] = (),
+) -> Outcome:
+    """Something that happens or not, worth `reward` each time it does.
+
+    With `first` it is the first time that is asked for, and the outcome is named so.
+    """
+    name = f"{FIRST}{name}" if boolean("first", first) else name
+    return Outcome(name, function, 0.0, 1.0, reward, True, first, tuple(info_keys))
+
+
+def component(
+    name: str,
+    function: Callable[[Transitions], Array],
+    low: float,
+    high: float,
+    weight: float = 1.0,
+    info_keys: Sequence[str] = (),
+) -> Outcome:
+    """One term of a reward that is a weighted sum of terms."""
+    return Outcome(name, function, low, high, weight, info_keys=tuple(info_keys))
+
+
+def reward(low: float, high: float) -> Outcome:
+    """The reward itself, undivided."""
+    return component("reward", lambda transitions: transitions.reward, low, high)
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What a reader must know of the outcomes to read an explanation of them."""
+
+    names: tuple[str, ...]
+    weights: tuple[float | None, ...]
+    partition: tuple[str, ...]
+    """The events of which exactly one happens at each step; empty if there is no such claim."""
+    reward_bound: float | None
+    """The largest possible |reward|, where the outcomes account for the whole reward."""
+    events: tuple[str, ...] = ()
+    """The outcomes that happen or not, so that what is expected of them is a probability."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reward can be rebuilt from the probabilities of the events."""
+        return bool(self.partition) and self.reward_bound is not None
+
+
+class Observed(NamedTuple):
+    """What a batch of transitions shows of the outcomes."""
+
+    outcome: FloatArray
+    """[batch, K + 1]: the outcomes, and last whether the episode terminates"""
+    continuation: FloatArray
+    """[batch, K + 1]: 0 where the future of that outcome ends with this step"""
+
+
+class OutcomeSet:
+    """The outcomes explained together, with claims that every transition is checked against.
+
+    first: the events whose first occurrence is asked for as well, by name.
+    partition: exactly one event (first occurrences apart) happens in each transition.
+    accounts_for_reward: the reward is the weighted sum of the outcomes.
+    A set that claims both is *complete*: rewards are rebuilt from event probabilities.
+    """
+
+    def __init__(
+        self,
+        outcomes: Sequence[Outcome],
+        partition: bool = False,
+        accounts_for_reward: bool = False,
+        first: Sequence[str] = (),
+    ) -> None:
+        self.outcomes = (*outcomes, *_first_occurrences(outcomes, first))
+        if not self.outcomes:
+            raise OutcomeError("an outcome set needs at least one outcome")
+        names = [outcome.name for outcome in self.outcomes]
+        if len(set(names)) < len(names):
+            raise OutcomeError(f"outcome names must differ, got {names}")
+        self.partition = boolean("partition", partition)
+        self.accounts_for_reward = boolean("accounts_for_reward", accounts_for_reward)
+        self._in_partition = np.array([o.is_event and not o.first for o in self.outcomes])
+        if partition and not self._in_partition.any():
+            raise OutcomeError("a partition needs events, and this set has none")
+        if accounts_for_reward:
+            self._check_weights()
+
+    def _check_weights(self) -> None:
+        for outcome, in_partition in zip(self.outcomes, self._in_partition, strict=True):
+            if self.partition and in_partition and outcome.weight is None:
+                raise OutcomeError(f"event {outcome.name!r} needs a reward: the set claims to be complete")
+            if outcome.first and outcome.weight is not None:
+                raise OutcomeError(
+                    f"{outcome.name!r} counts only its first occurrence and cannot carry a reward"
+                )
+
+    @property
+    def legend(self) -> Legend:
+        """The set without its functions."""
+        bound = None
+        if self.accounts_for_reward:
+            terms = [abs(o.weight or 0) * max(abs(o.low), abs(o.high)) for o in self.outcomes]
+            bound = max(terms) if self.partition else sum(terms)
+        return Legend(
+            names=tuple(o.name for o in self.outcomes),
+            weights=tuple(o.weight for o in self.outcomes),
+            partition=tuple(
+                o.name
+                for o, member in zip(self.outcomes, self._in_partition, strict=True)
+                if self.partition and member
+            ),
+            reward_bound=bound,
+            events=tuple(o.name for o in self.outcomes if o.is_event),
+        )
+
+    @property
+    def info_keys(self) -> tuple[str, ...]:
+        """Every `info` entry that a source must keep."""
+        return tuple(sorted({key for outcome in self.outcomes for key in outcome.info_keys}))
+
+    @property
+    def width(self) -> int:
+        """K + 1: the outcomes, and whether the episode terminates."""
+        return len(self.outcomes) + 1
+
+    def observe(self, transitions: Transitions) -> Observed:
+        """The outcomes of a batch, after checking every claim on every transition."""
+        check_finite(transitions)
+        terminated = transitions.terminated.astype(np.float32)
+        outcome = np.stack([o.values(transitions) for o in self.outcomes] + [terminated], axis=1)
+        if self.partition:
+            self._check_partition(outcome, transitions)
+        if self.accounts_for_reward:
+            self._check_reward(outcome, transitions)
+        continuation = np.repeat(1 - terminated[:, None], self.width, axis=1)
+        for k, o in enumerate(self.outcomes):
+            if o.first:
+                continuation[:, k] *= 1 - outcome[:, k]
+        return Observed(outcome, continuation)
+
+    def _check_partition(self, outcome: FloatArray, transitions: Transitions) -> None:
+        happened = outcome[:, :-1][:, self._in_partition]
+
+        def complaint(row: int) -> str:
+            members = np.array(self.legend.partition)
+            found = members[happened[row] > 0].tolist()
+            return f"the events are no partition: {found or 'no event'} in one transition"
+
+        _refuse(happened.sum(axis=1) != 1, transitions, complaint)
+
+    def _check_reward(self, outcome: FloatArray, transitions: Transitions) -> None:
+        weights = np.array([o.weight or 0.0 for o in self.outcomes])
+        rebuilt = outcome[:, :-1] @ weights
+        wrong = np.abs(rebuilt - transitions.reward) > REWARD_TOLERANCE * (1 + np.abs(rebuilt))
+
+        def complaint(row: int) -> str:
+            parts = ", ".join(o.name for o, value in zip(self.outcomes, outcome[row], strict=False) if value)
+            return (
+                f"the outcomes do not account for the reward: {parts or 'none of them'} "
+                f"should give {rebuilt[row]:g}, the transition gave {transitions.reward[row]:g}"
+            )
+
+        _refuse(wrong, transitions, complaint)
+
+
+def _first_occurrences(outcomes: Sequence[Outcome], names: Sequence[str]) -> list[Outcome]:
+    by_name = {outcome.name: outcome for outcome in outcomes if outcome.is_event}
+    for name in names:
+        if name not in by_name:
+            raise OutcomeError(f"first: there is no event {name!r}; there are {', '.join(by_name) or 'none'}")
+    return [event(name, by_name[name].function, None, True, by_name[name].info_keys) for name in names]
+
+
+def check_finite(transitions: Transitions) -> None:
+    """Refuse a batch in which a number is not finite: it would spread to all that is learned from it."""
+    for name in ("reward", "observation", "action", "next_observation"):
+        values = getattr(transitions, name)
+        if values.dtype.names is None:
+            _check_finite(name, values, transitions)
+        for key in values.dtype.names or ():
+            _check_finite(f"{name} {key!r}", values[key], transitions)
+
+
+def _check_finite(name: str, values: Array, transitions: Transitions) -> None:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        wrong = np.asarray(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+        _refuse(wrong, transitions, lambda row: f"the {name} is not finite")
+
+
+def _refuse(wrong: BoolArray, transitions: Transitions, complaint: Callable[[int], str]) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        described = " ".join(transitions.describe(row).split())
+        raise OutcomeError(f"{complaint(row)} ({described})")

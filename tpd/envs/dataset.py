@@ -1,0 +1,123 @@
+"""An environment of which only a recording is at hand: its spaces are known, and it cannot be stepped."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NoReturn
+
+import gymnasium as gym
+
+from tpd.envs.environment import Environment
+from tpd.envs.spaces import from_plain, to_plain
+from tpd.guards.atomic import write_whole
+from tpd.guards.settings import whole_number
+
+DESCRIPTION = "recording.json"
+FORMAT = 1
+
+
+def require_free(folder: Path, run: str = "") -> None:
+    """Refuse a folder that holds a recording, but for one of the same run, or cannot be written to."""
+    if (folder / DESCRIPTION).exists() and not (run and Description.read(folder).run == run):
+        raise ValueError(f"{folder} holds a recording already: name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"nothing can be recorded in {folder}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a recording says of itself, besides its transitions."""
+
+    env: str
+    """The id of the environment."""
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    action_names: tuple[str, ...]
+    """Empty where actions are not numbered."""
+    info_keys: tuple[str, ...]
+    """The entries of `info` that were kept."""
+    shards: int
+    """How many files the transitions are divided into."""
+    behaviour: Mapping[str, Any]
+    """How the transitions came about, for the record."""
+    run: str = ""
+    """The fingerprint of what it was recorded by."""
+
+    def write(self, folder: Path) -> None:
+        """Make the folder, which must not hold another recording yet."""
+        require_free(folder, self.run)
+        folder.mkdir(parents=True, exist_ok=True)
+        spaces = {
+            "observation_space": to_plain(self.observation_space),
+            "action_space": to_plain(self.action_space),
+        }
+        plain = {"format": FORMAT, **vars(self), **spaces}
+        write_whole(folder / DESCRIPTION, json.dumps(plain, indent=2))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Description":
+        """Read what `write` wrote, refusing in one line what is no such thing."""
+        path = folder / DESCRIPTION
+        if not path.is_file():
+            raise ValueError(f"{folder} holds no recording: there is no {DESCRIPTION} in it")
+        try:
+            plain = json.loads(path.read_text())
+            if plain["format"] != FORMAT:
+                raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")
+            return cls(
+                env=str(plain["env"]),
+                observation_space=from_plain(plain["observation_space"]),
+                action_space=from_plain(plain["action_space"]),
+                action_names=tuple(map(str, plain["action_names"])),
+                info_keys=tuple(map(str, plain["info_keys"])),
+                shards=whole_number("shards", plain["shards"], at_least=1),
+                behaviour=dict(plain["behaviour"]),
+                run=str(plain.get("run", "")),
+            )
+        except KeyError as error:
+            raise ValueError(f"{path} describes no recording: it does not say {error}") from error
+        except (ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+            raise ValueError(f"{path} describes no recording: {error or 'no such space'}") from error
+
+
+class RecordedEnv(gym.Env[Any, Any]):
+    """Has the spaces of the environment that was recorded, and refuses to be stepped."""
+
+    def __init__(self, path: str | None = None, render_mode: str | None = None) -> None:
+        if path is None:
+            raise ValueError("name the folder of the recording: training.path=…")
+        description = Description.read(Path(path).expanduser())
+        self.render_mode = render_mode
+        self.observation_space = description.observation_space
+        self.action_space = description.action_space
+        self.action_names = description.action_names
+        self.info_keys = description.info_keys
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
+        raise RuntimeError(
+            "there is a recording of this environment and nothing to step: no episode can start"
+        )
+
+    def step(self, action: Any) -> NoReturn:
+        self.reset()
+
+
+@dataclass(frozen=True)
+class RecordedEnvironment(Environment):
+    """Stands for an environment that nobody can make here."""
+
+    @property
+    def playable(self) -> bool:
+        return False
+
+    def check_info(self, keys: Sequence[str]) -> None:
+        """Refuse keys that were not recorded."""
+        for key in keys:
+            if key not in self._probe.info_keys:
+                kept = ", ".join(self._probe.info_keys) or "none"
+                raise ValueError(f"info[{key!r}] was not recorded, only {kept}")

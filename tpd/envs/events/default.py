@@ -1,0 +1,70 @@
+"""What the agent does next: outcomes that need no knowledge of the environment but its spaces."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from gymnasium import spaces
+
+from tpd.core.outcomes import Outcome, OutcomeSet, event, reward
+from tpd.core.types import BoolArray, FloatArray, Transitions
+from tpd.envs.environment import Environment
+
+
+def took(t: Transitions, action: int) -> BoolArray:
+    """The agent took this action, one of numbered ones."""
+    return np.asarray(t.action == action)
+
+
+def dimension(t: Transitions, index: int) -> FloatArray:
+    """One number of an action that consists of several."""
+    return np.asarray(t.action).reshape(len(t), -1)[:, index]
+
+
+def ended(t: Transitions) -> BoolArray:
+    """The episode terminates."""
+    return t.terminated
+
+
+def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: float = 1e6) -> OutcomeSet:
+    """Next actions, reward and termination, of any environment.
+
+    Of numbered actions exactly one is taken, so that what is left of 1 is termination; next to
+    actions made of numbers, termination is an event of its own. Environments do not say how large
+    their rewards are: the bounds are wide, and tighter ones make the remainder beyond the horizon
+    mean something.
+    """
+    rewards = reward(reward_low, reward_high)
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        # worth 0 each: the reward is in its own outcome
+        actions = [
+            event(_title(env.name_of_action(a)), partial(took, action=a), reward=0.0)
+            for a in range(env.num_actions)
+        ]
+        return OutcomeSet([*actions, rewards], partition=True, accounts_for_reward=True)
+    return OutcomeSet([*_dimensions(env), rewards, event("end", ended)], accounts_for_reward=True)
+
+
+def _dimensions(env: Environment) -> list[Outcome]:
+    """The numbers that an action consists of, without those that cannot vary."""
+    space = env.action_space
+    if isinstance(space, spaces.Box):
+        low, high = np.ravel(space.low), np.ravel(space.high)
+    elif isinstance(space, spaces.MultiDiscrete):
+        low = np.ravel(space.start)
+        high = low + np.ravel(space.nvec) - 1
+    else:
+        raise TypeError(f"{env.id} has actions of {space}, which are neither numbered nor made of numbers")
+    names: Sequence[str] = tuple(env.action_names) or [str(index) for index in range(len(low))]
+    if len(names) != len(low):
+        raise ValueError(f"an action of {env.id} has {len(low)} numbers but {len(names)} names: {names}")
+    return [
+        Outcome(_title(names[i]), partial(dimension, index=i), float(low[i]), float(high[i]))
+        for i in range(len(low))
+        if low[i] < high[i]
+    ]
+
+
+def _title(action: str) -> str:
+    return f"action: {action.removeprefix('action ')}"

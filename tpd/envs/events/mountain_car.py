@@ -1,0 +1,36 @@
+"""What happened in a transition of Gymnasium's MountainCar, read from the transition alone."""
+
+import numpy as np
+
+from tpd.core.types import BoolArray, FloatArray, Transitions
+
+POSITION, VELOCITY = 0, 1
+BOTTOM = -np.pi / 6
+UPHILL = 0.3
+"""How far from the bottom of the valley a hill begins; the goal is 1.02 from it."""
+
+
+def reached_goal(t: Transitions) -> BoolArray:
+    return t.terminated
+
+
+def on_left_hill(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, POSITION] < BOTTOM - UPHILL)
+
+
+def on_right_hill(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, POSITION] > BOTTOM + UPHILL)
+
+
+def moved_right(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, VELOCITY] > 0)
+
+
+def passed_the_bottom(t: Transitions) -> BoolArray:
+    """The car swings from one side of the valley to the other."""
+    return np.asarray((t.observation[:, POSITION] < BOTTOM) != (t.next_observation[:, POSITION] < BOTTOM))
+
+
+def spent_a_step(t: Transitions) -> FloatArray:
+    """A step: each costs the same, the last one too."""
+    return np.ones(len(t))

@@ -1,0 +1,129 @@
+"""The error table per event: mean square and largest errors, coverage, and disagreement with the agent."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tpd.core.types import FloatArray
+from tpd.envs import Environment
+from tpd.evaluation.coverage import Coverage, coverage
+from tpd.predictors.cases import Cases
+from tpd.predictors.explainer import Explainer
+
+METRICS = ("pi_mse", "foil_mse", "pi_max", "foil_max")
+OVERALL = ("known/pi", "known/foil", "disagreement")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of explanations over the states met, for actions taken (pi) and passed over (foil)."""
+
+    names: tuple[str, ...]
+    """[outcome]"""
+    pi_mse: FloatArray
+    """[outcome]"""
+    foil_mse: FloatArray
+    """[outcome]"""
+    pi_max: FloatArray
+    """[outcome]"""
+    foil_max: FloatArray
+    """[outcome]"""
+    pi_known: float
+    """Share of visits whose pair was ever tried; an untried pair scores as a prediction of 0."""
+    foil_known: float
+    """The same for the actions passed over."""
+    disagreement: float
+    """Share of the visits whose explained return is known where the explanations favour another action;
+    NaN where there are none, or no rewards."""
+    pi_noise: FloatArray | None = None
+    """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
+    foil_noise: FloatArray | None = None
+    """[outcome]: the same for foil_mse"""
+    pi_bands: Coverage | None = None
+    """How often the bands hold the truth, where that was asked for and there are bands."""
+    foil_bands: Coverage | None = None
+    """The same for the actions passed over."""
+
+    def metrics(self) -> dict[str, float]:
+        """Flat names and values: `<event>/pi_mse` and so on."""
+        table = {
+            f"{name}/{metric}": float(value)
+            for metric, column in self._columns().items()
+            for name, value in zip(self.names, column, strict=True)
+        }
+        overall = dict(
+            zip(OVERALL, map(float, (self.pi_known, self.foil_known, self.disagreement)), strict=True)
+        )
+        for name, bands in self._bands.items():
+            overall[f"covered/{name}"] = bands.overall.covered.item()
+            overall[f"judged/{name}"] = bands.overall.shown.item()
+        return table | overall
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each outcome, a column for each metric, and how much of it stands on known pairs."""
+        frame = pd.DataFrame(self._columns(), index=pd.Index(self.names, name="outcome"))
+        return frame.assign(pi_known=self.pi_known, foil_known=self.foil_known)
+
+    def _columns(self) -> dict[str, FloatArray]:
+        columns = {metric: getattr(self, metric) for metric in METRICS}
+        if self.pi_noise is not None:
+            columns |= {"pi_noise": self.pi_noise, "foil_noise": self.foil_noise}
+        for name, bands in self._bands.items():
+            columns |= {f"{name}_covered": bands.covered, f"{name}_judged": bands.shown}
+        return columns
+
+    @property
+    def _bands(self) -> dict[str, Coverage]:
+        both = {"pi": self.pi_bands, "foil": self.foil_bands}
+        return {name: bands for name, bands in both.items() if bands is not None}
+
+
+def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool = False) -> Errors:
+    """Compare what is explained with what is true; with bands, also how often they hold it."""
+    taken, passed_over = cases[cases.own], cases[~cases.own]
+    pi_mse, pi_max, pi_known = _errors(explainer, taken)
+    foil_mse, foil_max, foil_known = _errors(explainer, passed_over)
+    return Errors(
+        names=explainer.legend.names,
+        pi_mse=pi_mse,
+        foil_mse=foil_mse,
+        pi_max=pi_max,
+        foil_max=foil_max,
+        pi_known=pi_known,
+        foil_known=foil_known,
+        disagreement=_disagreement(explainer, env, taken),
+        pi_noise=_noise(taken),
+        foil_noise=_noise(passed_over),
+        pi_bands=coverage(explainer, taken) if bands else None,
+        foil_bands=coverage(explainer, passed_over) if bands else None,
+    )
+
+
+def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:
+    """Mean square and largest error per outcome, and the share of visits that are known."""
+    learned = explainer.explain(cases.observations, cases.actions)
+    exact = cases.expected[:, :, :-1]
+    error = np.where(learned.known[:, None, None], learned.expected, 0) - exact
+    mse = _mean(error**2, cases)
+    largest = np.abs(error).max(axis=(0, 1), initial=0)
+    return mse, largest, float(cases.weight @ learned.known / max(1, cases.weight.sum()))
+
+
+def _noise(cases: Cases) -> FloatArray | None:
+    return None if cases.standard_error is None else _mean(cases.standard_error[:, :, :-1] ** 2, cases)
+
+
+def _mean(values: FloatArray, cases: Cases) -> FloatArray:
+    """[outcome]: the mean of values [case, horizon, outcome] over cases and horizons."""
+    total = max(1, cases.weight.sum()) * values.shape[1]
+    return np.asarray(np.einsum("b,bhk->k", cases.weight, values) / total)
+
+
+def _disagreement(explainer: Explainer, env: Environment, cases: Cases) -> float:
+    if explainer.legend.reward_bound is None or not env.discrete or not len(cases):
+        return float("nan")
+    returns = explainer.action_returns(cases.observations)
+    favoured = explainer.favoured(returns, cases.actions, env.mask(cases.observations))
+    weight = np.where(np.isnan(returns[np.arange(len(cases)), cases.actions]), 0, cases.weight)
+    return float(weight @ (favoured != cases.actions) / weight.sum()) if weight.any() else float("nan")

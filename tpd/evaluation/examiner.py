@@ -1,0 +1,97 @@
+"""What explanations are compared with, over how many episodes, and how often."""
+
+from collections.abc import Callable, Mapping
+
+from tpd.core.seeding import generator
+from tpd.envs import Environment
+from tpd.evaluation.calibration import Calibratable, calibrate
+from tpd.evaluation.errors import METRICS, Errors, evaluate
+from tpd.guards.settings import one_of, whole_number
+from tpd.guards.sizes import require
+from tpd.predictors.cases import Cases, Truth
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+
+MOST_POINTS = 10_000
+EPISODE = 100
+"""Bytes that an episode takes at least."""
+
+
+class Evaluation:
+    """What explanations are compared with, over how many episodes, and how often.
+
+    truth: makes the predictor that is right; None where there is none.
+    calibration_episodes: episodes of other moments, at which an explainer that can learn how wrong it is
+        does so before it is judged, where truth comes from rollouts; 0 for none.
+    curve_points: how often the errors are measured in the course of learning, at growing intervals.
+    verification_episodes: fresh episodes with which the predictions are compared; 0 for none.
+    reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
+    """
+
+    def __init__(
+        self,
+        *,
+        truth: Callable[..., Truth] | None,
+        episodes: int,
+        curve_points: int,
+        curve_episodes: int,
+        verification_episodes: int,
+        calibration_episodes: int,
+        reference: Mapping[str, Mapping[str, tuple[float, float]]],
+    ) -> None:
+        self.truth = truth
+        self.episodes = whole_number("episodes", episodes, at_least=1)
+        self.curve_points = whole_number("curve_points", curve_points, at_least=0, at_most=MOST_POINTS)
+        self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
+        self.verification_episodes = whole_number("verification_episodes", verification_episodes, at_least=0)
+        self.calibration_episodes = whole_number("calibration_episodes", calibration_episodes, at_least=0)
+        for name in ("episodes", "curve_episodes", "verification_episodes", "calibration_episodes"):
+            require(f"the {name},", (getattr(self, name), EPISODE), "uint8", f"lessen {name}")
+        self.reference = reference
+        for outcome, figures in reference.items():
+            for metric, figure in figures.items():
+                one_of(f"the metric of reference.{outcome}", metric, METRICS)
+                numbers = isinstance(figure, list | tuple) and all(isinstance(x, int | float) for x in figure)
+                if not numbers or len(figure) != 2:
+                    raise ValueError(
+                        f"reference.{outcome}.{metric} must be [mean, standard deviation], got {figure!r}"
+                    )
+
+
+class Examiner:
+    """Judges an explainer again and again; over the same cases, if the policy stays as it is."""
+
+    def __init__(
+        self, explainer: Explainer, env: Environment, truth: Truth, seed: int, policy_stays: bool
+    ) -> None:
+        self._explainer = explainer
+        self._env = env
+        self._truth = truth
+        self._seed = seed
+        self._policy_stays = policy_stays
+        self._known: dict[int, Cases] = {}
+
+    def errors(self, episodes: int, bands: bool = False) -> Errors:
+        """The errors over the states that the policy, as it is now, meets in so many episodes."""
+        if not self._policy_stays or episodes not in self._known:
+            self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
+        return evaluate(self._explainer, self._env, self._known[episodes], bands)
+
+    def calibrate(self, episodes: int, counter: Callable[[str, int], Callable[[int], None]]) -> None:
+        """Let the explainer find out how wrong it is, at other moments than those it is judged at.
+
+        Nothing happens with a truth that does not come from rollouts, or no episodes.
+        """
+        truth, can_be = self._truth, isinstance(self._explainer.predictor, Calibratable)
+        if isinstance(truth, MonteCarlo) and can_be and episodes:
+            truth.progress = counter("calibration", truth.moments)
+            calibrate(self._explainer, truth, episodes, generator(self._seed, "calibration"))
+            truth.progress = None
+
+    @property
+    def rolled_out(self) -> tuple[MonteCarlo, SampledCases] | None:
+        """What was judged last, where the truth comes from rollouts."""
+        cases = next(iter(self._known.values()), None)
+        if not isinstance(self._truth, MonteCarlo) or not isinstance(cases, SampledCases):
+            return None
+        return self._truth, cases

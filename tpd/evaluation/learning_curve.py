@@ -1,0 +1,50 @@
+"""Errors measured while transitions come in."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tpd.core.types import State, Transitions
+from tpd.evaluation.errors import Errors
+
+
+class LearningCurve:
+    """A callback that has the errors measured from time to time while transitions come in."""
+
+    def __init__(self, measure: Callable[[int], Errors], steps: int, points: int) -> None:
+        self.measured: dict[int, Errors] = {}
+        """By the number of transitions learned from."""
+        self._measure = measure
+        self._steps = steps
+        self._seen = 0
+        # the end itself is measured by the final evaluation
+        self._due = np.geomspace(max(1, steps / 1000), max(1, steps), points + 1)[:-1].round().tolist()
+
+    def __call__(self, transitions: Transitions) -> None:
+        self._seen += len(transitions)
+        if self._due and self._due[0] <= self._seen < self._steps:
+            self._due = [step for step in self._due if step > self._seen]
+            self.measured[self._seen] = self._measure(self._seen)
+
+    def state(self) -> State:
+        """What was measured so far, and when the next time is due."""
+        found = {
+            f"{step}/{name}": np.asarray(value)
+            for step, errors in self.measured.items()
+            for name, value in vars(errors).items()
+            if isinstance(value, float | np.ndarray)  # bands are judged but at the end
+        }
+        names = [errors.names for errors in self.measured.values()][:1]
+        return {"seen": np.array(self._seen), "due": np.array(self._due), "names": np.array(names), **found}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._seen, self._due = int(state["seen"]), state["due"].tolist()
+        names = tuple(str(name) for name in state["names"].reshape(-1))
+        kept: dict[int, dict[str, Any]] = {}
+        for key, value in state.items():
+            step, _, name = key.partition("/")
+            if name:
+                kept.setdefault(int(step), {})[name] = value if value.ndim else float(value)
+        self.measured = {step: Errors(names=names, **values) for step, values in kept.items()}

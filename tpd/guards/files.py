@@ -1,0 +1,152 @@
+"""Files of plain values and arrays: nothing in them is run, and what cannot be is refused in one line."""
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tpd.guards.sizes import require
+
+Array = npt.NDArray[Any]
+WHOLE, REAL, ANY = "iu", "iuf", "biufV"
+"""The kinds of numbers that an array may hold, by NumPy's letters; V are Dict observations."""
+LARGEST_JSON = 64 * 2**20
+LARGEST_COMPRESSION = 200  # of much; little may swell by more, as zeros do
+LITTLE, MUCH = 2**20, 64 * 2**20
+LONGEST_REASON = 300
+
+
+class StoredArrays:
+    """The arrays of an npz file, each checked when it is taken."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._arrays = read_arrays(path)
+
+    @property
+    def size(self) -> int:
+        """How many values there are in all."""
+        return sum(array.size for array in self._arrays.values())
+
+    @overload
+    def take(
+        self,
+        name: str,
+        shape: Sequence[Any],
+        kinds: str,
+        *,
+        finite: bool = ...,
+        optional: Literal[False] = ...,
+    ) -> Array: ...
+
+    @overload
+    def take(
+        self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = ..., optional: Literal[True]
+    ) -> Array | None: ...
+
+    def take(
+        self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True, optional: bool = False
+    ) -> Array | None:
+        """An array of this shape, where None is any length and a final `...` any more axes, and kind."""
+        array = self._arrays.get(name)
+        if array is None:
+            if optional:
+                return None
+            raise ValueError(f"{self.path}: has no {name}")
+        due = [*shape[:-1], *array.shape[len(shape) - 1 :]] if shape and shape[-1] is ... else shape
+        fits = array.ndim == len(due) and all(
+            size in (length, None) for length, size in zip(array.shape, due, strict=True)
+        )
+        if not fits or array.dtype.kind not in kinds:
+            shown = " x ".join("any" if size in (None, ...) else str(size) for size in shape) or "no shape"
+            raise ValueError(
+                f"{self.path}: {name} is {array.dtype} of shape {array.shape}, where {shown} numbers are due"
+            )
+        if finite and array.dtype.kind == "f":
+            self.check(name, np.isfinite(array))
+        return array
+
+    def every(self, kinds: str) -> dict[str, Array]:
+        """All of the arrays, by their names, if they are finite numbers of some kind."""
+        return {name: self.take(name, array.shape, kinds) for name, array in self._arrays.items()}
+
+    def check(self, name: str, right: Array) -> None:
+        """Refuse an array where one of its values is not right."""
+        wrong = np.argwhere(~right)
+        if len(wrong):
+            place = tuple(wrong[0].tolist())
+            raise ValueError(
+                f"{self.path}: {name}{list(place) or ''} is {self._arrays[name][place]}, which cannot be"
+            )
+
+
+def read_json(path: Path) -> Any:
+    """The plain values of a JSON file; a ValueError says what is wrong with it."""
+    require_file(path, LARGEST_JSON)
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is no JSON ({brief(error)})") from error
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an npz file, none of them of objects; a ValueError says what is wrong with it."""
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            largest = max(MUCH, LARGEST_COMPRESSION * path.stat().st_size)
+            claimed = sum(entry.file_size for entry in entries)
+            if claimed > largest:
+                raise ValueError(f"it claims to hold {claimed} bytes")
+            require("what it holds", (claimed,), "uint8", "it does not fit here")
+            return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
+    except Exception as error:  # broken bytes raise almost anything
+        raise ValueError(f"{path}: is no file of plain arrays, or a broken one ({brief(error)})") from error
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
+    """One array, whose shape is looked at before there is room made for it."""
+    with archive.open(entry) as file:
+        version = np.lib.format.read_magic(file)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = read_header[version](file)
+    if math.prod(max(size, 1) for size in shape) * max(dtype.itemsize, 1) > max(entry.file_size, LITTLE):
+        raise ValueError(f"{entry.filename} claims the shape {shape}")
+    with archive.open(entry) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def require_file(path: Path, largest: int | None = None) -> None:
+    """Refuse what is no file, as pipes and devices, or an absurdly large one."""
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such file")
+    if largest is not None and path.stat().st_size > largest:
+        raise ValueError(f"{path}: has an absurd size of {path.stat().st_size} bytes")
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, on one line and not too long."""
+    said = " ".join(str(error).split())
+    line = said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}"
+    if isinstance(error, KeyError):
+        line = f"there is no {said}"
+    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]} ..."
+
+
+@contextmanager
+def blame(path: Path) -> Iterator[None]:
+    """Say of which file an error is."""
+    try:
+        yield
+    except Exception as error:  # of whatever is made of the file
+        raise ValueError(f"{path}: {brief(error)}") from error

@@ -1,0 +1,1 @@
+"""Compiled loops, the only home of numba; imports core."""

@@ -1,0 +1,170 @@
+"""Counted transitions: counting them, and solving the model that they make."""
+
+import numpy as np
+from numba import njit
+
+from tpd.core.types import FloatArray, IntArray
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_edges(
+    slots: IntArray,
+    edges: IntArray,
+    edge_outcome: FloatArray,
+    edge_continuation: FloatArray,
+    counts: IntArray,
+    num_edges: int,
+    pairs: IntArray,
+    next_states: IntArray,
+    outcome: FloatArray,
+    continuation: FloatArray,
+    begin: int,
+) -> tuple[int, int]:
+    """Count transitions by (pair, next state, outcome); the first not counted, and the number of edges.
+
+    An edge is a row of edges [E, 2] (pair, next state) with its outcome [E, K]. `slots` is a hash
+    table of edge numbers with open addressing, -1 where free; counting stops where the arrays are
+    full, for the caller to grow them.
+    """
+    mask = len(slots) - 1
+    bits = outcome.view(np.uint32)
+    for t in range(begin, len(pairs)):
+        h = np.uint64(pairs[t]) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(next_states[t])
+        for k in range(outcome.shape[1]):
+            h = (h ^ np.uint64(bits[t, k])) * np.uint64(0xFF51AFD7ED558CCD)
+            h ^= h >> np.uint64(32)
+        slot = np.int64(h & np.uint64(mask))
+        while True:
+            edge = slots[slot]
+            if edge < 0:
+                if num_edges == len(counts):
+                    return t, num_edges
+                edge, slots[slot] = num_edges, num_edges
+                edges[edge, 0], edges[edge, 1] = pairs[t], next_states[t]
+                edge_outcome[edge] = outcome[t]
+                edge_continuation[edge] = continuation[t]
+                num_edges += 1
+                break
+            same = edges[edge, 0] == pairs[t] and edges[edge, 1] == next_states[t]
+            for k in range(outcome.shape[1]):
+                same = same and edge_outcome[edge, k] == outcome[t, k]
+            if same:
+                break
+            slot = (slot + 1) & mask
+        counts[edge] += 1
+    return len(pairs), num_edges
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def solve_backwards(
+    pair_of_edge: IntArray,
+    next_of_edge: IntArray,
+    weight: FloatArray,
+    outcome: FloatArray,
+    continuation: FloatArray,
+    next_pairs: IntArray,
+    next_probabilities: FloatArray,
+    solution: FloatArray,
+) -> None:
+    """Add the solution of a model given by weighted edges to solution [pair, horizon, outcome].
+
+    `O_0` is the mean outcome of a pair's edges, `O_h` the mean of `O_{h-1}(s', pi)` after them.
+    next_of_edge points into next_pairs [next state, action], the pair of each action there, and into
+    next_probabilities of the same shape. A pair without edges keeps what solution holds of it.
+    """
+    horizon, num_outcomes = solution.shape[1:]
+    v = np.empty((len(next_pairs), num_outcomes))
+    for e in range(len(pair_of_edge)):
+        for k in range(num_outcomes):
+            solution[pair_of_edge[e], 0, k] += weight[e] * outcome[e, k]
+    for h in range(1, horizon):
+        v[:] = 0
+        for u in range(len(next_pairs)):
+            for a in range(next_pairs.shape[1]):
+                p, pair = next_probabilities[u, a], next_pairs[u, a]
+                if p > 0:
+                    for k in range(num_outcomes):
+                        v[u, k] += p * solution[pair, h - 1, k]
+        for e in range(len(pair_of_edge)):
+            pair, u = pair_of_edge[e], next_of_edge[e]
+            for k in range(num_outcomes):
+                solution[pair, h, k] += weight[e] * continuation[e, k] * v[u, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray) -> None:
+    """Put each of the values [cell] among the smallest and largest [cell, rank] so far, if it belongs there.
+
+    Both are in order from the most extreme to the least, and updated in place.
+    """
+    last = smallest.shape[1] - 1
+    for c in range(len(values)):
+        x = values[c]
+        if x < smallest[c, last]:
+            r = last
+            while r > 0 and x < smallest[c, r - 1]:
+                smallest[c, r] = smallest[c, r - 1]
+                r -= 1
+            smallest[c, r] = x
+        if x > largest[c, last]:
+            r = last
+            while r > 0 and x > largest[c, r - 1]:
+                largest[c, r] = largest[c, r - 1]
+                r -= 1
+            largest[c, r] = x
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def returns_one_step_longer(
+    pair_of_edge: IntArray,
+    next_of_edge: IntArray,
+    weight: FloatArray,
+    reward: FloatArray,
+    next_pairs: IntArray,
+    next_probabilities: FloatArray,
+    discount: float,
+    low: FloatArray,
+    high: FloatArray,
+    mass: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The categorical distributions of the return over one step more, from those over the steps so far.
+
+    Each pair has atoms of its own, evenly spaced from the smallest to the largest return that it can
+    have, low and high [pair], with the probabilities mass [pair, atom], of which the last is that of
+    the unknown. The edges are those of `solve_backwards`, with their reward [edge]. What comes between
+    two atoms is divided so that the mean is kept. A pair without edges keeps what it has.
+    """
+    pairs, last = len(low), mass.shape[1] - 2
+    lower, higher, new_mass = np.full(pairs, np.inf), np.full(pairs, -np.inf), np.zeros(mass.shape)
+    has_edges = np.zeros(pairs, np.bool_)
+    for e in range(len(pair_of_edge)):
+        pair, u = pair_of_edge[e], next_of_edge[e]
+        has_edges[pair] = True
+        for a in range(next_pairs.shape[1]):
+            follower = next_pairs[u, a]
+            if next_probabilities[u, a] > 0 and mass[follower, -1] < 1:
+                lower[pair] = min(lower[pair], reward[e] + discount * low[follower])
+                higher[pair] = max(higher[pair], reward[e] + discount * high[follower])
+    for pair in range(pairs):
+        if not has_edges[pair]:
+            lower[pair], higher[pair], new_mass[pair] = low[pair], high[pair], mass[pair]
+        elif lower[pair] > higher[pair]:  # all that follows is unknown
+            lower[pair], higher[pair] = 0.0, 0.0
+    for e in range(len(pair_of_edge)):
+        pair, u = pair_of_edge[e], next_of_edge[e]
+        spread = higher[pair] - lower[pair]
+        per_atom = last / spread if spread > 0 else 0.0
+        for a in range(next_pairs.shape[1]):
+            p, follower = weight[e] * next_probabilities[u, a], next_pairs[u, a]
+            if p > 0:
+                new_mass[pair, -1] += p * mass[follower, -1]
+                spacing = (high[follower] - low[follower]) / last
+                for j in range(last + 1):
+                    if mass[follower, j] > 0:
+                        value = reward[e] + discount * (low[follower] + j * spacing)
+                        place = min(max((value - lower[pair]) * per_atom, 0.0), float(last))
+                        below = min(int(place), last - 1)
+                        upwards = place - below
+                        new_mass[pair, below] += p * mass[follower, j] * (1 - upwards)
+                        new_mass[pair, below + 1] += p * mass[follower, j] * upwards
+    return lower, higher, new_mass

@@ -1,1 +1,0 @@
-"""Fixed-horizon temporal-difference learners."""

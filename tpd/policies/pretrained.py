@@ -1,0 +1,28 @@
+"""Policy sources that come with their policy."""
+
+from collections.abc import Iterable, Sequence
+
+from tpd.core.types import Report, State, TransitionsCallback, no_report
+
+
+class Untrained:
+    """A source with nothing to train, and so no transitions to show."""
+
+    steps = 0
+    stages = 1
+
+    def train(
+        self,
+        callbacks: Iterable[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+        stage: int | None = None,
+    ) -> None:
+        """There is nothing to do."""
+
+    def state(self) -> State:
+        """It never changes."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """There is nothing to put back."""

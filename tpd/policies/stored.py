@@ -1,0 +1,61 @@
+"""Policies on disk: the table of a policy beside a dataset, and the placeholder for an agent not stored."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from tpd.core.types import Array, DiscretePolicy
+from tpd.envs import Environment
+from tpd.guards.atomic import whole
+from tpd.guards.files import REAL, StoredArrays, blame
+from tpd.policies.pretrained import Untrained
+from tpd.policies.tabular import TabularPolicy
+
+
+class AbsentPolicy:
+    """Knows its discount and nothing else."""
+
+    def __init__(self, discount: float) -> None:
+        self.discount = discount
+
+    def action(self, observations: Array) -> NoReturn:
+        raise ValueError("the agent is not stored with its explanations: name the actions to explain")
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> NoReturn:
+        self.action(observations)
+
+    def action_values(self, observations: Array) -> None:
+        return None
+
+
+class RecordedPolicy(Untrained):
+    """A table of what the policy did in every state, as a policy source."""
+
+    def __init__(self, env: Environment, rng: np.random.Generator, *, path: str | None) -> None:
+        if path is None:
+            raise ValueError("name the folder of the recording: training.path=…")
+        file = Path(path).expanduser() / POLICY
+        if not file.is_file():
+            raise ValueError(
+                f"{file} is missing: only policies of numbered states are recorded, name a policy"
+            )
+        stored, shape = StoredArrays(file), env.table_shape()
+        probabilities = stored.take("probabilities", shape, REAL)
+        discount = stored.take("discount", (), REAL)
+        action_values = stored.take("action_values", shape, REAL, finite=False, optional=True)
+        with blame(file):
+            self.policy = TabularPolicy(probabilities, float(discount), action_values)
+
+
+POLICY = "policy.npz"
+
+
+def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
+    """Write its probabilities [state, action], its discount and, where it has them, its values."""
+    states = np.arange(env.table_shape()[0])
+    arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
+    values = policy.action_values(states)
+    arrays |= {} if values is None else {"action_values": values}
+    with whole(folder / POLICY) as unfinished, unfinished.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

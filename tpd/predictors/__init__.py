@@ -1,0 +1,1 @@
+"""Everything that predicts expected future outcomes; imports policies and below."""

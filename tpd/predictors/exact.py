@@ -1,0 +1,108 @@
+"""The exact expected future outcomes, by dynamic programming over a known model."""
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, DiscretePolicy, FloatArray
+from tpd.envs import Environment
+from tpd.envs.tabular import TabularModel
+from tpd.guards.settings import whole_number
+from tpd.guards.sizes import require
+from tpd.predictors.cases import Cases, Visits
+from tpd.predictors.pair_table import PairTable
+from tpd.sources.collection import play
+
+
+class ExactSolution:
+    """Solves backwards over the horizon; again whenever the policy has changed.
+
+    The dynamics are the environment's own, unless a model is given.
+    """
+
+    tie = 0.0
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: DiscretePolicy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        model: TabularModel | None = None,
+    ) -> None:
+        model = env.model if model is None else model
+        if model is None:
+            raise ValueError(f"{env.id} publishes no table P, so its outcomes cannot be solved exactly")
+        if outcomes.info_keys:
+            raise ValueError(
+                f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
+                "of dynamics, which has none: use explainer=replayed and evaluation=none"
+            )
+        self.env = env
+        self.policy = policy
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        self._states = np.arange(model.num_states)
+        self._shape = (model.num_states, model.num_actions)
+        size = (*self._shape, self.horizon, outcomes.width)
+        instead = "use a shorter horizon, or explainer=replayed and evaluation=none"
+        require("the exact solution", size, "float64", instead)
+        transitions, probability = model.transitions()
+        self._pair = np.ravel_multi_index((transitions.observation, transitions.action), self._shape)
+        self._next_state = transitions.next_observation
+        outcome, continuation = outcomes.observe(transitions)
+        self._immediate = self._per_pair(probability[:, None] * outcome)
+        self._carried = probability[:, None] * continuation
+        self._solved_for: FloatArray | None = None
+        self._solution: FloatArray = np.empty(0)
+
+    def _per_pair(self, terms: FloatArray) -> FloatArray:
+        """Sum the transitions [transition, outcome] of each pair: [state, action, outcome]."""
+        starts = np.flatnonzero(np.diff(self._pair, prepend=-1))
+        sums = np.zeros((self._shape[0] * self._shape[1], terms.shape[1]))
+        sums[self._pair[starts]] = np.add.reduceat(terms, starts, axis=0)
+        return sums.reshape(*self._shape, -1)
+
+    def _solve(self, policy: FloatArray) -> FloatArray:
+        """`O_h(s, a) = sum_s' p(s' | s, a) O_{h-1}(s', pi)`, from the immediate outcome `O_0`."""
+        o = self._immediate
+        solution = np.empty((*self._shape, self.horizon, o.shape[2]))
+        solution[:, :, 0] = o
+        for h in range(1, self.horizon):
+            v = np.einsum("sa,sak->sk", policy, o)
+            o = self._per_pair(self._carried * v[self._next_state])
+            solution[:, :, h] = o
+        return solution
+
+    def _solved(self) -> FloatArray:
+        """[state, action, horizon, outcome], for the policy as it is now."""
+        policy = self.policy.probabilities(self._states)
+        if self._solved_for is None or not np.array_equal(policy, self._solved_for):
+            self._solution, self._solved_for = np.empty(0), None  # before another as large is made
+            self._solution, self._solved_for = self._solve(policy), policy
+        return self._solution
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._solved()[observations, actions]
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: infinite, for nothing here is estimated."""
+        return np.full(np.shape(observations), np.inf)
+
+    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+        """Every pair met in episodes of the policy, and the valid actions passed over there."""
+        met = play(self.env, self.policy, rng, episodes=episodes)
+        taken = Visits.of(met.transitions, self._shape[1])
+        foils = taken.foils(self.env)
+        states = np.concatenate([taken.state, foils.state])
+        actions = np.concatenate([taken.action, foils.action])
+        own = np.arange(len(states)) < len(taken.state)
+        count = np.concatenate([taken.count, foils.count])
+        return Cases(states, actions, own, count, self.predict(states, actions))
+
+    def table(self) -> PairTable:
+        """Every pair there is."""
+        solved = self._solved()
+        pairs = np.arange(solved.shape[0] * solved.shape[1])
+        expected = solved.reshape(len(pairs), *solved.shape[2:])
+        return PairTable(self._shape[1], pairs, expected, np.full(len(pairs), np.inf))

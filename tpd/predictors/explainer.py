@@ -1,0 +1,140 @@
+"""The explainer: a predictor, the policy it speaks of, and the words for its outcomes."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
+from tpd.guards.settings import whole_number
+from tpd.guards.sizes import require
+
+ROUNDING = 1e-6
+
+
+@runtime_checkable
+class SolvingPredictor(Predictor, Protocol):
+    """A predictor that has to find out whether its answers still hold, which can take a while."""
+
+    def solved(self) -> Predictor:
+        """The answers as they are now, which take no further finding out."""
+
+
+@runtime_checkable
+class TracksUnknown(Predictor, Protocol):
+    """A predictor that knows how far into the future its data reaches."""
+
+    def unknown(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon]: probability that by step h the future has come to what was never tried."""
+
+
+@runtime_checkable
+class DrawingPredictor(Predictor, Protocol):
+    """A predictor that knows what else could be expected, by what it saw."""
+
+    def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
+        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""
+
+
+class Explainer:
+    """Answers `explain` at any time, also while its predictor is still learning."""
+
+    def __init__(self, predictor: Predictor, policy: Policy, legend: Legend) -> None:
+        self.predictor = predictor
+        self.policy = policy
+        self.legend = legend
+
+    def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
+        """Explain each pair of the batch; without actions, what the policy itself would do.
+
+        With draws, and a predictor that can draw, the explanation has bands.
+        """
+        observations = np.asarray(observations)
+        whole_number("draws", draws, at_least=0)
+        if observations.ndim == 0:
+            raise ValueError(f"observations come in batches, got the single {observations}")
+        if actions is None:
+            actions = self.policy.action(observations)
+        else:
+            actions = np.asarray(actions)
+            self._check(observations, actions)
+        for name, given in (("observations", observations), ("actions", actions)):
+            if given.dtype.kind == "f" and not np.isfinite(given).all():
+                raise ValueError(f"{name} must be finite numbers, got {given[~np.isfinite(given)][0]}")
+        predictor = self.predictor
+        if isinstance(predictor, SolvingPredictor):
+            predictor = predictor.solved()
+        predicted = self._once(predictor.predict(observations, actions))
+        unknown: FloatArray = np.zeros(predicted.shape[:2])
+        if isinstance(predictor, TracksUnknown):
+            unknown = predictor.unknown(observations, actions)
+        drawn = None
+        if draws and isinstance(predictor, DrawingPredictor):
+            require("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
+            drawn = predictor.draws(observations, actions, self.policy, draws)[..., :-1]
+        values = self.policy.action_values(observations)
+        return Explanation(
+            observations=observations,
+            actions=actions,
+            expected=predicted[:, :, :-1],
+            # what is not learned yet counts as running: too little data must not look like an ending
+            running=1 - np.cumsum(predicted[:, :, -1], axis=1) - unknown,
+            support=predictor.support(observations, actions),
+            legend=self.legend,
+            discount=self.policy.discount,
+            agent_value=None if values is None else values[np.arange(len(actions)), actions],
+            unknown=unknown,
+            draws=drawn,
+        )
+
+    def _once(self, predicted: FloatArray) -> FloatArray:
+        """[batch, horizon, outcome]: nothing is more likely to happen for the first time than is left."""
+        first = [k for k, name in enumerate(self.legend.names) if name.startswith(FIRST)]
+        if not first or not (predicted[:, :, first].sum(axis=1) > 1).any():
+            return predicted
+        limited, chances = predicted.copy(), predicted[:, :, first]
+        before = np.cumsum(chances, axis=1) - chances
+        limited[:, :, first] = np.minimum(chances, np.clip(1 - before, 0, 1))
+        return limited
+
+    def _check(self, observations: Array, actions: Array) -> None:
+        if actions.ndim == 0 or len(actions) != len(observations):
+            raise ValueError(f"{len(observations)} observations but actions of shape {actions.shape}")
+        if not isinstance(self.policy, DiscretePolicy):
+            return
+        num_actions = self.policy.probabilities(observations).shape[1]  # refuses states that do not exist
+        if actions.ndim != 1 or actions.dtype.kind not in "iu":
+            raise ValueError(f"actions are one whole number for each observation, got {actions}")
+        wrong = (actions < 0) | (actions >= num_actions)
+        if wrong.any():
+            raise ValueError(f"actions are numbered from 0 to {num_actions - 1}, got {actions[wrong][0]}")
+
+    def action_returns(self, observations: Array) -> FloatArray:
+        """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
+
+        A return is unknown if the action was never tried, or is likely to lead to what was never tried.
+        """
+        if not isinstance(self.policy, DiscretePolicy):
+            raise TypeError("only numbered actions can all be compared")
+        observations = np.asarray(observations)
+        num_actions = self.policy.probabilities(observations[:1]).shape[1]
+        explanation = self.explain(
+            np.repeat(observations, num_actions, axis=0),
+            np.tile(np.arange(num_actions), len(observations)),
+        )
+        returns = np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
+        return returns.reshape(len(observations), num_actions)
+
+    def favoured(self, returns: FloatArray, actions: IntArray, valid: BoolArray) -> IntArray:
+        """[batch]: the valid action of the largest explained return, if larger than that of the action.
+
+        The action itself where nothing is better, or where its own return is unknown. Returns are those
+        of `action_returns`, valid [batch, num_actions] says which actions there are.
+        """
+        rows = np.arange(len(returns))
+        others = np.where(valid & ~np.isnan(returns), returns, -np.inf)
+        own, best = returns[rows, actions], others.argmax(axis=1)
+        gain = others[rows, best] - own
+        size = np.maximum(np.abs(others[rows, best]), np.abs(own))
+        return np.where(gain > self.predictor.tie * size + ROUNDING, best, actions)

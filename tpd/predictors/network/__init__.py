@@ -1,0 +1,1 @@
+"""Fixed-horizon TD with a network, the only home of torch in tpd."""

@@ -1,0 +1,199 @@
+"""Networks that predict outcomes, as plain values and arrays."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from tpd.core.distributions import BoundedDistribution
+from tpd.core.efo import decompose
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, Policy
+from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.errors import KnownErrors
+from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
+from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
+
+ROWS_AT_ONCE = 8192
+WEIGHT, ERROR, RETURN = "weight.", "error.", "return."
+
+
+class NetworkPredictor:
+    """Predicts with a network that learns no more."""
+
+    tie = 0.03  # networks are never exact
+
+    def __init__(
+        self,
+        network: OutcomeNetwork,
+        tried: IntArray,
+        discount: float | None,
+        of_returns: ReturnNetwork | None = None,
+    ) -> None:
+        self.network = network
+        self.tried = tried
+        """[num_actions]: how often each action was seen; all together where they are not numbered"""
+        self.discount = discount
+        """Of the value functions that the network holds; None if it holds outcomes."""
+        self.of_returns = of_returns
+        """Knows how the return is distributed; None if that was not asked for."""
+
+    @property
+    def horizon(self) -> int:
+        return self.network.horizon
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        self._check(actions)
+        network = self.network
+        parts = [np.empty((0, network.horizon, network.columns.width), dtype=np.float32)]
+        for start in range(0, len(observations), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            with torch.no_grad():
+                features = network.features(observations[rows], actions[rows])
+                channels = network.channels(network.outputs(features, actions[rows]))
+                parts.append(self._consistent(network.expected(channels).numpy(), channels.numpy()))
+        values = np.concatenate(parts)
+        return values if self.discount is None else decompose(values, self.discount, axis=1)
+
+    def _consistent(self, expected: FloatArray, channels: FloatArray) -> FloatArray:
+        """Terminations that add up to no more than one and, for a partition, to what is left of it."""
+        if self.discount is not None:
+            return expected
+        ended = np.cumsum(expected[:, :, -1], axis=1)
+        if self.network.columns.partition:
+            before = channels[:, :, len(self.network.columns.partition)]
+            ended[:, :-1] = before[:, 1:]
+            ended[:, -1] = before[:, -1] + (1 - before[:, -1]) * expected[:, -1, -1]
+        ended = np.minimum(np.maximum.accumulate(ended, axis=1), 1)
+        expected[:, :, -1] = np.diff(ended, axis=1, prepend=0)
+        return expected
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all, as a network knows no single pairs; 0 for
+        observations that lie nowhere near any that was seen.
+        """
+        numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
+        return np.where(self.network.unseen(observations), 0.0, self.tried[numbers])
+
+    def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
+        """[batch]: the return over the horizon; anything possible where there is no support."""
+        if self.of_returns is None:
+            return None
+        self._check(actions)
+        unknown = np.asarray(self.support(observations, actions) == 0)
+        return self.of_returns.distribution(observations, actions, unknown)
+
+    def _check(self, actions: Array) -> None:
+        wrong = (actions < 0) | (actions >= len(self.tried))
+        if self.network.discrete and wrong.any():
+            last = len(self.tried) - 1
+            raise ValueError(f"actions are numbered from 0 to {last}, got {actions[wrong][0]}")
+
+    def description(self) -> dict[str, Any]:
+        """How the network is built, and that of the returns if there is one."""
+        returns = {} if self.of_returns is None else {"returns": asdict(self.of_returns.settings)}
+        return {"discount": self.discount, **self.network.description(), **returns}
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights, and what they stand on."""
+        networks = {WEIGHT: self.network} | ({RETURN: self.of_returns} if self.of_returns is not None else {})
+        weights = {
+            f"{prefix}{name}": value.numpy()
+            for prefix, network in networks.items()
+            for name, value in network.state_dict().items()
+        }
+        return weights | {"tried": self.tried}
+
+
+class CalibratedPredictor(NetworkPredictor):
+    """Knows what else could be expected, by errors that it is known to make."""
+
+    def __init__(
+        self,
+        network: OutcomeNetwork,
+        tried: IntArray,
+        discount: float | None,
+        errors: KnownErrors,
+        of_returns: ReturnNetwork | None = None,
+    ) -> None:
+        super().__init__(network, tried, discount, of_returns)
+        self.errors = errors
+
+    def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
+        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs.
+
+        Errors after two actions go together only where it is known which of them the policy takes.
+        """
+        if isinstance(policy, DiscretePolicy):
+            places, foil = _numbers(observations), policy.action(observations) != actions
+        else:
+            places, foil = _numbers(observations, actions), np.arange(count)[:, None] % 2 == 1
+        foil = np.broadcast_to(foil, (count, len(actions)))
+        return self.errors.draws(self.predict(observations, actions), places, foil)
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights, and the errors."""
+        return super().arrays() | {f"{ERROR}{name}": values for name, values in self.errors.arrays().items()}
+
+
+def _numbers(*batches: Array) -> IntArray:
+    """[batch]: a number for the rows of each, the same for the same."""
+    numbers = np.zeros(len(batches[0]), dtype=np.int64)
+    for batch in batches:
+        rows = (np.ascontiguousarray(row).tobytes() for row in batch)
+        found = [zlib.crc32(row, int(number)) for row, number in zip(rows, numbers, strict=True)]
+        numbers = np.array(found, dtype=np.int64)
+    return numbers
+
+
+def read(
+    description: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    features_extractor: FeaturesExtractor | None = None,
+) -> NetworkPredictor:
+    """What `description` and `arrays` of a predictor say; features extractors are not stored."""
+    if description["extracted"] and features_extractor is None:
+        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+    both = space_from(description["observation_space"]), space_from(description["action_space"])
+    alike = {name: description[name] for name in ("horizon", "hidden", "memory")}
+    alike["features_extractor"] = features_extractor
+    columns = Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()})
+    network = OutcomeNetwork(*both, columns, **alike)
+    _fill(network, _named(arrays, WEIGHT))
+    of_returns = None
+    if "returns" in description:
+        of_returns = ReturnNetwork(*both, ReturnSettings(**description["returns"]), **alike)
+        _fill(of_returns, _named(arrays, RETURN))
+        if not (of_returns.unit > 0).all():
+            raise ValueError(f"returns have units above 0, not {of_returns.unit.min():g}")
+    tried, discount = arrays["tried"], description["discount"]
+    if not (known := _named(arrays, ERROR)):
+        return NetworkPredictor(network, tried, discount, of_returns)
+    errors = KnownErrors.read(known, network.horizon, network.columns.width)
+    return CalibratedPredictor(network, tried, discount, errors, of_returns)
+
+
+def _fill(network: OutcomeNetwork, weights: Mapping[str, Array]) -> None:
+    """Give a network its weights, for good."""
+    network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    network.requires_grad_(False)
+
+
+def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names start so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
+    """The space that was described; the bounds are among the weights."""
+    if description["kind"] == "Discrete":
+        return spaces.Discrete(description["n"])
+    if description["kind"] == "Dict":
+        return spaces.Dict({key: space_from(part) for key, part in description["spaces"].items()})
+    dtype = np.dtype(description["dtype"])
+    low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
+    return spaces.Box(low, high, tuple(description["shape"]), dtype.type)

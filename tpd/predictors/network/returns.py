@@ -1,0 +1,249 @@
+"""The distribution of the return over every number of steps, learned by a network: categorical FHTD.
+
+Every pair has atoms of its own, laid out around a centre in units of a spread, and both are learned like the
+probabilities of the atoms. So it does not matter how much larger a reward could be than those that occur.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from tpd.core.distributions import BoundedDistribution, with_unknown
+from tpd.core.types import Array, BoolArray, State
+from tpd.predictors.network.encoders import FeaturesExtractor, VectorEncoder, tensors
+from tpd.predictors.network.next_actions import NextActions
+from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
+from tpd.predictors.network.replay_buffer import Experience
+from tpd.predictors.network.state import moments, part, put_moments, put_weights, under, weights
+
+FEWEST_ATOMS = 11
+REACH = 15.0  # spreads; at most 1 / REACH² of any distribution lies farther from its mean
+BEND = 3.0  # how much closer the atoms are near the centre
+LEAST_SPREAD, LARGEST_LOG = 0.1, 5.0  # of a spread, in units of a return
+LARGEST_GRADIENT = 10.0
+ROWS_AT_ONCE = 1024
+
+
+def standard_atoms(count: int) -> Tensor:
+    """[atom]: from -REACH to REACH, closer together in the middle."""
+    return REACH * torch.sinh(BEND * torch.linspace(-1, 1, count)) / math.sinh(BEND)
+
+
+def project(values: Tensor, mass: Tensor, atoms: Tensor) -> Tensor:
+    """[..., atom]: the mass of values [..., value] on standard atoms, divided so that the mean is kept.
+
+    What lies beyond the last atoms is kept there.
+    """
+    count = len(atoms)
+    values = values.clamp(-REACH, REACH)
+    size = values.abs() * (math.sinh(BEND) / REACH)
+    bent = torch.log(size + torch.sqrt(size**2 + 1)).copysign(values)  # asinh, several times faster
+    below = ((bent / BEND + 1) * ((count - 1) / 2)).long().clamp_(0, count - 2)  # rounds down, from 0
+    left, gap = (each.expand(*mass.shape[:-1], -1).gather(-1, below) for each in (atoms, atoms.diff()))
+    share = ((values - left) / gap).clamp_(0, 1) * mass
+    projected = torch.zeros(*mass.shape[:-1], count)
+    projected.scatter_add_(-1, below, mass - share)
+    return projected.scatter_add_(-1, below + 1, share)
+
+
+class Returns(NamedTuple):
+    """Distributions of the return over 1, 2, ... steps."""
+
+    centre: Tensor
+    """[batch, horizon]"""
+    spread: Tensor
+    """[batch, horizon]"""
+    logits: Tensor
+    """[batch, horizon, atom]"""
+
+    def values(self, atoms: Tensor) -> Tensor:
+        """[batch, horizon, atom], ascending."""
+        return self.centre[..., None] + self.spread[..., None] * atoms
+
+    @property
+    def mass_before(self) -> Tensor:
+        """[batch, horizon, atom]: the probabilities over one step less; any over none, for all is 0 then."""
+        return torch.roll(self.logits.softmax(dim=-1), 1, dims=1)
+
+
+@dataclass(frozen=True)
+class ReturnSettings:
+    """What a network of returns has to know beyond what it shares with that of the outcomes."""
+
+    atoms: int
+    discount: float
+    """The policy's."""
+    bound: float
+    """The largest possible |reward|."""
+
+
+class ReturnNetwork(OutcomeNetwork):
+    """Gives each pair a centre, a spread, and the probabilities of its atoms, for every number of steps."""
+
+    unit: Tensor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        settings: ReturnSettings,
+        *,
+        horizon: int,
+        hidden: Sequence[int],
+        memory: int = 0,
+        features_extractor: FeaturesExtractor | None = None,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            Columns.all_real(2 + settings.atoms),
+            horizon=horizon,
+            hidden=hidden,
+            memory=memory,
+            features_extractor=features_extractor,
+        )
+        self.settings = settings
+        self.atoms = standard_atoms(settings.atoms)
+        """[atom]"""
+        self.register_buffer("unit", torch.ones(horizon))
+
+    @property
+    def steps(self) -> Tensor:
+        """[horizon]: the discounted number of steps."""
+        return torch.cumsum(self.settings.discount ** torch.arange(self.horizon), dim=0)
+
+    @torch.no_grad()
+    def start_at(self, mean: float, size: float) -> None:
+        """Expect this mean reward at every step, of this size, and returns like a bell around it."""
+        self.unit.copy_(size * self.steps)
+        bell = torch.log(torch.gradient(self.atoms)[0]) - self.atoms**2 / 2
+        level = torch.cat([torch.tensor([mean / size, 0.0]), bell])
+        self.heads.bias.copy_(level.repeat(len(self.heads.bias), self.horizon))
+
+    def returns(self, outputs: Tensor) -> Returns:
+        """What the outputs [..., horizon, channel] mean."""
+        spread = LEAST_SPREAD + outputs[..., 1].clamp(max=LARGEST_LOG).exp()
+        return Returns(outputs[..., 0] * self.unit, spread * self.unit, outputs[..., 2:])
+
+    @torch.no_grad()
+    def distribution(self, observations: Array, actions: Array, unknown: BoolArray) -> BoundedDistribution:
+        """[batch]: of the return over the horizon; anything possible for pairs [batch] that are unknown."""
+        values, mass = (np.empty((0, len(self.atoms))) for _ in range(2))
+        for start in range(0, len(observations), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            features = self.features(observations[rows], actions[rows])
+            found = self.returns(self.outputs(features, actions[rows]))
+            values = np.concatenate([values, found.values(self.atoms)[:, -1].numpy()])
+            mass = np.concatenate([mass, found.logits[:, -1].double().softmax(dim=-1).numpy()])
+        largest = self.settings.bound * float(self.steps[-1])
+        known = np.where(unknown, 0.0, 1.0)[:, None]
+        return with_unknown(np.clip(values, -largest, largest), np.hstack([mass * known, 1 - known]), largest)
+
+
+class ReturnLearner:
+    """Learns `Z_h` as one reward and the discounted `Z_{h-1}` of the policy's next action, projected.
+
+    It learns from the batches that the outcomes are learned from. Its network is its own, so that what is
+    expected is the same whether returns are learned or not.
+    """
+
+    def __init__(
+        self, network: ReturnNetwork, rewards: Sequence[float | None], rate: float, follow_rate: float
+    ) -> None:
+        self.network = network
+        self.lagged = copy.deepcopy(network).requires_grad_(False)
+        self._weights = np.array([reward or 0.0 for reward in rewards], dtype=np.float32)
+        self._optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
+        self._follow_rate = follow_rate
+        self._beyond: list[float] = []
+
+    def get_used_to(self, experience: Experience, first: bool) -> None:
+        """Learn the scales of observations and, from the first batch, of rewards."""
+        reward = self._reward(experience)
+        size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
+        for network in (self.network, self.lagged):
+            if first:
+                network.start_at(float(reward.mean()), size)
+            if isinstance(network.encoder, VectorEncoder):
+                network.encoder.see(tensors(experience.observation).float())
+
+    def learn(self, batch: Experience, following: NextActions) -> None:
+        """One update, with what the policy does after each transition."""
+        loss = self._loss(self._of_pairs(self.network, batch), batch, following)
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
+        self._optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(
+                list(self.lagged.parameters()), list(self.network.parameters()), self._follow_rate
+            )
+
+    def _loss(self, predicted: Returns, batch: Experience, following: NextActions) -> Tensor:
+        """The cross-entropy of the atoms, and that of a normal distribution of this centre and spread.
+
+        What both are compared with is one step of reward and then what the copy says of the next action.
+        The atoms are laid out where the copy has them. Centre and spread learn from those of the copy alone:
+        if they followed its atoms as well, each could correct what the other has corrected already.
+        """
+        with torch.no_grad():
+            placed = self._of_pairs(self.lagged, batch)
+            after = self.lagged.returns(following.outputs(self.lagged))
+            centre, spread = (following.of_rows(each) for each in placed[:2])
+            values, mass = self.longer(after.values(self.lagged.atoms), batch, following), after.mass_before
+            values = (values - centre[..., None]) / spread[..., None]
+            target = following.mean(project(values, mass, self.network.atoms))
+            self._beyond.append(float(following.mean((mass * (values.abs() > REACH)).sum(dim=-1)).mean()))
+            ends = torch.stack([after.centre - after.spread, after.centre + after.spread], dim=-1)
+            ends = (self.longer(ends, batch, following) - centre[..., None]) / spread[..., None]
+            shift, square = following.mean(ends.mean(dim=-1)), following.mean((ends**2).mean(dim=-1))
+        atoms = -(target * predicted.logits.log_softmax(dim=-1)).sum(dim=-1)
+        moved, wider = (predicted.centre - placed.centre) / placed.spread, predicted.spread / placed.spread
+        bell = wider.log() + (square - 2 * moved * shift + moved**2) / wider**2 / 2
+        return (atoms + bell).mean()
+
+    def _of_pairs(self, network: ReturnNetwork, batch: Experience) -> Returns:
+        """What a network says of the pairs of a batch."""
+        return network.returns(
+            network.outputs(network.features(batch.observation, batch.action), batch.action)
+        )
+
+    def longer(self, values: Tensor, batch: Experience, following: NextActions) -> Tensor:
+        """[choice, horizon, atom]: returns one step longer than these, which only termination ends."""
+        later = torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
+        goes_on = 1 - torch.from_numpy(batch.outcome[:, -1])
+        reward, factor = (
+            following.of_rows(each)[:, None, None]
+            for each in (self._reward(batch), self.network.settings.discount * goes_on)
+        )
+        return reward + factor * later
+
+    def _reward(self, batch: Experience) -> Tensor:
+        """[batch]"""
+        return torch.from_numpy(batch.outcome[:, :-1] @ self._weights)
+
+    def figures(self) -> dict[str, float]:
+        """How much of the mass was beyond the last atoms, and kept there, since last asked."""
+        beyond, self._beyond = self._beyond, []
+        return {"explainer/returns_beyond": float(np.mean(beyond))} if beyond else {}
+
+    def state(self) -> State:
+        """Both networks, and what the optimizer remembers."""
+        return {
+            **under("network", weights(self.network)),
+            **under("lagged", weights(self.lagged)),
+            **under("optimizer", moments(self._optimizer)),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        put_weights(self.network, part("network", state))
+        put_weights(self.lagged, part("lagged", state))
+        put_moments(self._optimizer, part("optimizer", state))

@@ -1,0 +1,1 @@
+"""Counted transitions, solved exactly: certainty-equivalent evaluation of the policy."""

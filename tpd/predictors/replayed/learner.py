@@ -1,0 +1,134 @@
+"""FHTD replayed to convergence: count the transitions, and solve the counts exactly."""
+
+import copy
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.pairs import locate, pair_of
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
+from tpd.envs import Environment
+from tpd.guards.settings import whole_number
+from tpd.guards.sizes import require
+from tpd.kernels.counts import solve_backwards
+from tpd.predictors.pair_table import Edges, PairTable
+from tpd.predictors.replayed.counts import Counts
+from tpd.predictors.replayed.posterior import CountedTable
+from tpd.predictors.tabular import check_numbers
+
+
+@runtime_checkable
+class VersionedPolicy(DiscretePolicy, Protocol):
+    """A policy that counts its changes, so that it need not be compared state by state."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever the policy may have changed."""
+
+
+class ReplayedFHTD:
+    """What FHTD converges to if the transitions seen so far are replayed for ever.
+
+    Solved backwards over the horizon when an answer is wanted and something has changed since.
+    """
+
+    tie = 0.0
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+    ) -> None:
+        self.policy = policy
+        self.outcomes = outcomes
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        self._require_room(pairs=1)
+        self._num_states, self._num_actions = env.table_shape()
+        self._counts = Counts(outcomes.width)
+        self._table: PairTable | None = None
+        self._next_states: IntArray = np.empty(0, dtype=np.int64)
+        self._solved_for: FloatArray = np.empty(0)
+        self._solved_version: int | None = None
+
+    def update(self, transitions: Transitions) -> None:
+        """Count a batch."""
+        outcome, continuation = self.outcomes.observe(transitions)
+        check_numbers(transitions, self._num_states, self._num_actions)
+        pair = pair_of(transitions.observation, transitions.action, self._num_actions)
+        self._counts.add(pair, transitions.next_observation, outcome, continuation)
+        self._table = None
+
+    def empty(self) -> "ReplayedFHTD":
+        """Another one, for the same policy and outcomes, that has seen nothing."""
+        other = copy.copy(self)
+        other._counts, other._table = Counts(self.outcomes.width), None
+        return other
+
+    def merge(self, other: "ReplayedFHTD") -> None:
+        """Count all that the other one has counted."""
+        self._counts.merge(other._counts.edges)
+        self._table = None
+
+    def state(self) -> State:
+        """The counts."""
+        return vars(self._counts.edges)
+
+    def restore(self, state: State) -> None:
+        """Go on counting from there."""
+        self._counts.merge(Edges(**state))
+        self._table = None
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]; 0 for pairs never tried, whose support is 0."""
+        return self.table().predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often each pair was tried."""
+        return self.table().support(observations, actions)
+
+    def table(self) -> PairTable:
+        """Every pair that was tried, solved for the policy as it is now."""
+        if self._table is None or self._policy_changed():
+            self._table = self._solve()
+        return self._table
+
+    def solved(self) -> PairTable:
+        """The answers as they are now."""
+        return self.table()
+
+    def _policy_changed(self) -> bool:
+        if isinstance(self.policy, VersionedPolicy) and self.policy.version == self._solved_version:
+            return False
+        return not np.array_equal(self.policy.probabilities(self._next_states), self._solved_for)
+
+    def _solve(self) -> PairTable:
+        """Solve the counts, with one row more for all that was never tried and one column more for how
+        likely the future has come to it: where it starts there, that is certain, and stays so.
+        """
+        edges = self._counts.edges
+        pairs, pair_of_edge = np.unique(edges.pair, return_inverse=True)
+        visits = np.bincount(pair_of_edge, edges.count, len(pairs)).astype(np.float64)
+        self._next_states, next_of_edge = np.unique(edges.next_state, return_inverse=True)
+        self._solved_for = self.policy.probabilities(self._next_states)
+        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
+        next_pairs = self._next_states[:, None] * self._num_actions + np.arange(self._num_actions)
+        row, tried = locate(pairs, next_pairs)
+        solution = np.zeros(self._require_room(len(pairs) + 1))
+        solution[-1, :, -1] = 1
+        solve_backwards(
+            pair_of_edge,
+            next_of_edge,
+            edges.count / visits[pair_of_edge],
+            np.pad(edges.outcome, ((0, 0), (0, 1))),
+            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
+            np.where(tried, row, len(pairs)),
+            self._solved_for,
+            solution,
+        )
+        expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
+        return CountedTable(self._num_actions, pairs, expected, visits, into_unknown, edges)
+
+    def _require_room(self, pairs: int) -> tuple[int, int, int]:
+        """The shape of the solution for so many pairs, refused if it is too large."""
+        shape = (pairs, self.horizon, self.outcomes.width + 1)
+        require("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
+        return shape

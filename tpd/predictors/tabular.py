@@ -1,0 +1,113 @@
+"""Fixed-horizon TD over tables, in two forms that hold the same estimate."""
+
+import numpy as np
+
+from tpd.core.efo import check_decomposition, decompose
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.pairs import pair_of
+from tpd.core.types import Array, DiscretePolicy, FloatArray, State, Transitions
+from tpd.envs import Environment
+from tpd.guards.settings import number, numbered, one_of, whole_number
+from tpd.guards.sizes import require
+from tpd.kernels.learning import fhtd_update
+from tpd.predictors.pair_table import PairTable
+from tpd.predictors.step_sizes import StepSize
+
+
+def check_numbers(transitions: Transitions, num_states: int, num_actions: int) -> None:
+    """Refuse states and actions that a table has not: it would take them for others."""
+    numbered("observations", transitions.observation, num_states)
+    numbered("actions", transitions.action, num_actions)
+    numbered("next observations", transitions.next_observation, num_states)
+
+
+class TabularFHTD:
+    """Learns every horizon and outcome of a pair from each transition that starts with it.
+
+    form "fhgvf" learns value functions `Q_h` and decomposes them, as the paper does; "efo" learns
+    the outcomes `O_h` directly. The update is linear, so both predict the same, up to rounding.
+
+    A pair never tried counts as a future in which nothing happens. How much of a prediction comes from
+    such pairs is not tracked: that would be one outcome more in every update. ReplayedFHTD tracks it.
+    """
+
+    tie = 0.0
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: DiscretePolicy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        form: str,
+        discount: float,
+        step_size: StepSize,
+        dtype: str,
+    ) -> None:
+        self.horizon = horizon = whole_number("horizon", horizon, at_least=1)
+        self.form = one_of("form", form, ("fhgvf", "efo"))
+        self.discount = number("discount", discount, 0, 1, above_low=True)
+        one_of("dtype", dtype, ("float32", "float64"))
+        if form == "fhgvf":
+            check_decomposition(discount, horizon, np.dtype(dtype))
+        self.policy = policy
+        self.outcomes = outcomes
+        self.step_size = step_size
+        num_states, num_actions = env.table_shape()
+        shape = (num_states, num_actions, outcomes.width, horizon)
+        require("a table", shape, dtype, "use explainer=replayed, which keeps only the pairs that are seen")
+        self._values = np.zeros(shape, dtype)
+        self._visits = np.zeros((num_states, num_actions), dtype=np.int64)
+        self._next_probabilities = np.zeros((num_states, num_actions))
+
+    def update(self, transitions: Transitions) -> None:
+        """One pass over the batch, in order, with the policy as it is now."""
+        outcome, continuation = self.outcomes.observe(transitions)
+        check_numbers(transitions, *self._visits.shape)
+        arrived = np.zeros(len(self._visits), dtype=np.bool_)
+        arrived[transitions.next_observation] = True
+        states = np.flatnonzero(arrived)
+        self._next_probabilities[states] = self.policy.probabilities(states)
+        fhtd_update(
+            self._values,
+            self._visits,
+            transitions.observation,
+            transitions.action,
+            transitions.next_observation,
+            outcome,
+            continuation,
+            self._next_probabilities,
+            self.step_size.scale,
+            self.step_size.exponent,
+            self.discount if self.form == "fhgvf" else 1.0,
+            self.form == "fhgvf",
+        )
+
+    def state(self) -> State:
+        """The table, and how often each pair was tried."""
+        return {"values": self._values, "visits": self._visits}
+
+    def restore(self, state: State) -> None:
+        """Go on with that table."""
+        self._values[:], self._visits[:] = state["values"], state["visits"]
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        values = np.moveaxis(self._values[observations, actions], -1, -2)
+        return values if self.form == "efo" else decompose(values, self.discount, axis=-2)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often each pair was tried."""
+        return self._visits[observations, actions].astype(np.float64)
+
+    def table(self) -> PairTable:
+        """Every pair that was tried."""
+        states, actions = np.nonzero(self._visits)
+        num_actions = self._visits.shape[1]
+        return PairTable(
+            num_actions,
+            pair_of(states, actions, num_actions),
+            self.predict(states, actions),
+            self.support(states, actions),
+        )

@@ -1,5 +1,0 @@
-"""The report: one page that plays recorded episodes with what was expected at each step."""
-
-from tpd.report.page import write
-
-__all__ = ["write"]

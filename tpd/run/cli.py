@@ -1,0 +1,117 @@
+"""The command line. Heavy imports wait until there is work, so that --help answers at once."""
+
+import errno
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from tpd.store.run_folders import to_go_on_in
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+log = logging.getLogger(__name__)
+
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# in a wheel the configs lie inside the package, in a checkout beside it
+CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+
+OmegaConf.register_new_resolver("to_go_on_in", to_go_on_in, use_cache=True, replace=True)
+
+
+class SweepCallback(Callback):
+    """Hydra's hook around a multirun."""
+
+    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        log.info("%s sweep: loading libraries", config.name)
+        from tpd.run import sweep
+
+        sweep.begin(config, str(kwargs["config_name"]))
+
+    def on_multirun_end(self, config: "DictConfig", **kwargs: Any) -> None:
+        from tpd.run import sweep
+
+        sweep.end()
+
+
+@hydra.main(version_base="1.3", config_path=str(CONFIG_FOLDER), config_name="config")
+def _task(cfg: "DictConfig") -> float | None:
+    if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
+        log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
+    from tpd.core.outcomes import OutcomeError
+    from tpd.guards.sizes import TooLargeError
+    from tpd.run.job import run_job
+    from tpd.sources.stepping import StepError
+
+    try:
+        return run_job(cfg)
+    except (TooLargeError, OutcomeError, StepError) as error:  # which show only while it runs
+        if os.environ.get("HYDRA_FULL_ERROR") == "1":
+            raise
+        sys.exit(str(error))
+    except OSError as error:
+        if error.errno not in NO_PLACE:
+            raise
+        sys.exit(f"{error}; with room to write, the same command again goes on from here")
+
+
+def run() -> None:
+    """Run one experiment, or with -m a sweep of them."""
+    # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
+    try:
+        _run_to_the_end()
+    except KeyboardInterrupt:
+        from tpd.run.sweep import Sweep
+
+        if Sweep.current is not None:
+            Sweep.current.abandon()
+        sys.exit("interrupted; the same command again goes on from here")
+
+
+def _run_to_the_end() -> None:
+    try:
+        _task()
+    except SystemExit:
+        if "tpd.run.sweep" in sys.modules:  # else there is none, and no need to load it
+            from tpd.run import sweep
+
+            if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # its launcher failed
+                sweep.end()
+        raise
+
+
+def sync() -> None:
+    """Deliver to the tracking store what it did not take when it should have."""
+    from tpd.tracking.backend_store import absolute
+    from tpd.tracking.delivery import below_here, deliver_all
+
+    named = {absolute(word.removeprefix("uri=")) for word in sys.argv[1:] if word.startswith("uri=")}
+    folders = [Path(word) for word in sys.argv[1:] if not word.startswith("uri=")] or [Path("outputs")]
+    if len(folders) > 1 or not folders[0].is_dir():
+        sys.exit("usage: tpd-sync [folder of runs or sweeps, else outputs] [uri=of a store that you trust]")
+    left = deliver_all(
+        folders[0],
+        lambda where, told: print(f"{where}: {told}"),
+        lambda uri: uri in named or below_here(uri),
+    )
+    sys.exit(f"{left} folders are not delivered" if left else None)
+
+
+def explain() -> None:
+    """Answer a question about a finished run."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from tpd.run.explain import main
+
+    main(sys.argv[1:])

@@ -1,0 +1,219 @@
+"""Answering: sentences, tables and plots of what a run expects."""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tpd.answers import what_if
+from tpd.answers.resolve import resolve
+from tpd.answers.sentences import compare as words
+from tpd.answers.sentences.describe import describe
+from tpd.core.distributions import BoundedDistribution
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.types import Array, FloatArray
+from tpd.guards.sizes import TooLargeError
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.replayed.returns import predicts_returns
+from tpd.run.compared import Side, explain_each, sides, valid_actions
+from tpd.run.question import HELP, Question, QuestionError, parse
+from tpd.show import answer_tables as answers
+from tpd.show import maps
+from tpd.show.atlas import Atlas, MapSpec
+from tpd.show.figures import page
+from tpd.show.tables import show
+from tpd.show.what_if_plots import against_reward, fragile, return_distributions
+from tpd.sources.moments import Moment
+from tpd.store import saved_runs
+from tpd.store.explanations import save_explanation
+from tpd.store.saved_runs import Kept
+from tpd.tracking.fetch import fetch
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer in the terminal and as files."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP)
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            answer(parse(arguments), Path(folder))
+    except (ValueError, OSError, TooLargeError) as error:
+        sys.exit(str(error))
+
+
+def answer(question: Question, scratch: Path) -> None:
+    """Find what is asked for, say it, and draw it."""
+    run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
+    _check_rewards(question, run)
+    fact, foil = sides(question, run, scratch)
+    out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
+    out.mkdir(parents=True, exist_ok=True)
+    if foil is None:
+        _tell_alone(fact, out)
+    else:
+        _tell_both(question, fact, foil, out)
+    if run.env.discrete and question.against is None and question.foil_state is None:
+        _rank(question, fact, out)
+    print(f"plots: {out}")
+
+
+def _check_rewards(question: Question, run: Kept) -> None:
+    """Refuse rewards that there are not, before anything is said."""
+    asked = dict(question.rewards)
+    if question.what_if is not None:
+        asked.setdefault(question.what_if, 0.0)
+    if asked or question.resolve:
+        what_if.with_rewards(run.explainer.legend, asked)
+
+
+def _tell_alone(fact: Side, out: Path) -> None:
+    """What is expected where there is no choice."""
+    explanation = fact.explain()
+    said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
+    print(f"{fact.kept.name}: {fact.moment.name}\n\n{' '.join(said)}\n")
+    name = f"{fact.moment.name}: {fact.action_name}"
+    page(fact.name, explanation, [name], [fact.moment.picture], said).savefig(out / "explanation.png")
+    save_explanation(explanation, out / "explanation.npz")
+
+
+def _tell_both(question: Question, fact: Side, foil: Side, out: Path) -> None:
+    """What is expected of both, and how they differ."""
+    contrast = fact.explain() - foil.explain()
+    here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
+    said = _said(question, fact, foil, contrast)
+    print("\n\n".join([f"{fact.kept.name}: {here}", *said]) + "\n")
+    show(answers.comparison(contrast, fact.name, foil.name))
+    both = _joined(contrast)
+    figure = page(
+        f"{fact.name} against {foil.name}",
+        both,
+        [f"{side.moment.name}: {side.action_name}" for side in (fact, foil)],
+        [side.moment.picture for side in (fact, foil)],
+        said,
+        f"{fact.name} minus {foil.name}",
+    )
+    figure.savefig(out / "explanation.png")
+    save_explanation(both, out / "explanation.npz")
+
+
+def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> list[str]:
+    """The paragraphs of the answer."""
+    same_place = question.against is None and question.foil_state is None
+    chosen, best = None, None
+    tie = fact.kept.explainer.predictor.tie
+    if same_place and fact.own is not None:
+        chosen = fact.kept.env.name_of_action(fact.own)
+        best = _favoured(fact, foil)
+    said = [words.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
+    if question.what_if is not None:
+        said.append(words.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
+    return said
+
+
+def _favoured(fact: Side, foil: Side) -> tuple[str, float] | None:
+    """A third action that the explained returns favour over the agent's own, and its return."""
+    run = fact.kept
+    if not run.env.discrete or run.explainer.legend.reward_bound is None:
+        return None
+    valid = run.env.mask(fact.moment.observation)
+    actions = np.flatnonzero(valid[0])
+    returns = np.full(valid.shape, np.nan)
+    returns[0, actions] = what_if.returns(explain_each(run, fact.moment, actions), {})
+    best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
+    if best in (fact.own, fact.action, foil.action):
+        return None
+    return run.env.name_of_action(best), float(returns[0, best])
+
+
+def _joined(contrast: Contrast) -> Explanation:
+    """Fact and foil as two pairs of one explanation."""
+    both = [contrast.fact, contrast.foil]
+    values = [side.agent_value for side in both if side.agent_value is not None]
+    draws = [side.draws for side in both if side.draws is not None]
+    return Explanation(
+        observations=np.concatenate([side.observations for side in both]),
+        actions=np.concatenate([side.actions for side in both]),
+        expected=np.concatenate([side.expected for side in both]),
+        running=np.concatenate([side.running for side in both]),
+        support=np.concatenate([side.support for side in both]),
+        legend=contrast.fact.legend,
+        discount=contrast.fact.discount,
+        agent_value=np.concatenate(values) if len(values) == 2 else None,
+        unknown=np.concatenate([side.unknown for side in both]),
+        draws=np.concatenate(draws, axis=1) if len(draws) == 2 else None,
+    )
+
+
+def _rank(question: Question, fact: Side, out: Path) -> None:
+    """All valid actions here, under the rewards as they are and as they might be."""
+    run = fact.kept
+    if run.explainer.legend.reward_bound is None:
+        return
+    actions = np.array(valid_actions(run, fact.moment))
+    names = [run.env.name_of_action(action) for action in actions]
+    explanation = explain_each(run, fact.moment, actions)
+    columns: dict[str, FloatArray] = {"return": what_if.returns(explanation, {})}
+    if question.rewards:
+        columns["with these rewards"] = what_if.returns(explanation, question.rewards)
+    if question.resolve:
+        columns["re-solved"] = _resolved_returns(run, question.rewards, fact.moment, actions)
+    own = None if fact.own is None else run.env.name_of_action(fact.own)
+    observed = _observed_returns(run, fact.moment, actions)
+    if observed is not None:
+        columns |= answers.observed_columns(observed)
+        return_distributions(names, observed).savefig(out / "returns.png")
+    show(answers.ranking(names, columns, own, explanation.support, question.rewards))
+    if question.rewards:
+        print("the rest of the policy is taken as it is, but for the column re-solved\n")
+    if question.what_if is not None:
+        _what_if(run, question.what_if, names, explanation, out)
+
+
+def _observed_returns(run: Kept, moment: Moment, actions: Array) -> BoundedDistribution | None:
+    """[action]: how the return that will be observed is distributed; None where nothing tells."""
+    returns = predicts_returns(run.explainer)
+    here = np.repeat(moment.observation, len(actions), axis=0)
+    return None if returns is None else returns.returns(here, actions)
+
+
+def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, actions: Array) -> FloatArray:
+    """[action]: returns to the horizon of the policy that is optimal under these rewards."""
+    model, outcomes = run.model(), run.outcomes()
+    if model is None:
+        raise QuestionError(f"the dynamics of {run.env.id} are not known, so nothing can be solved anew")
+    optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
+    exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
+    anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))
+    return what_if.returns(explain_each(anew, moment, actions), {})
+
+
+def _what_if(run: Kept, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
+    """The returns against one reward, here and, as far as another action overtakes, in all states met."""
+    now = what_if.reward_of(explanation.legend, outcome)
+    reach = max(2 * abs(now), 10.0)
+    intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
+    for low, high, row in intervals:
+        print(f"  {outcome} worth {low:8.4g} to {high:8.4g}: {names[row]} is worth most")
+    against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
+    if run.recording is not None:
+        met = np.unique(run.recording.episodes.transitions.observation, axis=0)
+        found = what_if.fragility(run.explainer, run.env, met, outcome)
+        fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
+        rows = answers.most_fragile(run.env, met, found, now)
+        show(answers.fragile_table(outcome, rows))
+        (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))
+    spec = MapSpec.from_config(run.config.maps, run.env)
+    if spec is not None:
+        atlas = Atlas.explore(run.explainer, run.env, spec)
+        found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
+        moves = np.where(
+            found.best < 0, np.nan, np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
+        )
+        maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")

@@ -1,0 +1,223 @@
+"""One Hydra job: its folder, its run in the tracking store, and what it tells the terminal."""
+
+import logging
+import textwrap
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from tpd.run.experiment import Findings, run
+from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
+from tpd.show.tables import error_table, overall, show, verification_table
+from tpd.sources.workers import end_with
+from tpd.store import saved_runs
+from tpd.store.fingerprints import fingerprint
+from tpd.store.run_folders import (
+    FAILED,
+    FINISHED,
+    RUNNING,
+    STATUS,
+    SWEEP,
+    claimed,
+    command,
+    read_record,
+    write_record,
+)
+from tpd.tracking import notes, outbox
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, THIS_RUN, Run, Tracking
+
+log = logging.getLogger(__name__)
+
+ROLE = "tpd.role"
+LONGEST_NAME = 80
+SECONDS_TO_LEAVE = 10
+"""For those who began a job and have lost the sweep that it belongs to."""
+
+
+def run_job(cfg: DictConfig) -> float | None:
+    """Run alone or as one of a sweep, whose other jobs a failure must not stop.
+
+    The mean skill of its forecasts in fresh episodes, for a sweeper that looks for the best.
+    """
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    if hydra.mode != RunMode.MULTIRUN:
+        with ExitStack() as claim:
+            with blame("hydra.run.dir"):
+                claim.enter_context(claimed(folder))
+            return _skill(_run_alone(cfg, folder))
+    _quiet_console()
+    end_with(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
+    mine = fingerprint(settings(cfg))
+    if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
+        log.info("seed %s has finished before", cfg.seed)
+        return None
+    about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
+    try:
+        with claimed(folder, SECONDS_TO_LEAVE):
+            forget_others(folder / STATUS, mine)
+            write_record(folder / STATUS, **about, status=RUNNING, error=None)
+            findings = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
+            _finish(folder)
+        return _skill(findings)
+    except Exception as error:
+        log.error("seed %s failed: %s\n%s", cfg.seed, error, traceback.format_exc(limit=-3))
+        write_record(folder / STATUS, **about, status=FAILED, error=str(error))
+        return None
+
+
+def _skill(findings: Findings) -> float | None:
+    return None if findings.verification is None else findings.verification.mean_skill
+
+
+def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
+    known = read_record(folder / STATUS)
+    about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
+    if known.get("status") == FINISHED:
+        raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
+    if known and known.get("command") != about["command"]:
+        raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
+    parts = build(cfg)
+    forget_others(folder / STATUS, about["fingerprint"])
+    write_record(folder / STATUS, **about, status=RUNNING, error=None)
+    OmegaConf.save(cfg, folder / saved_runs.CONFIG, resolve=True)
+    tracking = make_tracking(cfg)
+    tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
+    with open_run(tracking, folder, _name(cfg, parts), settings(cfg), tags) as tracked:
+        tracked.files(folder / saved_runs.CONFIG)
+        findings = run(parts, folder, tracked, portrait=parts.portrait)
+        tracked.describe(_note(cfg, parts, findings, folder, tracked))
+    _finish(folder)
+    if findings.errors is not None:
+        title = f"Errors of {cfg.name}, seed {parts.seed}"
+        show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
+        print(overall(findings.errors.metrics()))
+    if findings.verification is not None:
+        title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
+        show(verification_table(title, findings.verification.frame()))
+    print(f"plots and explainer: {folder}")
+    tell_where(tracking, tracked)
+    return findings
+
+
+def _finish(folder: Path) -> None:
+    """Nothing is left to be done, not even to be delivered: only now nobody has to go on from anywhere."""
+    write_record(folder / STATUS, status=FINISHED)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def forget_others(record: Path, mine: str) -> None:
+    """Begin a run of its own where the same command was run with other code or files of the user's."""
+    if read_record(record).get("fingerprint", mine) != mine:
+        log.warning("%s is of other code or files, so this run starts anew", record)
+        outbox.forget(record.parent)
+
+
+def _name(cfg: DictConfig, parts: Parts) -> str:
+    """The run in few words: the experiment, the seed, and what else was asked for."""
+    usual = ("experiment", "seed", "tracking", "hydra")
+    overrides = HydraConfig.get().overrides.task
+    apart = [override for override in overrides if not key_of(override).startswith(usual)]
+    return textwrap.shorten(
+        ", ".join([f"{cfg.name} seed {parts.seed}", *apart]), LONGEST_NAME, placeholder=" …"
+    )
+
+
+def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings:
+    parts = build(cfg)
+    OmegaConf.save(cfg, folder / saved_runs.CONFIG, resolve=True)
+    sweep = read_record(sweep_folder / SWEEP)
+    overrides = list(HydraConfig.get().overrides.task)
+    apart = [override for override in overrides if key_of(override) in sweep.get("varied", ())]
+    name = ", ".join([*apart, f"seed {parts.seed}"])
+    tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
+    with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep.get("run_id")) as tracked:
+        tracked.files(folder / saved_runs.CONFIG)
+        portrait = parts.portrait and HydraConfig.get().job.num in sweep.get("portrayed", ())
+        findings = run(parts, folder, tracked, progress=False, portrait=portrait)
+        tracked.describe(_note(cfg, parts, findings, folder, tracked))
+    return findings
+
+
+def tell_where(tracking: Tracking, tracked: Run) -> None:
+    """How to look at a run, if it was kept."""
+    if tracked.id is not None:
+        print(f"to look at the run: {tracking.ui_command()}")
+        print(f"it is then at: {tracking.address}/{tracked.page()}")
+
+
+def key_of(override: str) -> str:
+    """What an override of the command line sets."""
+    return override.split("=")[0].lstrip("+~")
+
+
+def chosen(cfg: DictConfig, hydra: HydraConf) -> dict[str, str]:
+    """What a run is about, as tags to search and to show in columns."""
+    choices = hydra.runtime.choices
+    return {ENV: str(cfg.env.id), POLICY: str(choices["policy"]), EXPLAINER: str(choices["explainer"])}
+
+
+def repeated(hydra: HydraConf, *flags: str) -> str:
+    """The command that was given."""
+    folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
+    more = [word for folder in folders for word in ("--config-dir", folder)]
+    return notes.command("To repeat it:", "tpd-run", *flags, *hydra.overrides.task, *more)
+
+
+def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, tracked: Run) -> list[str | Path]:
+    """What the run is and found, its figures, and what to type next."""
+    hydra = HydraConfig.get()
+    about = {name: f"**{notes.escaped(value)}**" for name, value in chosen(cfg, hydra).items()}
+    lead = "What {policy} expects to happen in {env}, by the explainer {explainer}".format(**about)
+    note: list[str | Path] = [f"{lead}: {notes.escaped(cfg.name)}, seed {parts.seed}."]
+    if (folder / PORTRAIT / REPORT).exists():
+        note += [report_link(tracked, PORTRAIT)]
+    if findings.errors is not None:
+        note += [notes.error_table(findings.errors.frame())]
+        note += [notes.escaped(line) for line in overall(findings.errors.metrics()).splitlines()]
+    if findings.verification is not None:
+        note += [notes.skill_table(findings.verification.frame())]
+    note += [repeated(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
+    note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
+    return note + sorted((folder / "plots").glob("*.png"))
+
+
+def report_link(tracked: Run, portrait: str) -> str:
+    """To the report in a portrait that the run keeps."""
+    address = tracked.page(file=f"{portrait}/{REPORT}")
+    return f"[**Play its episodes and explore its states**]({address})"
+
+
+def make_tracking(cfg: DictConfig) -> Tracking:
+    """What keeps the runs."""
+    with blame("tracking"):
+        tracking: Tracking = instantiate(cfg.tracking)
+        return tracking
+
+
+def open_run(
+    tracking: Tracking,
+    folder: Path,
+    name: str,
+    config: dict[str, Any],
+    tags: dict[str, str],
+    parent: str | None = None,
+) -> Run:
+    """Start a run, refusing a store that cannot be had in one line."""
+    with blame("tracking"):
+        return outbox.open_run(tracking, folder, name, config, tags, parent)
+
+
+def _quiet_console() -> None:
+    """In a sweep the terminal is the parent's; a job's log file still has everything."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.CRITICAL)

@@ -1,0 +1,32 @@
+"""The portrait of a run: what a person looks at who wants to know its policy as a whole."""
+
+from pathlib import Path
+
+from tpd.answers.turning_points import turning_points
+from tpd.show import maps, report, timeline
+from tpd.show.atlas import MapSpec
+from tpd.store.saved_runs import Kept
+from tpd.store.tables import write_table
+from tpd.tracking.runs import Run
+
+PORTRAIT, REPORT = "portrait", "report.html"
+
+
+def portray(run: Kept, folder: Path, tracked: Run) -> None:
+    """Write maps over all states, the turning points of the recorded episodes, and the report."""
+    folder = folder / PORTRAIT
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = MapSpec.from_config(run.config.maps, run.env)
+    if spec is not None:
+        for name, figure in maps.draw(run.explainer, run.env, spec).items():
+            figure.savefig(folder / f"map_{name}.png")
+    if run.recording is not None:
+        if run.explainer.predictor.horizon > 1:
+            points = turning_points(run.explainer, run.recording)
+            write_table(points, folder / "turning_points.json")
+            if len(points):
+                figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
+                figure.savefig(folder / "turning_points.png")
+            tracked.table(points, "turning_points.json")
+        report.write(run, folder / REPORT)
+    tracked.files(folder, PORTRAIT)

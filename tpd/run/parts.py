@@ -1,0 +1,151 @@
+"""The parts of a run, made from a config and therefore checked before any work is done."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import CompactHydraException, InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.seeding import generator
+from tpd.core.types import Learner, Trainer
+from tpd.envs import Environment
+from tpd.evaluation.examiner import Evaluation, Examiner
+from tpd.guards.settings import boolean, number, whole_number
+from tpd.predictors.explainer import Explainer
+from tpd.run.training import Training
+from tpd.show.atlas import MapSpec
+from tpd.show.figures import Scene, scenes_from_config
+from tpd.sources.episodes import Recorder
+from tpd.store import explainers
+from tpd.store.checkpoints import Checkpoint
+from tpd.store.fingerprints import fingerprint
+
+CHECKPOINT = "checkpoint.npz"
+
+
+class ConfigError(CompactHydraException):
+    """A setting that cannot be; Hydra prints it as one line."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a run needs, made and therefore checked before any work is done."""
+
+    config: DictConfig
+    """What they were made of."""
+    seed: int
+    env: Environment
+    outcomes: OutcomeSet
+    trainer: Trainer
+    explainer: Explainer
+    training: Training
+    evaluation: Evaluation
+    examiner: Examiner | None
+    """Knows the truth; None where there is none."""
+    scenes: tuple[Scene, ...]
+    recorder: Recorder
+    portrait: bool
+    """Whether it is wanted."""
+
+    def checkpoint(self, folder: Path) -> Checkpoint:
+        """Where the run leaves what it has learned so far."""
+        mine = fingerprint(settings(self.config))
+        return Checkpoint(folder / CHECKPOINT, mine, float(self.config.checkpoint_seconds))
+
+
+def build(cfg: DictConfig) -> Parts:
+    """Make the parts that a config names, refusing what is wrong by the name of its group."""
+    with blame("seed"):
+        seed = whole_number("seed", cfg.seed, at_least=0, at_most=math.inf)
+        rng = generator(seed, "policy")
+    env: Environment = _make(cfg, "env")
+    with blame("env"):
+        env.check()
+    outcomes: OutcomeSet = _make(cfg, "outcomes", env)
+    with blame("outcomes"):
+        env.check_info(outcomes.info_keys)
+        if env.model is not None and not outcomes.info_keys:
+            outcomes.observe(env.model.transitions()[0])
+    trainer: Trainer = _make(cfg, "policy", env, rng)
+    policy = trainer.policy
+    explainer = Explainer(_make(cfg, "explainer", env, policy, outcomes), policy, outcomes.legend)
+    with blame("explainer"):
+        explainers.check(explainer.predictor)
+    training: Training = _make(cfg, "training")
+    with blame("training"):
+        training.check(env, outcomes.info_keys, fingerprint(settings(cfg)))
+        if isinstance(explainer.predictor, Learner) and not training.transitions(trainer):
+            raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
+    evaluation: Evaluation = _make(cfg, "evaluation")
+    examiner = None
+    if evaluation.truth is not None:
+        with blame("evaluation"):
+            truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
+            examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
+    with blame("figures"):
+        scenes = scenes_from_config(cfg.figures, env)
+    with blame("maps"):
+        MapSpec.from_config(cfg.maps, env)
+    recorder: Recorder = _make(cfg, "recording")
+    playing = {
+        "policy.steps": trainer.steps,
+        "evaluation.verification_episodes": evaluation.verification_episodes,
+        "recording.episodes": recorder.episodes,
+    }
+    for name, count in playing.items():
+        if count and not env.playable:
+            raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
+    with blame("portrait"):
+        portrait = boolean("portrait", cfg.portrait)
+    with blame("checkpoint_seconds"):
+        number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
+    return Parts(
+        config=cfg,
+        seed=seed,
+        env=env,
+        outcomes=outcomes,
+        trainer=trainer,
+        explainer=explainer,
+        training=training,
+        evaluation=evaluation,
+        examiner=examiner,
+        scenes=scenes,
+        recorder=recorder,
+        portrait=portrait,
+    )
+
+
+def settings(cfg: DictConfig) -> dict[str, Any]:
+    """The config as plain values, interpolations resolved."""
+    plain = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
+    """Instantiate a config group, calling what is only partial with the arguments."""
+    with blame(group):
+        if cfg[group] is None:
+            raise ValueError("it must be named, got null")
+        made = instantiate(cfg[group], _convert_="all")
+        return made(*arguments) if isinstance(made, partial) else made
+
+
+@contextmanager
+def blame(group: str) -> Iterator[None]:
+    """Turn an error into one line that names the part of the config it comes from."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except InstantiationException as error:
+        raise ConfigError(f"{group}: {error.__cause__ or error}") from error
+    except Exception as error:
+        raise ConfigError(f"{group}: {error}") from error

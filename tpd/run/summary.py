@@ -1,0 +1,271 @@
+"""The story of a sweep: what its finished jobs found, told together."""
+
+import json
+import logging
+import math
+import shutil
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from omegaconf import DictConfig
+
+from tpd.core.explanation import Explanation
+from tpd.envs import Environment
+from tpd.guards.files import blame, require_file
+from tpd.guards.settings import whole_number
+from tpd.run.job import report_link
+from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.parts import settings
+from tpd.show import learning_curves, plots
+from tpd.show.figures import Scene, scenes_from_config
+from tpd.show.strategies import group_by_strategy
+from tpd.show.tables import error_table, overall, show, verification_table
+from tpd.sources import moments
+from tpd.store.explanations import load_explanation
+from tpd.store.run_folders import FAILED, FINISHED, STATUS, read_record, write_record
+from tpd.store.saved_runs import CONFIG
+from tpd.store.stored_configs import env_of, read_config, read_overrides
+from tpd.store.tables import read_errors, read_metrics, read_verification
+from tpd.tracking import notes, outbox
+from tpd.tracking.runs import Run
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a finished job left in its folder."""
+
+    folder: Path
+    config: DictConfig
+    overrides: list[str]
+    """What was asked for on the command line, but for the seed."""
+    env: Environment
+    scenes: Sequence[Scene] = ()
+    explanations: Mapping[str, Explanation] = field(default_factory=dict)
+    """What it expects of the pairs of each scene, by their names."""
+    errors: pd.DataFrame | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Every figure of its errors."""
+    curve: pd.DataFrame | None = None
+    verification: pd.DataFrame | None = None
+    run_id: str | None = None
+    """In the tracking store."""
+
+    @property
+    def seed(self) -> str:
+        return str(self.config.seed)
+
+
+def finished_jobs(folder: Path, named: Collection[str]) -> list[Job]:
+    """Read the folders of a sweep, in the order in which the jobs were launched.
+
+    A job whose results cannot be read counts as failed, so that the same command does it again.
+    named: what the environments in the user's own config are made of, besides what is of tpd.
+    """
+    jobs = []
+    for _, status in sorted(_by_number(folder).items()):
+        if read_record(status).get("status") != FINISHED:
+            continue
+        try:
+            jobs.append(read_job(status.parent, named))
+        except (ValueError, OSError) as error:
+            log.error("a finished job counts as missing: %s", error)
+            write_record(status, status=FAILED, error=str(error))
+    return jobs
+
+
+def read_job(folder: Path, named: Collection[str]) -> Job:
+    """All that a finished job left; an error names the file that cannot be read."""
+    path = folder / CONFIG
+    config = read_config(path)
+    with blame(path):
+        whole_number("seed", config.seed, at_least=0, at_most=math.inf)
+        _kind(config)
+        env = env_of(config, named=named)
+        scenes = scenes_from_config(config.figures, env)
+        config.name, config.evaluation.get("reference")
+    errors, verification, curve = (
+        folder / name for name in ("errors.json", "verification.json", "curve.json")
+    )
+    run_id = outbox.run_id(folder)
+    return Job(
+        folder=folder,
+        config=config,
+        overrides=[word for word in read_overrides(folder) if not word.startswith("seed=")],
+        env=env,
+        scenes=scenes,
+        explanations={scene.name: _explanation(folder, scene, env) for scene in scenes},
+        errors=read_errors(errors) if errors.exists() else None,
+        metrics=read_metrics(folder / "metrics.json") if errors.exists() else {},
+        curve=read_errors(curve, by=["step"]) if curve.exists() else None,
+        verification=read_verification(verification) if verification.exists() else None,
+        run_id=run_id,
+    )
+
+
+def _explanation(folder: Path, scene: Scene, env: Environment) -> Explanation:
+    """What a job expects of the pairs of a scene, of which it has left a picture as well."""
+    path = folder / f"{scene.name}.npz"
+    explanation = load_explanation(path)
+    require_file(folder / "plots" / f"{scene.name}.png")
+    with blame(path):
+        if len(explanation.actions) != len(scene.states):
+            raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(scene.states)}")
+        for action in explanation.actions:
+            env.name_of_action(action)
+    return explanation
+
+
+def launched_jobs(folder: Path) -> dict[int, list[str]]:
+    """The overrides of the jobs that have begun, by their number; their folder where those are lost."""
+    jobs = {}
+    for number, status in sorted(_by_number(folder).items()):
+        try:
+            jobs[number] = read_overrides(status.parent)
+        except ValueError:
+            jobs[number] = [str(status.parent)]
+    return jobs
+
+
+def _by_number(folder: Path) -> dict[int, Path]:
+    """What is known of each job."""
+    known = {path: read_record(path).get("number") for path in folder.rglob(STATUS)}
+    return {number: path for path, number in known.items() if isinstance(number, int)}
+
+
+def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, str]:
+    """The overrides of the jobs that did not finish, and what is known of why."""
+    known, missing = _by_number(folder), {}
+    for number, overrides in jobs.items():
+        record = read_record(known[number]) if number in known else {}
+        if record.get("status") != FINISHED:
+            missing[" ".join(overrides)] = str(record.get("error") or "it never ended")
+    return missing
+
+
+def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
+    """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(_kind(job.config), []).append(job)
+    overrides = [job.overrides for job, *_ in groups.values()]
+    apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
+    labels = [", ".join(own) for own in apart]
+    if len(set(labels)) < len(labels):  # what sets them apart was not asked for on the command line
+        labels = [f"{label} {number}".strip() for number, label in enumerate(labels, start=1)]
+    return dict(zip(labels, groups.values(), strict=True))
+
+
+def _kind(config: DictConfig) -> str:
+    """The same for jobs that belong together."""
+    return json.dumps(_without_seed(settings(config), config.seed))
+
+
+def _without_seed(plain: Any, seed: int) -> Any:
+    """Settings, sorted, without the seed wherever it is handed on to."""
+    if not isinstance(plain, dict):
+        return plain
+    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
+    return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
+
+
+def tell(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
+    """The tables of mean and standard deviation, and the plots with one line per seed.
+
+    What belongs in a note: links to the runs, tables and pictures. The step of a metric is the number of
+    jobs that it is of, which grows when a sweep is taken up again.
+    missing: what every title says of jobs that are not among these.
+    """
+    tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
+    note, runs = list[str | Path](), dict[str, dict[str, float]]()
+    for label, group in alike(jobs).items():
+        seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
+        title = ", ".join(filter(None, [group[0].config.name, label, seeds, missing]))
+        prefix = f"{label}/" if label else ""
+        note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
+        if errors := [job.errors for job in group if job.errors is not None]:
+            mean, std = _mean_and_std(errors)
+            show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
+            note.append(notes.error_table(mean, std if len(errors) > 1 else None))
+            table = mean.join(std.add_suffix("_std"))
+            tables.append(table.assign(jobs=label) if label else table)
+            metrics = pd.DataFrame([job.metrics for job in group])
+            means = {str(name): float(value) for name, value in metrics.mean().items()}
+            print(overall(means))
+            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()}, len(group))
+            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()}, len(group))
+        if verifications := [job.verification for job in group if job.verification is not None]:
+            table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
+            show(verification_table(f"Forecasts of {title}, against what happened", table))
+            note.append(notes.skill_table(table))
+            verified.append(table.assign(jobs=label) if label else table)
+            skills = table[table["band"] == "all"].set_index("outcome")["skill"]
+            means = {f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()}
+            tracked.metrics(means, len(group))
+        if curve := [job.curve for job in group if job.curve is not None]:
+            config = group[0].config
+            curves[config.env.id][label or str(config.name)] = pd.concat(curve)
+        draw_figures(group, target / label.replace("/", "_"))
+        if (group[0].folder / PORTRAIT).exists():
+            portrait = f"{PORTRAIT}/{label.replace('/', '_')}".rstrip("/")
+            tracked.files(group[0].folder / PORTRAIT, portrait)
+            if (group[0].folder / PORTRAIT / REPORT).exists():
+                note.append(report_link(tracked, portrait))
+        runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.verification) for job in group}
+    if tables:
+        tracked.table(pd.concat(tables), "errors.json")
+    if verified:
+        tracked.table(pd.concat(verified), "verification.json")
+    for env_id, of_env in curves.items():
+        name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
+        learning_curves.draw(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
+    tracked.files(target, "plots")
+    pictures = [*sorted(target.glob("error_against_steps*.png")), *sorted(target.rglob("*_over_seeds.png"))]
+    return [notes.run_table(runs), *note, *pictures]
+
+
+def _link(job: Job, label: str, tracked: Run) -> str:
+    """To the run of a job, in words."""
+    words = notes.escaped(", ".join(filter(None, [label, f"seed {job.seed}"])))
+    return words if job.run_id is None else f"[{words}]({tracked.page(job.run_id)})"
+
+
+def draw_figures(jobs: Sequence[Job], target: Path) -> None:
+    """The figures of every seed, and each of their pairs over all seeds."""
+    for scene in jobs[0].scenes:
+        explanations = {job.seed: job.explanations[scene.name] for job in jobs}
+        draw_over_seeds(scene, jobs[0].env, explanations, target)
+        for job in jobs:
+            drawn = job.folder / "plots" / f"{scene.name}.png"
+            shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")
+
+
+def draw_over_seeds(
+    scene: Scene, env: Environment, explanations: Mapping[str, Explanation], target: Path
+) -> None:
+    """A plot for each pair of a scene, its seeds grouped by strategy."""
+    target.mkdir(parents=True, exist_ok=True)
+    for row, state in enumerate(scene.states):
+        known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
+        unknown = [seed for seed in explanations if seed not in known]
+        title = f"{scene.title}: {moments.name(env, state)}"
+        if unknown:
+            title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
+        groups = {}
+        for group in group_by_strategy(known, row):
+            taken = {env.name_of_action(known[seed].actions[row]) for seed in group}
+            word = "seed" if len(group) == 1 else "seeds"
+            groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
+        figure = plots.over_seeds(title, groups, known, row)
+        figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
+
+
+def _mean_and_std(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    order = frames[0].index
+    by_outcome = pd.concat(frames).groupby(level=0, sort=False)
+    return by_outcome.mean().loc[order], by_outcome.std(ddof=1).fillna(0.0).loc[order]

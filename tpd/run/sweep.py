@@ -1,0 +1,329 @@
+"""A sweep as a whole: checked before it begins, watched while it runs, told when it ends."""
+
+import itertools
+import logging
+import os
+import sys
+import textwrap
+import threading
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from tpd.core.seeding import generator
+from tpd.guards.files import blame as blame_file
+from tpd.run import slurm
+from tpd.run.job import ROLE, chosen, forget_others, key_of, make_tracking, open_run, repeated, tell_where
+from tpd.run.parts import ConfigError, blame, build, settings
+from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, tell
+from tpd.show.progress import ProgressBars
+from tpd.store.fingerprints import fingerprint
+from tpd.store.run_folders import (
+    FAILED,
+    FINISHED,
+    RUNNING,
+    STATUS,
+    SWEEP,
+    claimed,
+    command,
+    read_record,
+    write_record,
+)
+from tpd.store.saved_runs import CONFIG
+from tpd.store.stored_configs import names_in, read_config
+from tpd.tracking import notes
+from tpd.tracking.delivery import deliver_all
+
+log = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LOOKS = 0.5
+LAST_LINES = 8
+BEST = "optimization_results.yaml"  # as Optuna's sweeper leaves it
+
+
+def begin(config: DictConfig, config_name: str) -> None:
+    """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
+    with _not_swallowed():
+        plan = make_plan(config)
+        named, mine = check(plan.jobs or [plan.fixed], config_name)
+        plan = replace(plan, named=named, fingerprint=mine)
+        if plan.jobs is None and not config.evaluation.verification_episodes:
+            raise ConfigError(
+                "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
+            )
+        Sweep.current = Sweep(config, plan)
+
+
+def end() -> None:
+    """Tell what the jobs found, and fail if one of them did."""
+    with _not_swallowed():
+        sweep = Sweep.current
+        assert sweep is not None
+        missing = sweep.finish()
+    if missing:
+        told = f"{missing} of {len(sweep.jobs)} jobs are missing; see {sweep.folder}"
+        sys.exit(told if sweep.plan.jobs is None else f"{told}; the same command again goes on with them")
+
+
+@contextmanager
+def _not_swallowed() -> Iterator[None]:
+    """Hydra goes on after an error in a callback, but not after an exit."""
+    try:
+        yield
+    except ConfigError as error:
+        sys.exit(str(error))
+    except HydraException as error:  # of composing a job; what is wrong is in its cause
+        lines = (str(part).splitlines()[0] for part in (error, error.__cause__) if part)
+        sys.exit(" ".join(lines))
+    except Exception:
+        sys.exit(traceback.format_exc())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known of the jobs of a sweep before they are launched."""
+
+    jobs: list[list[str]] | None
+    """The overrides of each of them; None if a sweeper chooses them by what the jobs before have found."""
+    fixed: list[str]
+    """The overrides that all of them share."""
+    varied: list[str]
+    """What sets them apart, besides the seed."""
+    named: Collection[str] = ()
+    """What their environments are made of, besides what is of tpd: it may be made again to tell of them."""
+    fingerprint: str = ""
+    """Of what they are to do."""
+
+    @property
+    def portrayed(self) -> list[int]:
+        """The numbers of the jobs that are portrayed: the first seed of each kind."""
+        first: dict[tuple[str, ...], int] = {}
+        for number, job in enumerate(self.jobs or []):
+            first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
+        return list(first.values())
+
+
+def make_plan(config: DictConfig) -> Plan:
+    """What Hydra's own sweeper is going to launch, or what another one is going to try."""
+    params = config.hydra.sweeper.get("params") or {}
+    asked = [f"{key}={value}" for key, value in params.items()] + list(config.hydra.overrides.task)
+    parsed = OverridesParser.create().parse_overrides(asked)
+    fixed = [_setting(override) for override in parsed if not override.is_sweep_override()]
+    if not str(config.hydra.sweeper._target_).endswith(".BasicSweeper"):
+        swept = {override.get_key_element() for override in parsed if override.is_sweep_override()}
+        return Plan(None, fixed, sorted(swept - {"seed"}))
+    jobs = [list(job) for job in itertools.product(*map(_choices, parsed))]
+    return Plan(jobs, fixed, varied_keys(jobs))
+
+
+def _setting(override: Override) -> str:
+    return f"{override.get_key_element()}={override.get_value_element_as_str()}"
+
+
+def _choices(override: Override) -> list[str]:
+    if not override.is_sweep_override():
+        return [_setting(override)]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+
+
+def check(jobs: Sequence[Sequence[str]], config_name: str) -> tuple[set[str], str]:
+    """Build every job's parts once; seeds apart, which are only read.
+
+    What their environments are made of, and the fingerprint of it all.
+    """
+    built, named = dict[str, str](), set[str]()
+    for job in jobs:
+        if jobs.count(job) > 1:
+            raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
+        cfg = compose(config_name, list(job))
+        with blame("seed"):
+            generator(cfg.seed, "policy")
+        apart_from_seed = " ".join(override for override in job if not override.startswith("seed="))
+        if apart_from_seed not in built:
+            build(cfg)
+            built[apart_from_seed] = fingerprint(settings(cfg))
+            with blame("env"):
+                named |= names_in(cfg.env)
+    return named, fingerprint(built)
+
+
+def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """What sets the jobs apart, besides the seed."""
+    shared = set(jobs[0]).intersection(*jobs)
+    return sorted({key_of(override) for job in jobs for override in job if override not in shared} - {"seed"})
+
+
+class Sweep:
+    """A sweep under way: its parent run in the store, and an eye on its jobs."""
+
+    current: "Sweep | None" = None
+    """The sweep of this process."""
+
+    def __init__(self, config: DictConfig, plan: Plan) -> None:
+        cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+        self.folder = Path(config.hydra.sweep.dir)
+        self.plan = plan
+        self._config = config
+        self._claim = ExitStack()
+        with blame("hydra.sweep.dir"):
+            self._claim.enter_context(claimed(self.folder))
+        known = read_record(self.folder / SWEEP)
+        if known and (known.get("command") != command() or known.get("status") == FINISHED):
+            raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
+        slurm.wait(self.folder)  # for what was launched before and outlived its parent
+        plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
+        plain["overrides"] = " ".join(config.hydra.overrides.task)
+        self._tracking = make_tracking(cfg)
+        groups = {key.split(".")[0] for key in plan.varied}
+        tags = {} if "experiment" in groups else chosen(config, config.hydra)
+        tags = {name: value for name, value in tags.items() if name not in groups}
+        forget_others(self.folder / SWEEP, plan.fingerprint)
+        write_record(
+            self.folder / SWEEP,
+            command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
+            fingerprint=plan.fingerprint,
+            pid=os.getpid(),
+            status=RUNNING,
+            varied=plan.varied,
+            portrayed=plan.portrayed,
+        )
+        self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
+        write_record(self.folder / SWEEP, run_id=self._run.id)
+        OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
+        self._run.files(self.folder / CONFIG)
+        for status in self.folder.rglob(STATUS):
+            if read_record(status).get("status") != FINISHED:
+                write_record(status, status=RUNNING, error=None)
+        self._watch = JobWatch(self.folder, None if plan.jobs is None else len(plan.jobs))
+
+    @property
+    def jobs(self) -> dict[int, list[str]]:
+        """The overrides of its jobs, planned or else launched, by their number."""
+        return launched_jobs(self.folder) if self.plan.jobs is None else dict(enumerate(self.plan.jobs))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether nobody has told its story yet."""
+        return self._watch.watching
+
+    def finish(self) -> int:
+        """Tell the story of the jobs; how many of them are missing."""
+        slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
+        self._watch.stop()
+        deliver_all(self.folder, self._log_delivery, self._tracking.keeps_in)
+        jobs = finished_jobs(self.folder, self.plan.named)
+        missing = missing_jobs(self.folder, self.jobs)
+        try:
+            lack = f"{len(missing)} of {len(self.jobs)} jobs missing" if missing else ""
+            told = tell(jobs, self.folder / "plots", self._run, lack) if jobs else []
+            self._run.describe([*self._note(missing), *told])
+            if jobs:
+                print(f"plots: {self.folder / 'plots'}")
+            if (self.folder / BEST).exists():
+                self._run.files(self.folder / BEST)
+                print(best_job(self.folder))
+        except BaseException:
+            self._run.end("FAILED")
+            raise
+        self._run.end("FAILED" if missing else "FINISHED")
+        write_record(self.folder / SWEEP, status=FAILED if missing else FINISHED)
+        self._claim.close()
+        tell_where(self._tracking, self._run)
+        return len(missing)
+
+    def _log_delivery(self, folder: Path, told: str) -> None:
+        if folder != self.folder:
+            log.info("%s: %s", folder, told)
+
+    def _note(self, missing: Mapping[str, str]) -> list[str]:
+        """What the sweep is, what it lacks, and how to repeat it."""
+        count, hydra = len(self.jobs), self._config.hydra
+        note = [f"A sweep of {count} runs, of which {count - len(missing)} finished."]
+        if (self.folder / BEST).exists():
+            note.append(f"{notes.escaped(best_job(self.folder))}.")
+        if missing:
+            lines = [f"- {notes.escaped(job)}: {notes.escaped(error)}" for job, error in missing.items()]
+            note.append("Missing:\n\n" + "\n".join(lines[: notes.MOST_RUNS]))
+        return [*note, repeated(hydra, "-m")]
+
+    def abandon(self) -> None:
+        """End the runs of a sweep that was interrupted."""
+        self._watch.stop()
+        slurm.cancel(self.folder)
+        self._run.abandon()
+        self._claim.close()
+
+
+class JobWatch:
+    """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them."""
+
+    def __init__(self, folder: Path, count: int | None) -> None:
+        self._folder = folder
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
+        self._thread.start()
+
+    @property
+    def watching(self) -> bool:
+        return not self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Look a last time."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _look(self, count: int | None) -> None:
+        with ProgressBars() as bars:
+            advance = bars.counter("jobs", count)
+            ended, last = set[Path](), False
+            while not last:
+                last = self._stopped.wait(SECONDS_BETWEEN_LOOKS)
+                for path in set(self._folder.rglob(STATUS)) - ended:
+                    record = read_record(path)
+                    if record.get("status") not in (FINISHED, FAILED):
+                        continue
+                    ended.add(path)
+                    advance(1)
+                    if record["status"] == FAILED:
+                        log.error(
+                            "seed %s failed: %s\n%s",
+                            record.get("seed"),
+                            record.get("error"),
+                            last_words(path.parent),
+                        )
+
+
+def best_job(folder: Path) -> str:
+    """The settings that a sweeper found best, in words."""
+    try:
+        return read_best(folder / BEST)
+    except ValueError as error:
+        return f"what is best is not known: {error}"
+
+
+def read_best(path: Path) -> str:
+    """The same, refusing a file that does not say it."""
+    found = read_config(path)
+    with blame_file(path):
+        settings = ", ".join(f"{key}={value}" for key, value in found.best_params.items())
+        return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
+
+
+def last_words(folder: Path) -> str:
+    """The end of what a job has logged."""
+    lines = [
+        line
+        for path in sorted(folder.glob("*.log"))
+        for line in path.read_text(errors="replace").splitlines()
+    ]
+    return textwrap.indent(
+        "\n".join([f"the last lines of its log, in {folder}:", *lines[-LAST_LINES:]]), "  "
+    )

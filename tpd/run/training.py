@@ -1,0 +1,246 @@
+"""When the explainer learns, and from what: alongside the policy, after it, or from a recording."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from joblib import cpu_count
+
+from tpd.core.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
+from tpd.envs import Environment
+from tpd.envs.dataset import Description, require_free
+from tpd.guards.settings import boolean, whole_number
+from tpd.guards.sizes import require
+from tpd.policies.stored import save_policy
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration, require_tables
+from tpd.sources.parquet import count_rows, read_shard, remove_unfinished, shard_path, shard_paths
+from tpd.sources.shards import (
+    Share,
+    Work,
+    in_stages,
+    learn_apart,
+    learn_from_files,
+    learn_in_turn,
+    merges,
+    recording,
+)
+
+COPY = 1000
+"""Bytes that a copy of an environment takes at least."""
+
+
+class Training:
+    """Calls the same learner hook from the policy's own training and from transitions collected after.
+
+    shards: the transitions collected after come in so many shares, each with its own random stream; what
+    is learned depends on their number, and not on how many `processes` (None: one per core) collect them.
+    record: a folder to write these transitions to, for other tools, and to be learned from again.
+    """
+
+    def __init__(
+        self,
+        *,
+        alongside: bool,
+        steps: int,
+        epsilon: float,
+        num_envs: int,
+        least_tried: bool,
+        restarts: float,
+        shards: int = 1,
+        processes: int | None = None,
+        record: str | None = None,
+    ) -> None:
+        self.alongside = boolean("alongside", alongside)
+        self.steps = whole_number("steps", steps, at_least=0)
+        self.exploration = Exploration(epsilon, least_tried, restarts)
+        self.num_envs = whole_number("num_envs", num_envs, at_least=1)
+        self.shards = whole_number("shards", shards, at_least=1)
+        self.processes = _processes(processes, self.shards)
+        if record is not None and (not isinstance(record, str) or not record):
+            raise ValueError(f"record must be a folder, or null for none, got {record!r}")
+        self.record = None if record is None else Path(record).expanduser()
+        self._run = ""
+        if alongside and self.steps == 0 and (least_tried or restarts):
+            raise ValueError(
+                "alongside the policy's training it is the trainer that explores: "
+                "with steps=0, least_tried must be false and restarts 0"
+            )
+        if self.steps < self.shards and (self.shards > 1 or self.record):
+            raise ValueError(f"steps={steps} are too few to be collected in {shards} shards")
+
+    def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
+        """Refuse what the environment cannot do, before any work.
+
+        run: the fingerprint of what is run, which may find the recording that it has made itself.
+        """
+        if self.steps and not env.playable:
+            raise ValueError(f"{env.id} cannot be stepped: learn with training=recorded")
+        if env.tabular and self.steps:
+            require_tables(env)
+        if self.exploration.least_tried and not env.tabular:
+            raise ValueError(f"{env.id} has no numbered states to count visits of: least_tried must be false")
+        if self.exploration.restarts and not env.restarts(info_keys):
+            raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
+        require(f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs")
+        if self.record is not None:
+            require_free(self.record, run)
+        self._run = run
+
+    def transitions(self, trainer: Trainer) -> int:
+        """How many transitions the learner will see."""
+        return self.steps + (trainer.steps if self.alongside else 0)
+
+    def run(
+        self,
+        env: Environment,
+        trainer: Trainer,
+        rng: np.random.Generator,
+        *,
+        learning: Sequence[TransitionsCallback],
+        watching: Sequence[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> None:
+        """Train the policy and whoever is learning; `watching` only follows the policy's training."""
+        stages = self.stages(
+            env, trainer, rng, learning=learning, watching=watching, info_keys=info_keys, report=report
+        )
+        for stage in stages:
+            stage()
+
+    def stages(
+        self,
+        env: Environment,
+        trainer: Trainer,
+        rng: np.random.Generator,
+        *,
+        learning: Sequence[TransitionsCallback],
+        watching: Sequence[TransitionsCallback] = (),
+        info_keys: Sequence[str] = (),
+        report: Report = no_report,
+    ) -> list[Stage]:
+        """The same in stages, between which the work can be put down: the policy's, then every share."""
+        shown = [*watching, *learning] if self.alongside else watching
+        stages: list[Stage] = [
+            partial(trainer.train, shown, info_keys, report, number) for number in range(trainer.stages)
+        ]
+        if self.steps and (learning or self.record):
+            stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
+        return stages
+
+    def _learning_stages(
+        self,
+        env: Environment,
+        policy: Policy,
+        rng: np.random.Generator,
+        learning: Sequence[TransitionsCallback],
+        info_keys: Sequence[str],
+    ) -> list[Stage]:
+        """Collect, here or in other processes, and learn from it; its description completes a recording."""
+        description = self._description(env, info_keys)
+        shares = self._shares(env, policy, rng, info_keys)
+        if self.record is not None:
+            shares = [recording(shard_path(self.record, n), share) for n, share in enumerate(shares)]
+        work: Work
+        if self.processes == 1:
+            work = partial(learn_in_turn, learning)
+        elif merges(learning):
+            work = partial(learn_apart, learning, self.processes, env)
+        else:
+            work = partial(learn_from_files, learning, self.processes, env, description)
+        stages = in_stages(work, shares)
+        if self.record is not None:
+            stages.append(partial(_complete, self.record, description, env, policy))
+        return stages
+
+    def _shares(
+        self, env: Environment, policy: Policy, rng: np.random.Generator, info_keys: Sequence[str]
+    ) -> list[Share]:
+        streams = [rng] if self.shards == 1 else rng.spawn(self.shards)
+        most, left = divmod(self.steps, self.shards)
+        return [
+            partial(
+                collect,
+                env,
+                policy,
+                stream,
+                steps=most + (number < left),
+                exploration=self.exploration,
+                num_envs=self.num_envs,
+                info_keys=tuple(info_keys),
+            )
+            for number, stream in enumerate(streams)
+        ]
+
+    def _description(self, env: Environment, info_keys: Sequence[str]) -> Description:
+        names = map(env.name_of_action, range(env.num_actions)) if env.discrete else env.action_names
+        return Description(
+            env=env.id,
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            action_names=tuple(names),
+            info_keys=tuple(info_keys),
+            shards=self.shards,
+            behaviour={"steps": self.steps, "num_envs": self.num_envs, **asdict(self.exploration)},
+            run=self._run,
+        )
+
+
+class RecordedTraining(Training):
+    """Takes the transitions from a recording instead; for the explainer no step is taken.
+
+    processes: how many read the shards at once for a learner that can be merged (None: one per core).
+    """
+
+    def __init__(self, *, path: str | None, processes: int | None) -> None:
+        if path is None:
+            raise ValueError("name the folder of the recording: training.path=…")
+        folder = Path(path).expanduser()
+        self._recorded = Description.read(folder)
+        self._paths = shard_paths(folder, self._recorded)
+        self.alongside, self.steps = False, sum(map(count_rows, self._paths))
+        self.processes = _processes(processes, len(self._paths))
+        if not self.steps:
+            raise ValueError(f"{folder} holds no transitions")
+
+    def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
+        """Refuse a recording of something else, or without what the outcomes read."""
+        for name in ("observation_space", "action_space"):
+            ours, theirs = getattr(env, name), getattr(self._recorded, name)
+            if ours != theirs:
+                raise ValueError(f"the {name} of {env.id} is {ours}, but that of the recording is {theirs}")
+        missing = [key for key in info_keys if key not in self._recorded.info_keys]
+        if missing:
+            kept = ", ".join(self._recorded.info_keys) or "none"
+            raise ValueError(f"the outcomes read info[{missing[0]!r}], of which the recording has {kept}")
+
+    def _learning_stages(
+        self,
+        env: Environment,
+        policy: Policy,
+        rng: np.random.Generator,
+        learning: Sequence[TransitionsCallback],
+        info_keys: Sequence[str],
+    ) -> list[Stage]:
+        """Read, and learn from it."""
+        shares: list[Share] = [partial(read_shard, path, self._recorded) for path in self._paths]
+        work: Work = partial(learn_in_turn, learning)
+        if self.processes > 1 and merges(learning):
+            work = partial(learn_apart, learning, self.processes, env)
+        return in_stages(work, shares)
+
+
+def _complete(folder: Path, description: Description, env: Environment, policy: Policy) -> None:
+    """Say of a recording what it is, which makes it one."""
+    remove_unfinished(folder)
+    if env.tabular and isinstance(policy, DiscretePolicy):
+        save_policy(policy, env, folder)
+    description.write(folder)
+
+
+def _processes(wanted: int | None, shares: int) -> int:
+    """How many processes to use for so many shares."""
+    return min(shares, int(cpu_count()) if wanted is None else whole_number("processes", wanted, at_least=1))

@@ -1,0 +1,188 @@
+"""Tables that answer single questions in the terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from tpd.answers.sentences.phrases import worth
+from tpd.answers.what_if import Fragility
+from tpd.core.bands import LEVEL
+from tpd.core.distributions import BoundedDistribution
+from tpd.core.explanation import TOLERATED, Contrast, Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.types import Array, FloatArray
+from tpd.envs import Environment
+
+EXACT = "exact"
+WORST = 0.1
+"""The share of the returns that is called the worst."""
+MOST_LISTED = 10
+SMALLEST_LISTED = 5e-4
+
+
+def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
+    """A row for each outcome: when it is most expected, how often, and what the difference is worth."""
+    table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
+    table.add_column("outcome")
+    for name, side in ((fact_name, contrast.fact), (foil_name, contrast.foil)):
+        table.add_column(f"{name}: peak", justify="right")
+        table.add_column(_how_far(side), justify="right")
+    rewarded = contrast.fact.legend.reward_bound is not None
+    if rewarded:
+        table.add_column("return difference", justify="right")
+    gains = _gains(contrast) if rewarded else {}
+    for k, outcome in enumerate(contrast.fact.legend.names):
+        cells = []
+        for side in (contrast.fact, contrast.foil):
+            cells += _cells(side, k, outcome in side.legend.events)
+        table.add_row(outcome, *cells, *([gains.get(outcome, "")] if rewarded else []))
+    if rewarded:
+        table.add_section()
+        fact, foil = _return(contrast.fact), _return(contrast.foil)
+        table.add_row("return", "", fact, "", foil, _return(contrast, "+"))
+    table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
+    if contrast.drawn:
+        table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
+    return table
+
+
+def _data(contrast: Contrast) -> str:
+    """How much data both sides stand on."""
+    visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
+    if visits == [EXACT, EXACT]:
+        return "computed from the dynamics, so it is exact"
+    tabular = contrast.fact.observations.ndim == 1
+    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
+    return f"{what}: {visits[0]} and {visits[1]}"
+
+
+def _visits(support: float) -> str:
+    return EXACT if np.isinf(support) else f"{support:g}"
+
+
+def _gains(contrast: Contrast) -> dict[str, str]:
+    """What each component of the reward adds to the return of the fact over that of the foil."""
+    names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
+    if not contrast.foreseen[0, -1]:
+        return dict.fromkeys(names, "unknown")
+    if not contrast.drawn:
+        return {name: f"{gain:+.2f}" for name, gain in zip(names, gains, strict=True)}
+    low, high = (end[0, -1] for end in contrast.component_band())
+    return {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
+
+
+def _return(explained: Explanation | Contrast, sign: str = "") -> str:
+    """The return, or how far one is ahead of another, with its band if there is one."""
+    if not explained.foreseen[0, -1]:
+        return "unknown"
+    value = float(explained.expected_return[0, -1])
+    drawn = explained.drawn if isinstance(explained, Contrast) else explained.draws is not None
+    if not drawn:
+        return f"{value:{sign}.2f}"
+    low, high = (float(end[0, -1]) for end in explained.return_band())
+    return _within(sign, value, low, high)
+
+
+def _within(sign: str, *value_and_ends: float) -> str:
+    """A value with its band, if that is wide enough to be seen."""
+    value, low, high = (f"{number:{sign}.2f}" for number in value_and_ends)
+    return value if low == value == high else f"{value} ({low}..{high})"
+
+
+def _how_far(side: Explanation) -> str:
+    """Up to which step outcomes are added up."""
+    steps = int(side.foreseen[0].sum())
+    return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "in all"
+
+
+def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
+    """When most of an outcome is expected, and how much in all, as far as the future is known."""
+    steps = int(side.foreseen[0].sum())
+    if not steps:
+        return ["unknown", "unknown"]
+    values, known = side.expected[0, :steps, k], steps == side.horizon
+    step, total = int(np.abs(values).argmax()), float(values.sum())
+    band = None if side.draws is None else [float(end[0, steps - 1, k]) for end in side.sum_band()]
+    never = abs(values[step]) < SMALLEST_LISTED
+    if never and (band is None or abs(band[1]) < SMALLEST_LISTED):
+        return ["", "0"] if known else ["unknown", "unknown"]
+    once = is_event and side.legend.names[k].startswith(FIRST)
+    said = f"{100 * total:.1f} %" if once else f"{total:.2f}"
+    if band is not None:
+        low, high = band
+        said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
+    peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
+    peak = "" if never else f"{peak} at step {step}"
+    if known:
+        return [peak, said]
+    least = "≥ " if is_event else ""
+    return [f"{least}{peak}" if peak else "unknown", f"{least}{said}"]
+
+
+def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
+    """Columns of a ranking: the tails of the returns that will be observed.
+
+    NaN where that is unknown; of the worst tenth, where too much of just that tenth is.
+    """
+    known, tail_known = (observed.unknown <= TOLERATED * share for share in (1, WORST))
+    return {
+        "5 % fall below": np.where(known, observed.quantile(0.05).low, np.nan),
+        "5 % above": np.where(known, observed.quantile(0.95).high, np.nan),
+        "mean of the worst tenth": np.where(tail_known, observed.cvar(WORST).low, np.nan),
+    }
+
+
+def ranking(
+    names: Sequence[str],
+    columns: Mapping[str, FloatArray],
+    own: str | None,
+    support: FloatArray,
+    rewards: Mapping[str, float],
+) -> Table:
+    """All actions, the best first, under each way of valuing them."""
+    changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
+    title = f"All valid actions here{f', with {changed}' if changed else ''}"
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for heading in ("action", *columns, "visits"):
+        table.add_column(heading, justify="left" if heading == "action" else "right")
+    order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
+    for i in order:
+        cells = ["unknown" if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
+        mark = " (the agent's)" if names[i] == own else ""
+        table.add_row(names[i] + mark, *cells, _visits(support[i]))
+    return table
+
+
+def most_fragile(env: Environment, states: Array, found: Fragility, now: float) -> list[dict[str, Any]]:
+    """The states where the smallest change of the reward lets another action overtake, the nearest first."""
+    order = np.argsort(np.abs(found.reward - now), kind="stable")
+    return [
+        {
+            "state": env.name_of_state(states[i]),
+            "best": env.name_of_action(found.best[i]),
+            "overtaken by": env.name_of_action(found.rival[i]),
+            "at": float(found.reward[i]),
+        }
+        for i in order
+        if not np.isnan(found.reward[i])
+    ]
+
+
+def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Where the decision hangs by a thread."""
+    table = Table(
+        title=f"Where another action overtakes first as {outcome} is worth more or less",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("state", "best", "overtaken by", f"at a {outcome} of"):
+        table.add_column(heading)
+    for row in rows[:MOST_LISTED]:
+        table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
+    if len(rows) > MOST_LISTED:
+        table.caption = (
+            f"and {len(rows) - MOST_LISTED} more of the states met, with the rest of the policy unchanged"
+        )
+    return table

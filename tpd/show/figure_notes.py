@@ -1,0 +1,44 @@
+"""What must be said beside an explanation: what it leaves out, and where it contradicts the agent."""
+
+import numpy as np
+
+from tpd.answers.sentences.compare import favour
+from tpd.answers.sentences.describe import NEGLIGIBLE
+from tpd.core.explanation import Explanation
+from tpd.envs import Environment
+from tpd.predictors.explainer import Explainer
+from tpd.sources.moments import Moment
+
+
+def remarks(explanation: Explanation, row: int) -> list[str]:
+    """What is not explained, and the gap to what the agent itself believes."""
+    if not explanation.known[row]:
+        return ["never tried, so nothing is known of it"]
+    remainder = explanation.remainder
+    running, unknown = remainder.running[row], remainder.unknown[row]
+    said = [f"probability {running:.2f} that the episode runs on after step {explanation.horizon - 1}"]
+    if unknown > NEGLIGIBLE:
+        said[0] += f" and {unknown:.2f} that by then it has come to what was never tried"
+    if max(running, unknown) > NEGLIGIBLE and explanation.legend.reward_bound is not None:
+        bound = remainder.bound[row]
+        said[0] += f", worth at most ±{bound:.3g}" if np.isfinite(bound) else ", worth without bound"
+    if remainder.gap is not None and explanation.agent_value is not None:
+        own, explained = explanation.agent_value[row], explanation.expected_return[row, -1]
+        said.append(f"the agent's own value is {own:.2f}, the explained return {explained:.2f}")
+        if not explanation.foreseen[row, -1]:
+            said[-1] += " without what is unknown"
+    return said
+
+
+def disagreement(explainer: Explainer, env: Environment, moment: Moment) -> str | None:
+    """A sentence where the explained returns do not support what the agent does; None where they do."""
+    if explainer.legend.reward_bound is None or not env.discrete:
+        return None
+    returns = explainer.action_returns(moment.observation)
+    taken = explainer.policy.action(moment.observation)
+    best, own = explainer.favoured(returns, taken, env.mask(moment.observation))[0], taken[0]
+    if best == own:
+        return None
+    agents = f"the agent's {env.name_of_action(own)}"
+    they = favour(env.name_of_action(best), returns[0, best], agents, returns[0, own])
+    return f"in {moment.name} the explained returns {they}"

@@ -1,0 +1,180 @@
+"""Scenes: the states and actions that a figure shows, from a config to a drawn page."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from omegaconf import DictConfig, OmegaConf
+
+from tpd.answers.foil import OPPOSITE, POLICY, RUNNER_UP, chosen
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.explanation import Explanation
+from tpd.core.types import Array, Policy
+from tpd.envs import Environment
+from tpd.guards.settings import boolean
+from tpd.predictors.explainer import Explainer
+from tpd.show import plots
+from tpd.show.figure_notes import disagreement, remarks
+from tpd.sources import moments
+from tpd.sources.moments import START, Moment, MomentDescription
+
+CHARACTERS_PER_COLUMN = 80
+LATER = {"episode": 0, "step": 50}
+
+
+def scenes_from_config(figures: DictConfig, env: Environment) -> "tuple[Scene, ...]":
+    """The scenes that a config asks for, or a look at the start and later where it asks for none."""
+    wanted = OmegaConf.to_container(figures, resolve=True) or default_scenes(env)
+    return tuple(Scene.from_config(str(name), env, **spec) for name, spec in dict(wanted).items())  # type: ignore[arg-type]
+
+
+def default_scenes(env: Environment) -> dict[str, Any]:
+    """The policy's action against another, where episodes start and, if states have no names, later."""
+    if not env.playable:
+        return {}
+    foil = RUNNER_UP if env.discrete else OPPOSITE
+    moments: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
+    return {
+        name: {"pairs": [{"state": state}, {"state": state, "action": foil}], "contrast": True}
+        for name, state in moments.items()
+    }
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Pairs to explain side by side.
+
+    Each pair names a moment and an action: by name or numbers, `policy` for what the agent does,
+    `runner_up` for the best valid action that it does not take, or, where actions are continuous,
+    `opposite` for the action mirrored within its bounds.
+    """
+
+    name: str
+    states: tuple[MomentDescription, ...]
+    actions: tuple[Any, ...]
+    contrast: bool = False
+    """Also show how the return of the first pair differs from that of the second."""
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("_", " ").capitalize()
+
+    @classmethod
+    def from_config(
+        cls, name: str, env: Environment, pairs: Sequence[Mapping[str, Any]], contrast: bool = False
+    ) -> "Scene":
+        """Resolve names, refusing those that the environment does not have."""
+        boolean("contrast", contrast)
+        if Path(name).name != name:
+            raise ValueError(f"figure {name!r}: its name must be that of a file, without /")
+        if not pairs or (contrast and len(pairs) != 2):
+            raise ValueError(f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, others 1 or more")
+        states, actions = [], []
+        for pair in pairs:
+            unknown = set(pair) - {"state", "action"}
+            if unknown or "state" not in pair:
+                raise ValueError(f"figure {name!r}: a pair has a state and an action, not {dict(pair)}")
+            moments.check(env, pair["state"])
+            states.append(pair["state"])
+            action = pair.get("action", POLICY)
+            relative = (POLICY, RUNNER_UP if env.discrete else OPPOSITE)
+            actions.append(action if action in relative else env.action(action))
+        return cls(name, tuple(states), tuple(actions), contrast)
+
+    def moments(self, env: Environment, policy: Policy) -> "list[Moment]":
+        """Where each pair stands; pairs of the same moment share it."""
+        found: dict[str, Moment] = {}
+        for state in self.states:
+            if repr(state) not in found:
+                found[repr(state)] = moments.find(env, policy, state)
+        return [found[repr(state)] for state in self.states]
+
+    def explain(self, explainer: Explainer, env: Environment) -> Explanation:
+        """The explanation of every pair, in order."""
+        return self._explain(explainer, env, self.moments(env, explainer.policy))
+
+    def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[Moment]") -> Explanation:
+        observations = np.concatenate([moment.observation for moment in found])
+        actions = [
+            chosen(explainer, env, moment.observation, action)
+            for moment, action in zip(found, self.actions, strict=True)
+        ]
+        return explainer.explain(observations, np.stack(actions), draws=ENOUGH_DRAWS)
+
+    def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
+        """The whole page, one column for each pair: moments, events, rewards; and what it shows."""
+        found = self.moments(env, explainer.policy)
+        explanation = self._explain(explainer, env, found)
+        actions = [env.name_of_action(action) for action in explanation.actions]
+        figure = page(
+            f"{self.title}, {subtitle}",
+            explanation,
+            [f"{moment.name}: {action}" for moment, action in zip(found, actions, strict=True)],
+            [moment.picture for moment in found],
+            self._notes(explanation, explainer, env, found),
+            f"{actions[0]} minus {actions[1]}" if self.contrast else None,
+        )
+        return figure, explanation
+
+    def _notes(
+        self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[Moment]"
+    ) -> list[str]:
+        """Sentences to stand below the plots."""
+        sentences = []
+        for i, (moment, action) in enumerate(zip(found, explanation.actions, strict=True)):
+            pair = f"{moment.name}, {env.name_of_action(action)}"
+            sentences.append(f"{pair}: {'; '.join(remarks(explanation, i))}")
+        for moment in {moment.name: moment for moment in found}.values():
+            contradiction = disagreement(explainer, env, moment)
+            sentences += [contradiction] if contradiction else []
+        return sentences
+
+
+def page(
+    title: str,
+    explanation: Explanation,
+    names: Sequence[str],
+    pictures: Sequence[Array | None],
+    sentences: Sequence[str],
+    difference: str | None = None,
+) -> Figure:
+    """A column for each pair: its picture, what is expected, and where the reward comes from.
+
+    With `difference`, which names it, a last row shows how the first two differ, in their probabilities
+    and in their returns.
+    """
+    legend = explanation.legend
+    rewarded = legend.reward_bound is not None
+    panels = [plots.events if legend.partition else plots.outcomes]
+    if plots.first_names(explanation):
+        panels.append(plots.happened_by)
+    if plots.other_names(explanation):
+        panels.append(plots.other_outcomes)
+    if rewarded:
+        panels.append(plots.reward_components)
+    contrasted = difference is not None and rewarded
+    width = CHARACTERS_PER_COLUMN * len(names)
+    lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
+    rows = 1 + len(panels) + contrasted
+    figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3)
+    for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
+        plots.picture(grid[0][i], picture)
+        for row, panel in enumerate(panels, start=1):
+            panel(grid[row][i], explanation, i)
+            if i and panel is not panels[0]:
+                grid[row][i].sharey(grid[row][0])
+        grid[1][i].set_title(name, fontsize=10)
+    if contrasted:
+        contrast = explanation[:1] - explanation[1:2]
+        plots.event_difference(grid[-1][0], contrast, 0)
+        plots.return_difference(grid[-1][1], contrast, 0)
+        grid[-1][0].set_title(f"probabilities of {difference}", fontsize=10)
+        grid[-1][1].set_title(f"return of {difference}", fontsize=10)
+    plots.key(figure, explanation)
+    plots.notes(below, lines)
+    figure.suptitle(title, fontsize=13)
+    return figure

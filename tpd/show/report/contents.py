@@ -1,0 +1,280 @@
+"""What a report shows: recorded moments, every action there, and what is expected of each."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.describe import Narrator
+from tpd.answers.turning_points import END, turning_points
+from tpd.core import colours
+from tpd.core.bands import LEVEL
+from tpd.core.explanation import ENOUGH_VISITS, Explanation
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
+from tpd.envs import Environment
+from tpd.predictors.explainer import ROUNDING, Explainer
+from tpd.show.report import pictures
+from tpd.show.report.dynamics import dynamics
+from tpd.show.report.moments import NEVER, Moments, each_step, first_episodes, numbered_states
+from tpd.show.report.packing import Quantised
+from tpd.show.report.pictures import Pictures
+from tpd.sources.episodes import Recording
+from tpd.store.saved_runs import Kept
+
+FEW_DRAWS = 19
+"""Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
+MOST_TURNING_POINTS = 6
+LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
+"""Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Words, arrays and pictures of a report."""
+
+    words: dict[str, Any]
+    arrays: dict[str, Array]
+    files: tuple[bytes, ...]
+
+
+def gather(kept: Kept, episodes: int) -> Contents:
+    """Everything about the first so many episodes."""
+    explainer, env = kept.explainer, kept.env
+    recording = None if kept.recording is None else first_episodes(kept.recording, episodes)
+    fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
+    if recording is None and not fields:
+        raise ValueError(f"{kept.name} has no recorded episodes, so there is nothing to report")
+    if env.tabular:
+        moments = numbered_states(explainer, env, recording, explorable=bool(fields))
+    else:
+        assert recording is not None
+        moments = each_step(env, recording)
+    state, column = np.nonzero(moments.valid)
+    asked = moments.observations[state], moments.actions[state, column]
+    explanation = explainer.explain(*asked, draws=FEW_DRAWS)
+    options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
+    options[state, column] = np.arange(len(state))
+    shown = _pictures(env, recording, moments, explorable=bool(fields))
+    expected, unknown = _quantised(explanation)
+    words = {
+        "name": kept.name,
+        "environment": env.id,
+        "actions": moments.names,
+        "states": [env.name_of_state(one) for one in moments.observations],
+        "sentences": _sentences(explainer, explanation, moments, options),
+        "fields": [{"name": name, "values": values} for name, values in fields.items()],
+        "layers": shown.layers,
+        "expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()},
+        "tie": explainer.predictor.tie,
+        "rounding": ROUNDING,
+        "left_out": 0 if kept.recording is None else max(len(kept.recording.episodes) - episodes, 0),
+        **_about_outcomes(explanation),
+        **_about_episodes(explainer, env, recording),
+    }
+    arrays = {
+        "options": options,
+        "moments": moments.moments.astype(np.int32),
+        "steps": moments.steps.astype(np.int32),
+        "picture": shown.shown,
+        "expected": expected.planes,
+        "unknown": unknown.planes,
+        **_figures(explanation),
+        **_bands(explanation),
+        **_settled(explanation, options),
+    }
+    if recording is not None:
+        arrays["begins"] = recording.episodes.begins.astype(np.int32)
+        arrays["happened"] = recording.happened.astype(np.float32)
+    if env.tabular:
+        arrays["state_number"] = moments.observations.astype(np.int32)
+        arrays |= dynamics(kept)
+    return Contents(words, arrays, shown.files)
+
+
+def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "outcomes": _outcomes(explanation.legend),
+        "rewarded": explanation.legend.reward_bound is not None,
+        "horizon": explanation.horizon,
+        "discount": explanation.discount,
+        "enough_visits": ENOUGH_VISITS,
+    }
+
+
+def _about_episodes(explainer: Explainer, env: Environment, recording: Recording | None) -> dict[str, Any]:
+    if recording is None:
+        return {"episodes": [], "turning_points": []}
+    return {
+        "episodes": _endings(recording),
+        "turning_points": _turning_points(explainer, env, recording),
+    }
+
+
+def _figures(explanation: Explanation) -> dict[str, Array]:
+    """What is said of each pair as a whole."""
+    figures = {
+        "counts": _counts(explanation).astype(np.float32),
+        "reach": explanation.foreseen.sum(axis=1).astype(np.int32),
+        "support": explanation.support.astype(np.float32),
+        "running": np.clip(explanation.running[:, -1], 0, 1).astype(np.float32),
+    }
+    if explanation.agent_value is not None:
+        figures["agent_value"] = explanation.agent_value.astype(np.float32)
+    return figures
+
+
+def _bands(explanation: Explanation) -> dict[str, Array]:
+    """How sure it is: of first occurrences up to each step [low and high, horizon, pair], and of returns."""
+    if explanation.draws is None:
+        return {}
+    firsts = [k for k, name in enumerate(explanation.legend.names) if name.startswith(FIRST)]
+    ends = [np.clip(np.nan_to_num(end[:, :, firsts]), 0, 1) for end in explanation.sum_band()]
+    planes = np.concatenate(ends, axis=2).transpose(2, 1, 0).astype(np.float64)
+    bands = {"band": Quantised.of(planes, np.zeros(len(planes)), np.ones(len(planes))).planes}
+    if explanation.legend.reward_bound is not None:
+        low, high = (end[:, -1].astype(np.float32) for end in explanation.return_band())
+        bands |= {"return_low": low, "return_high": high}
+    return bands
+
+
+def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
+    """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
+    if explanation.draws is None:
+        return {}
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
+    columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
+    settled = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
+    for fact, foil in np.ndindex(columns, columns):
+        both = (options[:, fact] != NEVER) & (options[:, foil] != NEVER)
+        apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
+        against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
+        settled[both, fact, foil] = against < doubtful - ROUNDING
+    return {"settled": settled}
+
+
+def _pictures(env: Environment, recording: Recording | None, moments: Moments, explorable: bool) -> Pictures:
+    if explorable:
+        return pictures.composed(env, env.state_fields)
+    if recording is not None and recording.frames:
+        return pictures.recorded(recording.frames)
+    return pictures.drawn(env, moments.observations)
+
+
+def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
+    """What is expected [outcome, horizon, pair], and the unknown [1, horizon, pair]."""
+    expected = explanation.expected.transpose(2, 1, 0).astype(np.float64)
+    is_event = np.array([name in explanation.legend.events for name in explanation.legend.names])
+    low, high = expected.min(axis=(1, 2)), expected.max(axis=(1, 2))
+    low, high = np.where(is_event, np.minimum(low, 0), low), np.where(is_event, np.maximum(high, 1), high)
+    unknown = np.clip(explanation.unknown.T[None], 0, 1)
+    return Quantised.of(expected, low, high), Quantised.of(unknown, np.zeros(1), np.ones(1))
+
+
+def _counts(explanation: Explanation) -> FloatArray:
+    """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
+    powers = explanation.discount ** np.arange(explanation.horizon)
+    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
+
+
+def _outcomes(legend: Legend) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "weight": weight,
+            "event": name in legend.events,
+            "partition": name in legend.partition,
+            "first": name in legend.events and name.startswith(FIRST),
+            "colour": colours.colour(legend.names, name),
+            "round": colours.rounds(legend.names, name),
+        }
+        for name, weight in zip(legend.names, legend.weights, strict=True)
+    ]
+
+
+def _endings(recording: Recording) -> list[str]:
+    """How each episode ended."""
+    endings = []
+    for number in range(len(recording.episodes)):
+        episode = recording.episodes[number]
+        if episode.terminated[-1]:
+            endings.append("terminated")
+        else:
+            endings.append("time limit" if episode.truncated[-1] else "recorded no further")
+    return endings
+
+
+def _turning_points(explainer: Explainer, env: Environment, recording: Recording) -> list[dict[str, Any]]:
+    """The steps at which what is expected changes most."""
+    if explainer.predictor.horizon < 2:
+        return []
+    found = turning_points(explainer, recording)
+    least = LEAST_CHANGE if explainer.predictor.tie == 0 else LEAST_CHANGE_OF_NETWORKS
+    largest = found[found["change"] >= least].head(MOST_TURNING_POINTS)
+
+    def met(row: dict[Hashable, Any]) -> str:
+        return f" met {row['happened']}" if explainer.legend.partition else ""
+
+    return [
+        {
+            "episode": int(row["episode"]),
+            "step": int(row["step"]),
+            "text": (
+                f"Episode {row['episode']}, step {row['step']}: "
+                f"{env.name_of_action(row['action'])}{met(row)}, "
+                f"{_forecast(str(row['outcome']), explainer.predictor.horizon)} {row['after']:.0%} "
+                f"instead of {row['before']:.0%}"
+            ),
+        }
+        for row in largest.to_dict("records")
+    ]
+
+
+def _forecast(outcome: str, horizon: int) -> str:
+    """What is forecast of an outcome: whether it happens, or in which share of the steps."""
+    if outcome.startswith(FIRST) or outcome == END:
+        return f"{outcome.removeprefix(FIRST)} within {horizon} steps now"
+    return f"steps with {outcome} now"
+
+
+def _sentences(
+    explainer: Explainer, explanation: Explanation, moments: Moments, options: IntArray
+) -> list[list[str]]:
+    """[moment][column]: the action taken against each foil, and on its own where the foil is itself."""
+    state, taken = moments.moments.T
+    asked, foil = np.nonzero(moments.valid[state])
+    fact_pair = options[state, taken]
+    contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
+    narrator, alone = ContrastNarrator(contrast, explainer.predictor.tie), Narrator(explanation)
+    returns = _returns(explanation)
+    best = _best(explainer, returns, moments, options)
+    said = [[""] * options.shape[1] for _ in state]
+    for row, (moment, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
+        own, here = int(taken[moment]), int(state[moment])
+        name = moments.name(here, own)
+        if column == own:
+            said[moment][column] = alone.describe(int(fact_pair[moment]), name)
+            continue
+        third = None
+        if best[moment] not in (own, column):
+            worth = float(returns[options[here, best[moment]]])
+            third = moments.name(here, int(best[moment])), worth
+        said[moment][column] = narrator.paragraph(row, name, moments.name(here, column), name, third)
+    return said
+
+
+def _returns(explanation: Explanation) -> FloatArray:
+    """[pair]: the explained return; NaN where it is unknown, or nothing is said of rewards."""
+    if explanation.legend.reward_bound is None:
+        return np.full(len(explanation), np.nan)
+    return np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
+
+
+def _best(explainer: Explainer, returns: FloatArray, moments: Moments, options: IntArray) -> IntArray:
+    """[moment]: the column that the explained returns favour over the action taken, or that action."""
+    state, taken = moments.moments.T
+    every = np.where(options == NEVER, np.nan, returns[options])
+    return explainer.favoured(every[state], taken, moments.valid[state])

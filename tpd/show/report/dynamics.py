@@ -1,0 +1,28 @@
+"""The dynamics of a table, known or counted, so that a page can solve it anew under other rewards."""
+
+import numpy as np
+
+from tpd.core.types import Array
+from tpd.store.saved_runs import Kept
+from tpd.store.stored_configs import UntrustedError
+
+
+def dynamics(kept: Kept) -> dict[str, Array]:
+    """Every transition that can happen, once; nothing where the page could not solve it."""
+    if kept.explainer.legend.reward_bound is None or kept.explainer.policy.discount >= 1:
+        return {}
+    try:
+        model, outcomes = kept.model(), kept.outcomes()
+    except UntrustedError:
+        return {}  # what only strangers' code can tell apart is left as it is
+    if model is None or outcomes.info_keys:
+        return {}
+    transitions, probability = model.transitions()  # ordered by state and action
+    return {
+        "model_pair": (transitions.observation * model.num_actions + transitions.action).astype(np.int32),
+        "model_next": transitions.next_observation.astype(np.int32),
+        "model_probability": probability,
+        "model_ends": transitions.terminated.astype(np.uint8),
+        "model_outcome": outcomes.observe(transitions).outcome[:, :-1].astype(np.float32),
+        "model_valid": model.mask.astype(np.uint8),
+    }

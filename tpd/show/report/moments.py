@@ -1,0 +1,98 @@
+"""The rows of a report: states, their actions, and the recorded steps."""
+
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.types import Array, Episodes, IntArray
+from tpd.envs import Environment
+from tpd.predictors.explainer import Explainer
+from tpd.show.report import pictures
+from tpd.sources.episodes import Recording
+
+TAKEN = 0
+"""The column of the action taken, where its opposite is the only other."""
+NEVER = -1
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Where the agent stood, what could be done there, and what it did."""
+
+    observations: Array
+    """[state, ...]"""
+    actions: Array
+    """[state, column, ...]"""
+    valid: Array
+    """[state, column]"""
+    names: tuple[tuple[str, ...], ...]
+    """[state or 1, column]: what the actions are called; one row where that is the same in all states"""
+    moments: IntArray
+    """[moment, 2]: the state, and the column of the action taken"""
+    steps: IntArray
+    """[step]: the moment of each recorded step"""
+
+    def name(self, state: int, column: int) -> str:
+        return self.names[state if len(self.names) > 1 else 0][column]
+
+
+def first_episodes(recording: Recording, count: int) -> Recording:
+    """The recording without its later episodes."""
+    episodes = recording.episodes
+    end = len(episodes.transitions) if count >= len(episodes) else int(episodes.begins[count])
+    kept = Episodes(episodes.transitions[:end], episodes.begins[:count])
+    return Recording(kept, recording.happened[:end], recording.frames[:end])
+
+
+def numbered_states(
+    explainer: Explainer, env: Environment, recording: Recording | None, explorable: bool
+) -> Moments:
+    """Moments of numbered states, each state once; all that fields can describe, if they are explorable."""
+    own = np.zeros((0, 2), dtype=np.int64)
+    if recording is not None:
+        transitions = recording.episodes.transitions
+        own = np.stack([transitions.observation, transitions.action], axis=1)
+    states = np.unique(own[:, 0])
+    if explorable:
+        states = np.array([int(env.state(one)) for one in pictures.combinations(env.state_fields)])
+        own = np.concatenate([np.stack([states, explainer.policy.action(states)], axis=1), own])
+    distinct, index = _distinct(own)
+    row = np.zeros(env.table_shape()[0], dtype=np.int64)
+    row[states] = np.arange(len(states))
+    return Moments(
+        observations=states,
+        actions=np.broadcast_to(np.arange(env.num_actions), (len(states), env.num_actions)),
+        valid=env.mask(states),
+        names=(tuple(env.name_of_action(a) for a in range(env.num_actions)),),
+        moments=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
+        steps=index[len(states) if explorable else 0 :],
+    )
+
+
+def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
+    """The rows without repetitions, in the order of their first occurrence, and where each went."""
+    _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return rows[first[order]], np.argsort(order)[index.ravel()]
+
+
+def each_step(env: Environment, recording: Recording) -> Moments:
+    """Every recorded step is a moment of its own; a continuous action has its opposite for a foil."""
+    transitions = recording.episodes.transitions
+    count = len(transitions)
+    if env.discrete:
+        every = np.arange(env.num_actions)
+        actions, taken = np.broadcast_to(every, (count, env.num_actions)), transitions.action
+        names: tuple[tuple[str, ...], ...] = (tuple(env.name_of_action(a) for a in every),)
+        valid = env.mask(transitions.observation)
+    else:
+        space = env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        opposite = space.low + space.high - transitions.action
+        actions, taken = np.stack([transitions.action, opposite], axis=1), np.full(count, TAKEN)
+        names = tuple(tuple(env.name_of_action(a) for a in pair) for pair in actions)
+        valid = np.ones((count, 2), dtype=np.bool_)
+    steps = np.arange(count)
+    moments = np.stack([steps, taken], axis=1)
+    return Moments(transitions.observation, actions, valid, names, moments, steps)

@@ -1,0 +1,67 @@
+"""Arrays and words in one block of bytes that a browser reads without copying: see `unpack` in data.js."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.core.types import Array, FloatArray
+
+ALIGNMENT = 8
+LEVELS = 65535
+KINDS = {"u1": np.uint8, "i4": np.int32, "f4": np.float32, "f8": np.float64}
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """Numbers in 16 bits each, between the least and the largest of their kind."""
+
+    planes: Array
+    """[2, kind, ...]: low bytes, then high bytes"""
+    low: FloatArray
+    """[kind]"""
+    span: FloatArray
+    """[kind]"""
+
+    @classmethod
+    def of(cls, values: FloatArray, low: FloatArray, high: FloatArray) -> "Quantised":
+        """From values [kind, ...] that lie within their bounds [kind]."""
+        span = np.where(high > low, high - low, 1.0)
+        shape = (-1,) + (1,) * (values.ndim - 1)
+        levels = np.rint((values - low.reshape(shape)) / span.reshape(shape) * LEVELS).astype("<u2")
+        return cls(np.stack([levels & 255, levels >> 8]).astype(np.uint8), low, span)
+
+    def values(self) -> FloatArray:
+        """[kind, ...]: the values again, each within half a level."""
+        levels = self.planes[0] + 256.0 * self.planes[1]
+        shape = (-1,) + (1,) * (levels.ndim - 1)
+        return np.asarray(self.low.reshape(shape) + levels / LEVELS * self.span.reshape(shape))
+
+
+def pack(words: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """The words as JSON, which say where each array begins, and then the arrays; compressed."""
+    places, body = dict[str, Any](), bytearray()
+    for name, array in arrays.items():
+        kind = next(kind for kind, dtype in KINDS.items() if array.dtype == dtype)
+        places[name] = {"kind": kind, "shape": array.shape, "begin": len(body)}
+        body += np.ascontiguousarray(array).astype(f"<{kind}").tobytes()
+        body += bytes(-len(body) % ALIGNMENT)
+    text = json.dumps({**words, "arrays": places}, allow_nan=False, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 4) % ALIGNMENT)
+    return gzip.compress(len(text).to_bytes(4, "little") + text + bytes(body), mtime=0)
+
+
+def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The words and the arrays that `pack` was given."""
+    plain = gzip.decompress(packed)
+    begin = 4 + int.from_bytes(plain[:4], "little")
+    words = json.loads(plain[4:begin])
+    arrays = {}
+    for name, place in words.pop("arrays").items():
+        count = int(np.prod(place["shape"]))
+        flat = np.frombuffer(plain, f"<{place['kind']}", count, begin + place["begin"])
+        arrays[name] = flat.reshape(place["shape"])
+    return words, arrays

@@ -1,0 +1,67 @@
+"""The page: one HTML file with everything in it, which works without a network."""
+
+import base64
+import gzip
+import re
+from functools import cache
+from html import escape
+from importlib import resources
+from pathlib import Path
+
+from tpd.show.report.contents import Contents, gather
+from tpd.show.report.packing import pack, unpack
+from tpd.store.saved_runs import Kept
+
+LARGEST = 15_000_000
+"""Bytes of a page; a report of more shows fewer episodes."""
+SCRIPTS = ("data.js", "solve.js", "words.js", "charts.js", "report.js")
+
+
+def write(kept: Kept, path: Path) -> None:
+    """Write the report of a run: of all its episodes, or of as many as fit."""
+    count = 1 if kept.recording is None else len(kept.recording.episodes)
+    page = render(gather(kept, count))
+    while len(page) > LARGEST and count > 1:
+        count = max(1, min(count - 1, count * LARGEST // len(page)))
+        page = render(gather(kept, count))
+    path.write_bytes(page)
+
+
+def render(contents: Contents) -> bytes:
+    """The whole file."""
+    parts = {
+        "title": escape(str(contents.words["name"])),
+        "style": _asset("report.css"),
+        "scripts": "\n".join(_asset(name) for name in SCRIPTS),
+        "plotly": _plotly(),
+        "data": _base64(pack(contents.words, contents.arrays)),
+        "pictures": "\n".join(map(_base64, contents.files)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html")).encode()
+
+
+def read(path: Path) -> Contents:
+    """What a report shows, from its file."""
+    text = path.read_text(encoding="utf-8")
+    words, arrays = unpack(base64.b64decode(_block(text, "data")))
+    return Contents(words, arrays, tuple(base64.b64decode(line) for line in _block(text, "pictures").split()))
+
+
+def _block(text: str, name: str) -> str:
+    found = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"this is no report: it has no block {name!r}")
+    return found[1]
+
+
+def _asset(name: str) -> str:
+    return resources.files("tpd.show.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _plotly() -> str:
+    return _base64(gzip.compress(_asset("plotly-basic.min.js").encode(), mtime=0))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,185 @@
+"""Pictures of states for a page: what moves apart from the rest is drawn once and laid over it."""
+
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from tpd.core.types import Array, IntArray
+from tpd.envs import Environment
+
+WIDTH = 400
+QUALITY = 60
+MARGIN = 4
+"""Pixels around what changes, so that nothing of it shines through at the edge."""
+CHECKED = 8
+"""States whose composed picture is compared with the one drawn at once."""
+
+Fields = Mapping[str, Sequence[int | bool]]
+
+
+class Box(NamedTuple):
+    """A part of a picture, in pixels."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    def overlaps(self, other: "Box") -> bool:
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+    def cut(self, picture: Array) -> Array:
+        return picture[self.top : self.bottom, self.left : self.right]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Files, and which of them, one for each layer, show a state."""
+
+    files: tuple[bytes, ...]
+    """WebP"""
+    layers: tuple[tuple[float, float, float, float], ...]
+    """Where each layer lies, as shares of the whole: left, top, width, height."""
+    shown: IntArray
+    """[state, layer]: the file"""
+
+
+NO_PICTURES = Pictures((), (), np.zeros((0, 0), dtype=np.int32))
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+
+
+def recorded(frames: Sequence[bytes]) -> Pictures:
+    """One file for each state."""
+    return Pictures(tuple(frames), (WHOLE,), np.arange(len(frames), dtype=np.int32)[:, None])
+
+
+def drawn(env: Environment, states: IntArray) -> Pictures:
+    """Every state drawn by the environment; no pictures where it cannot."""
+    if env.model is None or not env.drawable:
+        return NO_PICTURES
+    return recorded([_file(_draw(env, int(state))) for state in states])
+
+
+def composed(env: Environment, fields: Fields) -> Pictures:
+    """Every combination of the fields, the last one changing fastest.
+
+    Fields that show in a part of the picture where no other field does are drawn apart, so that few
+    pictures are enough for many states.
+    """
+    if env.model is None or not env.drawable:
+        return NO_PICTURES
+    first = {name: values[0] for name, values in fields.items()}
+    whole = _draw(env, _state(env, first))
+    boxes = {name: _changing(env, fields, first, name, whole) for name in fields}
+    apart = [name for name in fields if not any(_overlap(boxes, name, other) for other in fields)]
+    groups = [[name for name in fields if name not in apart], *([name] for name in apart)]
+    drawings = [
+        [_draw(env, _state(env, first | chosen)) for chosen in combinations(fields, group)]
+        for group in groups
+    ]
+    parts = [Box(0, 0, whole.shape[1], whole.shape[0])] + [
+        box for name in apart if (box := boxes[name]) is not None
+    ]
+    shown = _shown(fields, groups)
+    if not _composes(env, fields, drawings, parts, shown):
+        return drawn(env, np.array([_state(env, one) for one in combinations(fields)]))
+    files = [_file(box.cut(one)) for box, layer in zip(parts, drawings, strict=True) for one in layer]
+    return Pictures(tuple(files), tuple(_shares(box, parts[0]) for box in parts), shown)
+
+
+def combinations(fields: Fields, names: Sequence[str] | None = None) -> list[dict[str, int | bool]]:
+    """Every choice of values for the names, or for all fields; the last one changes fastest."""
+    names = list(fields) if names is None else names
+    values = itertools.product(*(fields[name] for name in names))
+    return [dict(zip(names, chosen, strict=True)) for chosen in values]
+
+
+def _changing(
+    env: Environment, fields: Fields, first: Mapping[str, Any], name: str, whole: Array
+) -> Box | None:
+    """The part of the picture that a field changes; None where it does not show."""
+    height, width = whole.shape[0], whole.shape[1]
+    changed = np.zeros((height, width), dtype=np.bool_)
+    for value in fields[name][1:]:
+        changed |= (_draw(env, _state(env, {**first, name: value})) != whole).any(axis=2)
+    rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
+    if not len(rows):
+        return None
+    return Box(
+        max(int(columns[0]) - MARGIN, 0),
+        max(int(rows[0]) - MARGIN, 0),
+        min(int(columns[-1]) + 1 + MARGIN, width),
+        min(int(rows[-1]) + 1 + MARGIN, height),
+    )
+
+
+def _overlap(boxes: Mapping[str, Box | None], name: str, other: str) -> bool:
+    """Whether two fields show in the same part; one that does not show by itself goes with any."""
+    one, two = boxes[name], boxes[other]
+    return name != other and (one is None or two is None or one.overlaps(two))
+
+
+def _shown(fields: Fields, groups: Sequence[Sequence[str]]) -> IntArray:
+    """[state, layer]: the number of the file, if the files of the layers follow each other."""
+    sizes = [len(values) for values in fields.values()]
+    indices = dict(zip(fields, np.indices(sizes).reshape(len(sizes), -1), strict=True))
+    layers, begin = [], 0
+    for group in groups:
+        shape = tuple(len(fields[name]) for name in group)
+        number = np.ravel_multi_index([indices[name] for name in group], shape) if group else 0
+        layers.append(np.broadcast_to(begin + number, indices[next(iter(fields))].shape))
+        begin += int(np.prod(shape))
+    return np.stack(layers, axis=1).astype(np.int32)
+
+
+def _composes(
+    env: Environment,
+    fields: Fields,
+    drawings: Sequence[Sequence[Array]],
+    parts: Sequence[Box],
+    shown: IntArray,
+) -> bool:
+    """Whether layers laid over each other give the picture of the state, in states spread over all."""
+    every, files = combinations(fields), [one for layer in drawings for one in layer]
+    for number in np.linspace(0, len(every) - 1, CHECKED).astype(int):
+        picture = files[shown[number, 0]].copy()
+        for box, file in zip(parts[1:], shown[number, 1:], strict=True):
+            box.cut(picture)[:] = box.cut(files[file])
+        if (picture != _draw(env, _state(env, every[number]))).any():
+            return False
+    return True
+
+
+def _shares(box: Box, whole: Box) -> tuple[float, float, float, float]:
+    width, height = whole.right, whole.bottom
+    return (
+        box.left / width,
+        box.top / height,
+        (box.right - box.left) / width,
+        (box.bottom - box.top) / height,
+    )
+
+
+def _state(env: Environment, description: Mapping[str, Any]) -> int:
+    return int(env.state(description))
+
+
+def _draw(env: Environment, state: int) -> Array:
+    picture = env.picture(np.array(state))
+    assert picture is not None
+    return picture
+
+
+def _file(picture: Array) -> bytes:
+    """As a WebP file that is small, not in pixels but in bytes."""
+    file = io.BytesIO()
+    image = Image.fromarray(np.asarray(picture, dtype=np.uint8))
+    image.thumbnail((WIDTH, WIDTH))
+    image.save(file, "WEBP", quality=QUALITY)
+    return file.getvalue()

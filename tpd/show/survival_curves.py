@@ -1,0 +1,107 @@
+"""Survival curves: how likely something has happened by some step, as explained and as rollouts show it."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.show import plots
+
+MOMENTS = 4
+SHOWN_STEPS = 10
+HAPPENS = 0.05
+"""Something comes to happen where such a share of the rollouts sees it, after the first step."""
+CHOICES = ("the policy's action", "passed over")
+GREY = "#555555"
+POINTS: dict[str, Any] = {"fmt": "o", "markersize": 4, "markeredgecolor": "black", "elinewidth": 1.2}
+
+
+def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: str) -> Figure | None:
+    """What has happened by each step at a few moments: explained as lines, rolled out as points, with bands.
+
+    None where nothing is to be seen: no outcome is a first occurrence, or none occurs.
+    """
+    explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
+    names = plots.first_names(explanation)
+    seen, limits = np.cumsum(cases.expected, axis=1), truth.happened_by(cases)
+    columns = np.array([explanation.legend.names.index(name) for name in names], dtype=np.int64)
+    comes = (seen[:, -1] - seen[:, 0])[:, columns] >= HAPPENS
+    moments = _eventful(cases, np.asarray(comes))
+    if not len(moments):
+        return None
+    cases_shown = np.concatenate([moments, moments + 1])
+    columns = columns[comes[cases_shown].any(axis=0)]
+    figure = Figure(figsize=(1 + 3.6 * len(moments), 7.6), dpi=110)
+    grid = figure.subplots(2, len(moments), squeeze=False, sharex=True, sharey=True)
+    for axes, case, row in zip(grid.flat, cases_shown, np.repeat([0, 1], len(moments)), strict=True):
+        for k in columns:
+            _explained(axes, explanation[case : case + 1], k)
+            at = case, slice(None), k
+            _rolled_out(axes, seen[at], Band(limits.low[at], limits.high[at]), _colour(explanation, k))
+        action = truth.env.name_of_action(cases.actions[case])
+        axes.set_title(f"{CHOICES[row]}: {action}", fontsize=10)
+        axes.set(xlabel="steps ahead", ylabel="has happened by then", ylim=(-0.03, 1.03))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.label_outer()
+    inches = figure.get_figwidth()
+    figure.subplots_adjust(0.7 / inches, 0.15, 1 - 0.2 / inches, 0.89, wspace=0.08, hspace=0.16)
+    figure.suptitle(title, fontsize=11)
+    _key(figure, explanation, columns)
+    return figure
+
+
+def _eventful(cases: SampledCases, comes: BoolArray) -> IntArray:
+    """[moment]: own actions with a foil, at some of the moments where something comes [case, event]."""
+    own = np.flatnonzero(~cases.own) - 1
+    eventful = own[comes[own].any(axis=1) | comes[own + 1].any(axis=1)]
+    chosen = np.linspace(0, len(eventful) - 1, min(MOMENTS, len(eventful))).round().astype(np.int64)
+    return np.asarray(eventful[chosen])
+
+
+def _colour(explanation: Explanation, column: int) -> str:
+    names = explanation.legend.names
+    return str(plots.style(names, names[column])["facecolor"])
+
+
+def _explained(axes: Axes, explanation: Explanation, column: int) -> None:
+    """The curve of one pair with its band; a network's sum may leave [0, 1] a little, a probability not."""
+    colour = _colour(explanation, column)
+    line = np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1)
+    line = plots.as_far_as_known(explanation, 0, line)
+    if explanation.draws is not None:
+        band = Band(*(np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band()))
+        axes.fill_between(range(explanation.horizon), *band, color=colour, alpha=0.25, linewidth=0)
+        line = plots.as_far_as_told(line, band.width)
+    axes.plot(line, color=colour)
+
+
+def _rolled_out(axes: Axes, seen: FloatArray, limits: Band, colour: str) -> None:
+    """Points with their band [horizon] at some of the steps."""
+    steps = np.unique(np.linspace(0, len(seen) - 1, SHOWN_STEPS).round().astype(np.int64))
+    reach = np.abs([seen - limits.low, limits.high - seen])[:, steps]
+    axes.errorbar(steps, seen[steps], reach, color=colour, **POINTS)
+
+
+def _key(figure: Figure, explanation: Explanation, columns: IntArray) -> None:
+    names = explanation.legend.names
+    handles: list[Artist] = [
+        Patch(label=names[k].removeprefix(FIRST), color=_colour(explanation, k)) for k in columns
+    ]
+    handles.append(Line2D([], [], label="explained", color=GREY))
+    if explanation.draws is not None:
+        handles.append(Patch(label=f"its {LEVEL:.0%} band", alpha=0.25, color=GREY))
+    rolled_out = f"rolled out, with its {LEVEL:.0%} band"
+    handles.append(
+        Line2D([], [], label=rolled_out, marker="o", markeredgecolor="black", linestyle="", color=GREY)
+    )
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=9)

@@ -1,0 +1,96 @@
+"""Plots of what other rewards would change, and of the distribution of returns."""
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tpd.answers.what_if import Fragility, discounted_counts, returns
+from tpd.core.distributions import BoundedDistribution
+from tpd.core.explanation import TOLERATED, Explanation
+from tpd.show.plots import CURVE_LOOKS
+
+EDGE = 0.001
+"""Rarer returns are left out of the picture."""
+
+
+def against_reward(
+    outcome: str, names: Sequence[str], explanation: Explanation, now: float, reach: float
+) -> Figure:
+    """The return of every action as the reward of one outcome moves, the rest of the policy unchanged."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    rewards = np.array([now - reach, now + reach])
+    worth_now, slope = returns(explanation, {}), discounted_counts(explanation, outcome)
+    looks = cycle(CURVE_LOOKS)
+    for name, value, grows in zip(names, worth_now, slope, strict=True):
+        look: dict[str, Any] = {**next(looks), "marker": ""}
+        if np.isnan(value):
+            axes.plot([], [], label=f"{name}: unknown", **look)
+        else:
+            axes.plot(rewards, value + grows * (rewards - now), label=name, **look)
+    axes.axvline(now, color="#999999", linewidth=0.8)
+    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    axes.set_xlabel(f"reward of {outcome}")
+    axes.set_ylabel("return, the rest of the policy unchanged")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def return_distributions(names: Sequence[str], observed: BoundedDistribution) -> Figure:
+    """How likely each action ends in a return of at most so much, within the horizon.
+
+    Where a little of the future is unknown the line becomes an area: it lies somewhere within. Where much
+    is, there is no line.
+    """
+    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    known = observed.unknown <= TOLERATED
+    for i, (name, style) in enumerate(zip(names, cycle(CURVE_LOOKS), strict=False)):
+        look: dict[str, Any] = {**style, "marker": ""}
+        if not known[i]:
+            axes.plot([], [], label=f"{name}: unknown", **look)
+            continue
+        for side, label in ((observed.lowest, name), (observed.highest, None)):
+            likely = np.cumsum(side.probabilities[i])
+            axes.step(side.values[i], likely, where="post", label=label, **look)
+    if known.any():  # the ends of what is known, not the bounds of what is not
+        low = float(np.nanmin(observed.quantile(EDGE).high[known]))
+        high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
+        margin = 0.05 * (high - low) + 1e-9
+        axes.set_xlim(low - margin, high + margin)
+    else:
+        axes.set_xticks([])
+        axes.text(0.5, 0.5, "too much of the future is unknown", transform=axes.transAxes, ha="center")
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("return within the horizon")
+    axes.set_ylabel("probability of at most this")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def fragile(outcome: str, now: float, found: Fragility) -> Figure:
+    """In how many of the states met another action overtakes, as one reward moves away from what it is."""
+    figure = Figure(figsize=(7, 4), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    count = max(1, len(found.reward))
+    for side, moves in (
+        ("less", found.reward[found.reward < now]),
+        ("more", found.reward[found.reward >= now]),
+    ):
+        order = np.sort(moves)[::-1] if side == "less" else np.sort(moves)
+        share = np.arange(len(order) + 1) / count
+        axes.step(np.concatenate([[now], order]), share, where="post", color="black", linewidth=1.5)
+    axes.axvline(now, color="#999999", linewidth=0.8)
+    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    reach = max(5 * abs(now), 10.0)
+    axes.set_xlim(now - reach, now + reach)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"reward of {outcome}")
+    axes.set_ylabel("share of the states met where\nanother action has overtaken")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,122 @@
+"""Stepping vector environments: the one place that knows how episodes end and begin again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from tpd.core.observations import pack
+from tpd.core.outcomes import check_finite
+from tpd.core.types import Array, IntArray, Policy, RecurrentPolicy, Transitions
+from tpd.sources.hidden_state import begin, follow
+
+Behaviour = Callable[[Array], Array]
+"""observations [num_envs, ...] -> actions [num_envs, ...]"""
+
+
+def interact(
+    envs: VectorEnv[Any, Any, Any],
+    policy: Policy,
+    behaviour: Behaviour,
+    seed: int,
+    info_keys: Sequence[str] = (),
+) -> Iterator[tuple[IntArray, Transitions]]:
+    """Step for ever; each time yield the transitions of one step and the copy each comes from.
+
+    A copy whose episode has ended spends its next step on the reset, which is no transition.
+    The behaviour may depart from the policy, whose memory, if any, the observations carry.
+    """
+    mode = envs.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.NEXT_STEP:
+        raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
+    remembers = isinstance(policy, RecurrentPolicy)
+    with stepping(envs):
+        first = envs.reset(seed=seed)[0]
+        _check_numbers(envs.single_observation_space, first)
+    observation = begin(policy, first)
+    ended = np.zeros(envs.num_envs, dtype=np.bool_)
+    while True:
+        action = behaviour(observation)
+        with stepping(envs):
+            arrived, reward, terminated, truncated, info = envs.step(action)
+            _check_numbers(envs.single_observation_space, arrived)
+        next_observation = follow(policy, observation, arrived) if remembers else pack(arrived)
+        if remembers and ended.any():
+            next_observation[ended] = begin(policy, pack(arrived)[ended])
+        step = Transitions(
+            observation=observation,
+            action=action,
+            next_observation=next_observation,
+            reward=np.asarray(reward, dtype=np.float64),
+            terminated=terminated,
+            truncated=truncated,
+            info={key: _entry(info, key) for key in info_keys},
+        )
+        check_finite(step)
+        live = np.flatnonzero(~ended)
+        yield live, step if len(live) == envs.num_envs else step[live]
+        observation, ended = next_observation, terminated | truncated
+
+
+def _check_numbers(space: gym.Space[Any], observed: Any) -> None:
+    """Refuse numbers of states that there are not: tables would be read beyond their ends."""
+    if isinstance(space, gym.spaces.Discrete):
+        wrong = (observed < space.start) | (observed >= space.start + space.n)
+        if wrong.any():
+            raise ValueError(f"it observed {observed[wrong][0]}")
+
+
+class StepError(ValueError):
+    """A step of an environment that failed, or led to what it cannot observe."""
+
+
+@contextmanager
+def stepping(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None]:
+    """Say of a step that fails what it should have been like: many fail by no longer observing this."""
+    try:
+        yield
+    except Exception as error:  # of an environment of the user's
+        one = getattr(env, "envs", [env])[0]  # many copies have no name, but each has
+        name = "the environment" if one.spec is None else one.spec.id
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        space = one.observation_space
+        raise StepError(f"{name}, which is to observe {space}, failed to step: {reason}") from error
+
+
+class Checked(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment for others to step, which fails at the first step that would spoil what they learn."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        with stepping(self):
+            observed, info = self.env.reset(seed=seed, options=options)
+            _check_observed(self.observation_space, observed)
+        return observed, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        with stepping(self):
+            observed, reward, terminated, truncated, info = self.env.step(action)
+            _check_observed(self.observation_space, observed)
+            if not np.isfinite(reward):  # type: ignore[call-overload]
+                raise ValueError(f"the reward is {reward}")
+        return observed, reward, terminated, truncated, info
+
+
+def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the observation") -> None:
+    """Refuse what has another shape than the space, or is not finite; beyond its bounds many envs go."""
+    if isinstance(space, gym.spaces.Dict):
+        for key, part in space.spaces.items():
+            _check_observed(part, observed[key], f"{name} {key!r}")
+    elif isinstance(space, gym.spaces.Box):
+        if np.shape(observed) != space.shape:
+            raise ValueError(f"{name} has the shape {np.shape(observed)}")
+        if not np.isfinite(observed).all():
+            raise ValueError(f"{name} is not finite: {observed}")
+
+
+def _entry(info: dict[str, Any], key: str) -> Array:
+    if key not in info:
+        raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
+    return np.asarray(info[key])

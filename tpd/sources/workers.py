@@ -1,0 +1,56 @@
+"""Worker processes: tasks in parallel with results in order, and workers that exit with their parent."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from typing import TypeVar
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+from joblib import Parallel, delayed
+
+from tpd.envs import Environment
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+@cache
+def end_with(parent: int) -> None:
+    """From now on, end as soon as the parent has gone; nothing, if this process is no child of it."""
+    if os.getppid() == parent:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os._exit(1)  # nobody waits for it any more, and somebody may want to go on in its place
+
+
+T = TypeVar("T")
+
+
+def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environment) -> Iterator[T]:
+    """What the tasks give, in their order, as soon as it is there; they may make the environment."""
+    parallel = Parallel(
+        n_jobs=processes, backend="loky", return_as="generator", batch_size=1, max_nbytes=None
+    )
+    spec, done = gym.spec(env.id), 0
+    try:
+        for result in parallel(delayed(_call)(task, spec, os.getpid()) for task in tasks):
+            yield result
+            done += 1
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f"one of {processes} processes died, as from lack of memory, when {done} of {len(tasks)} shares "
+            "were done: try fewer processes"
+        ) from error
+
+
+def _call(task: Callable[[], T], spec: EnvSpec, parent: int) -> T:
+    end_with(parent)
+    gym.registry.setdefault(spec.id, spec)  # it may be registered by a script, which is not run again here
+    return task()

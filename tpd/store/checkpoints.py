@@ -1,0 +1,94 @@
+"""Checkpoints: what a run has learned so far, in one file of plain arrays that is whole or not there."""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tpd.core.types import Array, Resumable, Stage
+from tpd.guards.atomic import whole
+from tpd.guards.files import blame, read_arrays
+from tpd.guards.settings import whole_number
+
+log = logging.getLogger(__name__)
+
+ABOUT = "about"
+
+
+class Checkpoint:
+    """A file that says after which stage a run was, and how its parts were then.
+
+    fingerprint: of what is run; a checkpoint of anything else is not taken up.
+    seconds: so much time lies between two savings at least.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, seconds: float) -> None:
+        self._path = path
+        self._fingerprint = fingerprint
+        self._seconds = seconds
+        self._saved = time.monotonic()
+
+    def save(self, stage: int, parts: Mapping[str, Resumable]) -> None:
+        """Keep how the parts are after a stage, if the last time is long enough ago."""
+        if time.monotonic() - self._saved < self._seconds:
+            return
+        arrays = {f"{name}/{key}": a for name, part in parts.items() for key, a in part.state().items()}
+        about = {"fingerprint": self._fingerprint, "stage": stage, "digest": self._digest(stage, arrays)}
+        with whole(self._path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, allow_pickle=False, **{ABOUT: np.array(json.dumps(about))}, **arrays)
+        self._saved = time.monotonic()
+        log.info("checkpoint after stage %d", stage)
+
+    def resume(self, parts: Mapping[str, Resumable], stages: int) -> int:
+        """Put the parts back; after which stage they were so, 0 if there is nothing to go on from."""
+        if not self._path.exists():
+            return 0
+        try:
+            stage, arrays = self.read(stages)
+        except (ValueError, OSError) as error:
+            log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
+            return 0
+        with blame(self._path):
+            for name, part in parts.items():
+                prefix = f"{name}/"
+                part.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
+        log.info("going on after stage %d", stage)
+        return stage
+
+    def read(self, stages: int) -> tuple[int, dict[str, Array]]:
+        """The stage and the arrays, if they are as they were saved; an error says what is wrong."""
+        arrays = read_arrays(self._path)
+        with blame(self._path):
+            about = json.loads(str(arrays.pop(ABOUT)))
+            if about["fingerprint"] != self._fingerprint:
+                raise ValueError("it is of other settings or code")
+            stage = whole_number("its stage", about["stage"], at_least=0)
+            if about["digest"] != self._digest(stage, arrays):
+                raise ValueError("it is not as it was saved")
+            if stage > stages:
+                raise ValueError(f"it is of stage {stage}, and there are {stages}")
+        return stage, arrays
+
+    def _digest(self, stage: int, arrays: Mapping[str, Array]) -> str:
+        """Another one whenever anything of it changes."""
+        digest = hashlib.sha256(json.dumps([self._fingerprint, stage]).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(json.dumps([name, np.lib.format.dtype_to_descr(array.dtype), array.shape]).encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def go_through(stages: Sequence[Stage], parts: Mapping[str, object], checkpoint: Checkpoint | None) -> None:
+    """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up."""
+    resumable = {name: part for name, part in parts.items() if isinstance(part, Resumable)}
+    if len(resumable) < len(parts):
+        checkpoint = None
+    done = 0 if checkpoint is None else checkpoint.resume(resumable, len(stages))
+    for number, stage in enumerate(stages[done:], start=done + 1):
+        stage()
+        if checkpoint is not None:
+            checkpoint.save(number, resumable)

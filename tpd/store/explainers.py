@@ -1,0 +1,206 @@
+"""Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's.
+
+What is read is checked against itself: a file that cannot be what it says is refused in one line.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tpd.core.types import Array, DiscretePolicy, Policy, Predictor
+from tpd.envs import Environment
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
+from tpd.guards.settings import number, whole_number
+from tpd.policies.stored import AbsentPolicy
+from tpd.policies.tabular import TabularPolicy
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import Edges, HasTable, PairTable
+from tpd.predictors.replayed.posterior import CountedTable
+from tpd.store.legends import LARGEST, read_legend
+
+DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
+FORMAT = 2
+EDGE = "edge_"
+
+
+@runtime_checkable
+class HasNetwork(Protocol):
+    """A predictor that can be written down as a network."""
+
+    def description(self) -> Mapping[str, Any]:
+        """How the network is built, as plain values."""
+
+    def arrays(self) -> Mapping[str, Array]:
+        """Its weights."""
+
+
+def check(predictor: Predictor) -> None:
+    """Refuse a predictor that could not be saved."""
+    if not isinstance(predictor, HasTable | HasNetwork):
+        raise TypeError(f"{type(predictor).__name__} has no method `table`, so it cannot be saved")
+
+
+def save(explainer: Explainer, env: Environment, folder: Path) -> None:
+    """Write what the predictor knows, and for tables what the policy does in every state."""
+    check(explainer.predictor)
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "discount": explainer.policy.discount,
+        "legend": asdict(explainer.legend),
+    }
+    if isinstance(explainer.predictor, HasNetwork):
+        description["network"] = explainer.predictor.description()
+        arrays = dict(explainer.predictor.arrays())
+    else:
+        assert isinstance(explainer.predictor, HasTable)
+        arrays = _table_arrays(explainer.predictor.table(), explainer.policy, env)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
+
+
+def _table_arrays(table: PairTable, policy: Policy, env: Environment) -> dict[str, Array]:
+    assert isinstance(policy, DiscretePolicy)
+    states = np.arange(env.table_shape()[0])
+    arrays = {
+        "pairs": table.pairs,
+        "expected": table.expected.astype(np.float32),
+        "support": table.visits,
+        "policy": policy.probabilities(states),
+    }
+    if table.into_unknown is not None:
+        arrays["into_unknown"] = table.into_unknown.astype(np.float32)
+    if table.edges is not None:
+        arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
+    values = policy.action_values(states)
+    return arrays if values is None else arrays | {"action_values": values}
+
+
+def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> Explainer:
+    """Read an explainer that `save` wrote.
+
+    The agent is not stored with a network, and neither is a features extractor, which is code.
+    """
+    description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
+    with blame(folder / DESCRIPTION):
+        legend = read_legend(description["legend"])
+        discount = number("discount", description["discount"], 0, 1)
+    width = len(legend.names) + 1
+    if "network" in description:
+        predictor = _network(folder, description["network"], stored, width, features_extractor)
+        return Explainer(predictor, AbsentPolicy(discount), legend)
+    probabilities = stored.take("policy", (None, None), REAL)
+    values = stored.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+    with blame(folder / ARRAYS):
+        policy = TabularPolicy(probabilities, discount, values)
+    return Explainer(_table(stored, probabilities.shape, width), policy, legend)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What an explainer says of itself, if it is of the present format."""
+    path = folder / DESCRIPTION
+    description = read_json(path)
+    if not isinstance(description, dict):
+        raise ValueError(f"{path}: is no description of an explainer, but a {type(description).__name__}")
+    if description.get("format") != FORMAT:
+        raise ValueError(f"{path}: has format {description.get('format')!r}, this is for {FORMAT}")
+    if not isinstance(description.get("network", {}), dict):
+        raise ValueError(f"{path}: its network is no table of settings")
+    return description
+
+
+def _table(stored: StoredArrays, shape: tuple[int, ...], width: int) -> PairTable:
+    """The table of a policy [state, action], with so many outcomes."""
+    num_states, num_actions = shape
+    pairs = stored.take("pairs", (None,), WHOLE)
+    stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
+    stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
+    expected = stored.take("expected", (len(pairs), None, width), REAL)
+    visits = stored.take("support", (len(pairs),), REAL, finite=False)
+    stored.check("support", visits >= 0)
+    unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
+    edges = _edges(stored, pairs, num_states, width)
+    table = PairTable if edges is None else CountedTable
+    return table(num_actions, pairs, expected, visits, unknown, edges)
+
+
+def _edges(stored: StoredArrays, pairs: Array, num_states: int, width: int) -> Edges | None:
+    pair = stored.take(f"{EDGE}pair", (None,), WHOLE, optional=True)
+    if pair is None:
+        return None
+    stored.check(f"{EDGE}pair", np.isin(pair, pairs))
+    next_state = stored.take(f"{EDGE}next_state", pair.shape, WHOLE)
+    stored.check(f"{EDGE}next_state", (next_state >= 0) & (next_state < num_states))
+    outcome, continuation = (
+        stored.take(f"{EDGE}{name}", (len(pair), width), REAL) for name in ("outcome", "continuation")
+    )
+    count = stored.take(f"{EDGE}count", pair.shape, WHOLE)
+    stored.check(f"{EDGE}count", count > 0)
+    return Edges(pair, next_state, outcome, continuation, count)
+
+
+def _network(
+    folder: Path,
+    network: Mapping[str, Any],
+    stored: StoredArrays,
+    width: int,
+    features_extractor: Callable[..., Any] | None,
+) -> Predictor:
+    """The network that predicts so many outcomes."""
+    from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
+
+    with blame(folder / DESCRIPTION):
+        _check_columns(network["columns"], width)
+        num_actions = _check_size(network, width, stored.size)
+        if "returns" in network:
+            _check_returns(network, stored.size)
+        if network["discount"] is not None:
+            number("discount", network["discount"], 0, 1)
+    stored.take("tried", (num_actions,), WHOLE)
+    arrays = stored.every(ANY)
+    with blame(folder):
+        return read(network, arrays, features_extractor)
+
+
+def _check_columns(columns: Mapping[str, Any], width: int) -> None:
+    found = sorted(itertools.chain.from_iterable(columns.values()))
+    if found != list(range(width)):
+        raise ValueError(f"its network predicts the columns {found} of {width} outcomes")
+
+
+def _check_returns(network: Mapping[str, Any], values: int) -> None:
+    """Refuse a network of returns, beside this one, that cannot be: it has a centre, a spread, and atoms."""
+    returns = network["returns"]
+    _check_size(network, 2 + whole_number("atoms", returns["atoms"], at_least=2), values)
+    number("discount", returns["discount"], 0, 1)
+    number("bound", returns["bound"], 0, LARGEST)
+
+
+def _check_size(network: Mapping[str, Any], width: int, values: int) -> int:
+    """Refuse a network with more weights than there are values; how many actions it tells apart."""
+    observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
+    num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
+    outputs = num_actions * whole_number("horizon", network["horizon"], at_least=1) * width
+    hidden = [whole_number("hidden", size, at_least=1) for size in network["hidden"]]
+    inputs = observed + whole_number("memory", network["memory"], at_least=0)
+    if network["extracted"] or network["observation_space"]["kind"] == "Discrete":
+        observed, inputs = 0 if network["extracted"] else observed, 1  # features are made of them first
+    layers = [inputs, *hidden, outputs]
+    if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
+        raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
+    return num_actions
+
+
+def _size(space: Mapping[str, Any]) -> int:
+    """How many different, or how many numbers in one: observations or actions."""
+    if space["kind"] == "Discrete":
+        return whole_number("n", space["n"], at_least=1)
+    if space["kind"] == "Dict":
+        return sum(_size(part) for part in space["spaces"].values())
+    return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])

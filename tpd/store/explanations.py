@@ -1,0 +1,44 @@
+"""Explanations on disk, as arrays."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from tpd.core.explanation import Explanation
+from tpd.guards.files import ANY, REAL, StoredArrays, blame
+from tpd.guards.settings import number
+from tpd.store.legends import read_legend
+
+EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
+
+
+def save_explanation(explanation: Explanation, path: Path) -> None:
+    """Write an explanation as arrays, and its legend as JSON among them."""
+    words = {"legend": asdict(explanation.legend), "discount": explanation.discount}
+    arrays = {name: getattr(explanation, name) for name in EXPLAINED}
+    if explanation.agent_value is not None:
+        arrays["agent_value"] = explanation.agent_value
+    np.savez_compressed(path, allow_pickle=False, words=np.array(json.dumps(words)), **arrays)
+
+
+def load_explanation(path: Path) -> Explanation:
+    """Read what `save_explanation` wrote."""
+    stored = StoredArrays(path)
+    with blame(path):
+        words = json.loads(str(stored.take("words", (), "U")))
+        legend, discount = read_legend(words["legend"]), number("discount", words["discount"], 0, 1)
+    expected = stored.take("expected", (None, None, len(legend.names)), REAL)
+    batch = expected.shape[:1]
+    return Explanation(
+        stored.take("observations", (*batch, ...), ANY, finite=False),
+        stored.take("actions", (*batch, ...), ANY, finite=False),
+        expected,
+        stored.take("running", expected.shape[:2], REAL),
+        stored.take("support", batch, REAL, finite=False),
+        legend,
+        discount,
+        stored.take("agent_value", batch, REAL, finite=False, optional=True),
+        stored.take("unknown", expected.shape[:2], REAL),
+    )

@@ -1,0 +1,31 @@
+"""Legends of outcomes, read from JSON and checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tpd.core.outcomes import Legend
+from tpd.guards.settings import number
+
+LARGEST = 1e30  # a reward that is meant
+
+
+def read_legend(plain: Mapping[str, Any]) -> Legend:
+    legend = Legend(
+        names=tuple(plain["names"]),
+        weights=tuple(plain["weights"]),
+        partition=tuple(plain["partition"]),
+        reward_bound=plain["reward_bound"],
+        events=tuple(plain["events"]),
+    )
+    if not legend.names or not all(isinstance(name, str) for name in legend.names):
+        raise ValueError(f"its outcomes have no names, but {legend.names}")
+    if len(set(legend.names)) < len(legend.names):
+        raise ValueError(f"its outcomes have the same names: {legend.names}")
+    if not {*legend.partition, *legend.events} <= {*legend.names}:
+        raise ValueError(f"its events are not among its outcomes {legend.names}")
+    if len(legend.weights) != len(legend.names):
+        raise ValueError(f"it has {len(legend.weights)} weights of {len(legend.names)} outcomes")
+    for value in (*legend.weights, legend.reward_bound):
+        if value is not None:
+            number("a weight", value, -LARGEST, LARGEST)
+    return legend

@@ -1,0 +1,115 @@
+"""The folders of runs and sweeps: locks, status records, and which folder to resume in."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tpd.guards.atomic import write_whole
+from tpd.store.fingerprints import code_version
+
+log = logging.getLogger(__name__)
+
+STATUS, SWEEP, LOCK = "status.json", "sweep.json", "lock"
+RUNNING, FINISHED, FAILED = "running", "finished", "failed"
+LARGEST_RECORD = 2**20
+
+
+class BusyError(Exception):
+    """Another process works in the folder."""
+
+
+@contextmanager
+def claimed(folder: Path, patience: float = 0) -> Iterator[None]:
+    """Keep other processes out of a folder; the claim of a process ends with it, however it ends.
+
+    patience: so many seconds to wait for one that is about to end.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=patience)
+    except Timeout:
+        raise BusyError(f"another process works in {folder}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What is known of a run or sweep; nothing, if nothing is, or what is there cannot be read."""
+    if not path.exists():
+        return {}
+    try:
+        return parse_record(path)
+    except (ValueError, OSError) as error:
+        _warn(str(error))
+        return {}
+
+
+def parse_record(path: Path) -> dict[str, Any]:
+    """The same, refusing what cannot be read."""
+    if not path.is_file() or path.stat().st_size > LARGEST_RECORD:
+        raise ValueError(f"{path}: is no file, or an absurdly large one")
+    try:
+        known = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is no JSON ({error})") from error
+    if not isinstance(known, dict):
+        raise ValueError(f"{path}: is a {type(known).__name__}, not a record of a run or sweep")
+    return known
+
+
+@cache
+def _warn(reason: str) -> None:
+    """Once, however often it is looked at."""
+    log.warning("%s; it counts as unknown", reason)
+
+
+def write_record(path: Path, **news: Any) -> None:
+    """Add to what is known."""
+    write_whole(path, json.dumps(read_record(path) | news))
+
+
+def command() -> list[str]:
+    """What the user typed, and with which code."""
+    return [*sys.argv[1:], code_version()]
+
+
+def to_go_on_in(root: str, name: str) -> str:
+    """The folder in which the same command was begun and not finished, else a new one of that name.
+
+    A new one is made at once, so that no other process takes the same.
+    """
+    for record in sorted(Path(root).glob("*/*.json"), reverse=True):
+        if record.name not in (STATUS, SWEEP) or not _same_unfinished(record):
+            continue
+        try:
+            with claimed(record.parent):
+                return str(record.parent)
+        except BusyError:
+            continue
+    taken = (f"{root}/{name}" + ("" if again == 1 else f"_{again}") for again in count(1))
+    return next(folder for folder in taken if _make(Path(folder)))
+
+
+def _make(folder: Path) -> bool:
+    """Whether the folder is new, and so ours; one that cannot be made is left to whoever is to use it."""
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        return not isinstance(error, FileExistsError)
+    return True
+
+
+def _same_unfinished(record: Path) -> bool:
+    known = read_record(record)
+    return known.get("command") == command() and known.get("status") != FINISHED

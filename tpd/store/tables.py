@@ -1,0 +1,65 @@
+"""Tables as JSON: written without losing a digit, checked when read."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from tpd.evaluation.errors import METRICS, OVERALL
+from tpd.guards.files import REAL, blame, read_json
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table as JSON that loses no digit; a named index becomes a column."""
+    named = frame.reset_index() if frame.index.name else frame
+    path.write_text(json.dumps(named.to_dict(orient="split", index=False)))
+
+
+def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
+    """Read what `write_table` wrote; these columns of words, if any, and of numbers must be among others."""
+    plain = read_json(path)
+    with blame(path):
+        frame = pd.DataFrame(plain["data"], columns=plain["columns"])
+        if not frame.columns.is_unique or not len(frame):
+            raise ValueError("it has no rows, or two columns of one name")
+        for name in words:
+            if not all(isinstance(word, str) for word in frame[name]):
+                raise ValueError(f"its column {name} is not of words")
+        for name in [str(name) for name in frame if name not in words] if words else numbers:
+            if frame[name].dtype.kind not in REAL:
+                raise ValueError(f"its column {name} is not of numbers")
+        frame[[*words, *numbers]]
+    return frame
+
+
+def read_errors(path: Path, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a table with one row for each outcome, or for each and a number of something else."""
+    frame = read_table(path, ["outcome"], [*METRICS, *by])
+    _require_grid(path, frame, ["outcome", *by])
+    return frame.set_index("outcome")
+
+
+def read_verification(path: Path) -> pd.DataFrame:
+    """Read a table with one row for each outcome and band."""
+    frame = read_table(path, ["outcome", "band"], ["base_rate", "skill"])
+    _require_grid(path, frame, ["outcome", "band"])
+    return frame
+
+
+def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
+    """Refuse a table that has not one row for each combination."""
+    combinations = math.prod(frame[name].nunique() for name in by)
+    if frame.duplicated(list(by)).any() or len(frame) != combinations:
+        raise ValueError(f"{path}: has {len(frame)} rows, not one for each {' and '.join(by)}")
+
+
+def read_metrics(path: Path) -> dict[str, float]:
+    """Read every figure of the errors of a run, by its name."""
+    metrics = read_json(path)
+    if not isinstance(metrics, dict) or not all(isinstance(value, float) for value in metrics.values()):
+        raise ValueError(f"{path}: is no table of names and numbers")
+    if missing := [name for name in OVERALL if name not in metrics]:
+        raise ValueError(f"{path}: has no {missing[0]}")
+    return metrics

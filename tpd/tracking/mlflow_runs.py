@@ -1,0 +1,276 @@
+"""Runs in MLflow: what a job or a sweep leaves behind."""
+
+import importlib.metadata
+import json
+import logging
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import mlflow
+import pandas as pd
+from mlflow import MlflowClient, entities
+from mlflow.entities import Metric, Param
+from mlflow.models import Model
+from PIL import Image
+
+import tpd
+from tpd.tracking import notes, served_model
+from tpd.tracking.backend_store import absolute, alone, prepare
+from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
+from tpd.tracking.served_requests import questions
+
+VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
+LONGEST_PARAM = 6000
+PARAMS_PER_CALL = 100
+METRICS_PER_CALL = 500
+LONGEST_NOTE = 8000
+WIDEST_PICTURE = 680
+TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
+TOKEN = "tpd.token"  # the tag of a run by which it is found again
+
+
+class MlflowTracking:
+    """Keeps runs in an MLflow store: an SQLite file, a server, or whatever the URI names.
+
+    register: the name under which the explainer of every finished run becomes a new version; None for none.
+    """
+
+    def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
+        self.uri = uri
+        self.experiment = experiment
+        if register is not None and (not isinstance(register, str) or not re.fullmatch(UNQUOTED, register)):
+            raise ValueError(f"register must be a name without / : @ or quotes, or null, got {register!r}")
+        self.register = register
+
+    def open(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        tags: Mapping[str, str],
+        parent: str | None = None,
+        token: str | None = None,
+    ) -> "MlflowRun":
+        """Start a run, with its settings, its origin and the versions it ran on.
+
+        token: by which `resume` finds it, also if its id got lost.
+        """
+        experiment_id = prepare(self.uri, self.experiment)
+        client = MlflowClient(tracking_uri=self.uri)
+        every = {**_origin(), **tags} | ({} if token is None else {TOKEN: token})
+        if parent is not None:
+            every["mlflow.parentRunId"] = parent
+        run = client.create_run(experiment_id, tags=every, run_name=name)
+        params = [Param(key, str(value)[:LONGEST_PARAM]) for key, value in _flat(config).items()]
+        for i in range(0, len(params), PARAMS_PER_CALL):
+            client.log_batch(run.info.run_id, params=params[i : i + PARAMS_PER_CALL])
+        return MlflowRun(client, self.uri, run, self.register)
+
+    def resume(self, run_id: str | None, token: str) -> "MlflowRun | None":
+        """A run that was started before, by its id or by its token; None if there is none."""
+        experiment_id = prepare(self.uri, self.experiment)
+        client = MlflowClient(tracking_uri=self.uri)
+        if run_id is None:
+            mine = f"tags.`{TOKEN}` = '{token}'"
+            found = client.search_runs([experiment_id], mine, max_results=1)
+            if not found:
+                return None
+            run_id = found[0].info.run_id
+        client.update_run(run_id, status="RUNNING")
+        return MlflowRun(client, self.uri, client.get_run(run_id), self.register)
+
+    def ui_command(self) -> str:
+        """What to type to look at the runs."""
+        if self.uri.startswith("http"):
+            return f"open {self.uri} in a browser"
+        python = os.path.relpath(sys.executable)  # its mlflow, whether or not it is on the PATH
+        return f"{python} -m mlflow ui --backend-store-uri {shlex.quote(self.uri)} --host {LOOPBACK}"
+
+    @property
+    def address(self) -> str:
+        return self.uri if self.uri.startswith("http") else f"http://{LOOPBACK}:5000"
+
+    def keeps_in(self, uri: str) -> bool:
+        return absolute(uri) == absolute(self.uri)
+
+
+class MlflowRun:
+    """A run of an MLflow store; metrics go there in batches."""
+
+    def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
+        self.id: str | None = run.info.run_id
+        self._run_id = str(run.info.run_id)
+        self._client = client
+        self._uri = uri
+        self._experiment_id = str(run.info.experiment_id)
+        self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
+        self._register = register
+        self._pending: list[Metric] = []
+
+    def __enter__(self) -> "MlflowRun":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
+
+    def status(self) -> str:
+        """RUNNING, or how it ended; fails if the store does not answer."""
+        return str(self._client.get_run(self._run_id).info.status)
+
+    def end(self, status: str) -> None:
+        self.flush()
+        if status == "FINISHED" and self._register is not None:
+            for model in self._models():
+                self._new_version(self._register, model.model_uri)
+        self._client.set_terminated(self._run_id, status)
+
+    def _models(self, name: str | None = None) -> Sequence[entities.LoggedModel]:
+        """The models that the run keeps already, of one name or of all."""
+        mine = f"source_run_id = '{self._run_id}'" + ("" if name is None else f" AND name = '{name}'")
+        return self._client.search_logged_models([self._experiment_id], mine)
+
+    def _new_version(self, name: str, model_uri: str) -> None:
+        with alone(self._uri):  # jobs of a sweep would count the same version twice
+            if self._client.search_model_versions(f"name = '{name}' and run_id = '{self._run_id}'"):
+                return
+            version = mlflow.register_model(model_uri, name, tags=self._about)
+            if SEED in self._about:
+                alias = f"seed-{self._about[SEED]}"
+                self._client.set_registered_model_alias(name, alias, version.version)
+
+    def abandon(self) -> None:
+        children = f"tags.mlflow.parentRunId = '{self._run_id}' and attributes.status = 'RUNNING'"
+        for child in self._client.search_runs([self._experiment_id], children):
+            self._client.set_terminated(child.info.run_id, "KILLED")
+        self.end("KILLED")
+
+    def metrics(self, values: Mapping[str, float], step: int = 0, milliseconds: int | None = None) -> None:
+        """Keep numbers, of a time since 1970 or of now: the same ones of the same time are kept once."""
+        when = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
+        self._pending += [
+            Metric(re.sub(r"[^\w\-. /:]", "_", name), value, when, step)
+            for name, value in values.items()
+            if abs(value) < float("inf")
+        ]
+        if len(self._pending) >= METRICS_PER_CALL:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the metrics that wait for others; those that are not taken wait no longer."""
+        pending, self._pending = self._pending, []
+        for begin in range(0, len(pending), METRICS_PER_CALL):
+            self._client.log_batch(self._run_id, metrics=pending[begin : begin + METRICS_PER_CALL])
+
+    def table(self, frame: pd.DataFrame, name: str) -> None:
+        """Keep a table in place of one of that name, to which MLflow itself would add it."""
+        named = frame.reset_index() if frame.index.name else frame
+        self._client.log_text(
+            self._run_id, named.to_json(orient="split", index=False, double_precision=15), name
+        )
+        tables = json.loads(self._client.get_run(self._run_id).data.tags.get(TABLES, "[]"))
+        shown = {"path": name, "type": "table"}
+        if shown not in tables:
+            self._client.set_tag(self._run_id, TABLES, json.dumps([*tables, shown]))
+
+    def files(self, path: Path, folder: str | None = None) -> None:
+        if path.is_dir():
+            self._client.log_artifacts(self._run_id, str(path), folder)
+        else:
+            self._client.log_artifact(self._run_id, str(path), folder)
+
+    def model(self, folder: Path, name: str) -> None:
+        if self._models(name):
+            return
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # the terminal is ours
+        # models have no client of their own: they go to the store and experiment set for the process
+        mlflow.set_tracking_uri(self._uri)
+        mlflow.set_experiment(experiment_id=self._experiment_id)
+        asked = questions(folder)
+        described: dict[str, Any] = {}
+        if asked is not None:
+            described = {
+                "signature": served_model.signature(folder),
+                "input_example": asked.example,
+                "metadata": asked.description,
+            }
+        Model.log(
+            artifact_path=None,
+            name=name,
+            flavor=mlflow.pyfunc,
+            run_id=self._run_id,
+            loader_module="tpd.tracking.served_model",
+            data_path=str(folder),
+            pip_requirements=[f"tpd=={tpd.__version__}"],
+            **described,
+        )
+
+    def describe(self, parts: Sequence[str | Path]) -> None:
+        shown, left = list[str](), LONGEST_NOTE
+        for number, part in enumerate(parts):
+            text = self._resolved(part) if isinstance(part, str) else self._picture(part, number)
+            left -= len(text) + 2
+            if left > 0:
+                shown.append(text)
+        self._client.set_tag(self._run_id, "mlflow.note.content", "\n\n".join(shown))
+
+    def _picture(self, path: Path, number: int) -> str:
+        """A picture of the folder, narrow enough for the page of the run."""
+        name = f"{number}_{path.name}"
+        with tempfile.TemporaryDirectory() as folder, Image.open(path) as picture:
+            picture.thumbnail((WIDEST_PICTURE, 10 * WIDEST_PICTURE))
+            picture.save(Path(folder) / name)
+            self._client.log_artifact(self._run_id, str(Path(folder) / name), "note")
+        query = urllib.parse.urlencode({"path": f"note/{name}", "run_uuid": self._run_id})
+        return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
+
+    def page(self, run_id: str | None = None, file: str | None = None) -> str:
+        return self._resolved(page(run_id, file))
+
+    def serve_command(self, name: str) -> list[str]:
+        return [self._resolved(word) for word in serve_command(self._uri, name)]
+
+    def _resolved(self, text: str) -> str:
+        return text.replace(THIS_RUN, self._run_id).replace(THIS_EXPERIMENT, self._experiment_id)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under dotted names."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _origin() -> dict[str, str]:
+    """Which code made the run, on which versions."""
+    tags = {"tpd.version": tpd.__version__}
+    tags |= {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
+    source = Path(tpd.__file__).parent
+    commit = _git(source, "rev-parse", "HEAD")
+    if commit is not None and _git(source, "ls-files", "--error-unmatch", "__init__.py") is not None:
+        tags["mlflow.source.git.commit"] = commit
+        tags["tpd.git_dirty"] = str(bool(_git(source, "status", "--porcelain"))).lower()
+    return tags
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """The answer of git, or None where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,117 @@
+"""A saved explainer as an MLflow model: loaded from arrays and JSON, no pickle."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.models.signature import ModelSignature
+from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types.schema import AnyType
+
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import Array, FloatArray, IntArray
+from tpd.predictors.explainer import Explainer
+from tpd.store import explainers
+from tpd.tracking.served_requests import ACTION, FOIL, STATE, QuestionError, Questions, questions
+
+FACT, CONTRAST = "fact", "contrast"
+ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"
+
+
+Columns = list[ColSpec | TensorSpec]
+
+
+class ServedExplainer:
+    """Answers rows of `state`, `action` and, to contrast it with another action, `foil`.
+
+    For each row there is an answer for every step ahead: the expected outcomes of the `fact` and, where a
+    foil is given, those of the `foil` and their `contrast`, which is fact minus foil. `support` is the
+    number of times the pair was tried, null if it is known exactly. Where it is 0 nothing is known, and the
+    outcomes are null. `unknown` is the probability that by then the future has come to such a pair: the
+    outcomes are those of the rest. `return` is the discounted reward so far. A contrast has the support and
+    the unknown of the less known of both.
+    """
+
+    def __init__(self, explainer: Explainer, asked: Questions) -> None:
+        self.explainer = explainer
+        self.questions = asked
+
+    def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """The answers, in the order of the rows."""
+        try:
+            asked = self.questions.read(model_input)
+            asked.check_size(self.explainer.predictor.horizon)
+        except QuestionError as error:
+            raise MlflowException.invalid_parameter_value(str(error)) from error
+        rows, contrasted = np.arange(len(asked.states)), np.flatnonzero(asked.contrasted)
+        fact = self.explainer.explain(asked.states, asked.actions)
+        answers = [_answer(FACT, rows, asked.actions, fact, fact.support)]
+        if len(contrasted):
+            foil = self.explainer.explain(asked.states[contrasted], asked.foils)
+            both = fact[contrasted] - foil
+            weaker = np.minimum(both.fact.support, foil.support)
+            answers += [
+                _answer(FOIL, contrasted, asked.foils, foil, foil.support),
+                _answer(CONTRAST, contrasted, both.fact.actions, both, weaker),
+            ]
+        answer = pd.concat(answers).sort_values(ROW, kind="stable", ignore_index=True)
+        gaps = [column for column in answer if answer[column].isna().any()]
+        # null is JSON, and NaN is not
+        return answer.astype(dict.fromkeys(gaps, object)).where(answer.notna(), None) if gaps else answer
+
+
+def _answer(
+    role: str, rows: IntArray, actions: Array, about: Explanation | Contrast, support: FloatArray
+) -> pd.DataFrame:
+    """A line for each of the rows and steps ahead."""
+    legend = about.fact.legend if isinstance(about, Contrast) else about.legend
+    pairs, steps = np.indices(about.expected.shape[:2]).reshape(2, -1)
+    expected = np.where(about.known[:, None, None], about.expected, np.nan)
+    columns: dict[str, Any] = {ROW: rows[pairs], ROLE: role, ACTION: actions[pairs].tolist(), STEP: steps}
+    for k, name in enumerate(outcome_columns(legend)):
+        columns[name] = expected[:, :, k].ravel()
+    if legend.reward_bound is not None:
+        columns[RETURN] = np.where(about.known[:, None], about.expected_return, np.nan).ravel()
+    columns[SUPPORT] = np.where(np.isinf(support), np.nan, support)[pairs]
+    columns[UNKNOWN] = about.unknown.ravel()
+    return pd.DataFrame(columns)
+
+
+def outcome_columns(legend: Legend) -> list[str]:
+    """What the columns of the outcomes are called: by their names, unless the answer uses these itself."""
+    own = (ROW, ROLE, ACTION, STEP, RETURN, SUPPORT, UNKNOWN)
+    return [f"outcome {name}" if name in own else name for name in legend.names]
+
+
+def signature(folder: Path) -> ModelSignature:
+    """What the saved explainer in a folder is asked, and answers.
+
+    Questions are of any type: with a narrower one, MLflow would refuse rows without naming them, and rows
+    without a foil beside rows with one.
+    """
+    any_type = AnyType()  # type: ignore[no-untyped-call]
+    legend = explainers.load(folder).legend
+    rewards = [] if legend.reward_bound is None else [RETURN]
+    asked: Columns = [ColSpec(any_type, name, required=name != FOIL) for name in (STATE, ACTION, FOIL)]
+    answered: Columns = [
+        ColSpec(DataType.long, ROW),
+        ColSpec(DataType.string, ROLE),
+        ColSpec(any_type, ACTION),
+        ColSpec(DataType.long, STEP),
+        *(ColSpec(DataType.double, name, required=False) for name in outcome_columns(legend)),
+        *(ColSpec(DataType.double, name, required=False) for name in rewards),
+        ColSpec(DataType.double, SUPPORT, required=False),
+        ColSpec(DataType.double, UNKNOWN),
+    ]
+    return ModelSignature(inputs=Schema(asked), outputs=Schema(answered))
+
+
+def _load_pyfunc(path: str) -> ServedExplainer:
+    """Called by MLflow."""
+    folder = Path(path)
+    explainer, asked = explainers.load(folder), questions(folder)
+    assert asked is not None  # what cannot be asked cannot be loaded either
+    return ServedExplainer(explainer, asked)

@@ -1,0 +1,216 @@
+"""What a served explainer can be asked, row by row; what it cannot be is refused by row and column."""
+
+import math
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.guards.files import read_arrays
+from tpd.store import explainers
+
+STATE, ACTION, FOIL = "state", "action", "foil"
+MOST_ROWS, MOST_LINES = 10_000, 1_000_000
+SHOWN_EXAMPLES = 2
+LARGEST_SHOWN = 10**15
+
+
+class QuestionError(ValueError):
+    """A question that cannot be answered."""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """States or actions that are numbered from 0."""
+
+    noun: str
+    count: int
+
+    def read(self, value: Any) -> int:
+        """The number, which may come as a float where a column has gaps."""
+        if not _is_number(value) or value != value // 1:
+            raise QuestionError(f"{reprlib.repr(value)} is not a whole number")
+        if not 0 <= value < self.count:
+            article = "an" if self.noun[0] in "aeiou" else "a"
+            shown = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else reprlib.repr(value)
+            raise QuestionError(
+                f"{shown} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
+            )
+        return int(value)
+
+    @property
+    def description(self) -> str:
+        return f"a whole number from 0 to {self.count - 1}"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """States or actions that are arrays of numbers, as nested lists."""
+
+    shape: tuple[int, ...]
+    low: FloatArray
+    """[*shape]"""
+    high: FloatArray
+    """[*shape]"""
+
+    def read(self, value: Any) -> FloatArray:
+        """The numbers [*shape]."""
+        numbers = _array(value)
+        if numbers.shape != self.shape:
+            raise QuestionError(f"expected {self.description}, got {_size(numbers.shape)}")
+        for place in np.argwhere(
+            ~np.isfinite(numbers) | (numbers < self.low) | (numbers > self.high)
+        ).tolist():
+            value, low, high = (float(array[tuple(place)]) for array in (numbers, self.low, self.high))
+            right = f"in [{low:g}, {high:g}]" if np.isfinite(value) else "finite"
+            raise QuestionError(f"entry {', '.join(map(str, place))} is {value:g}, which is not {right}")
+        return numbers
+
+    @property
+    def description(self) -> str:
+        return _size(self.shape)
+
+
+Kind = Numbered | Numbers
+
+
+class Asked(NamedTuple):
+    """The questions of a request."""
+
+    states: Array
+    """[row, ...]"""
+    actions: Array
+    """[row, ...]"""
+    contrasted: BoolArray
+    """[row]: whether a foil is given"""
+    foils: Array
+    """[contrasted row, ...]"""
+
+    def check_size(self, horizon: int) -> None:
+        """Refuse what would take too long to answer: a line for each step, three with a foil."""
+        lines = (len(self.states) + 2 * len(self.foils)) * horizon
+        if lines > MOST_LINES:
+            raise QuestionError(f"that would take {lines:,} lines to answer; ask for at most {MOST_LINES:,}")
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The states and actions that an explainer knows how to read."""
+
+    states: Kind
+    actions: Kind
+    example: pd.DataFrame
+    """Questions as they can be asked."""
+
+    @property
+    def description(self) -> dict[str, str]:
+        """What each column takes, in words."""
+        action = self.actions.description
+        return {STATE: self.states.description, ACTION: action, FOIL: f"{action}, or nothing"}
+
+    def read(self, rows: pd.DataFrame) -> Asked:
+        """The questions of all rows, or the first thing that is wrong with them."""
+        if not 0 < len(rows) <= MOST_ROWS:
+            raise QuestionError(f"{len(rows)} rows; ask with 1 to {MOST_ROWS:,} at a time")
+        for column in (STATE, ACTION):
+            if column not in rows:
+                raise QuestionError(f"column {column} is missing")
+        for column in rows.columns[rows.columns.duplicated()]:
+            raise QuestionError(f"column {reprlib.repr(column)} is there twice")
+        foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
+        contrasted = np.array([not _is_missing(foil) for foil in foils])
+        return Asked(
+            self._column(STATE, self.states, rows[STATE].tolist()),
+            self._column(ACTION, self.actions, rows[ACTION].tolist()),
+            contrasted,
+            self._column(FOIL, self.actions, foils, np.flatnonzero(contrasted).tolist()),
+        )
+
+    @staticmethod
+    def _column(name: str, kind: Kind, values: Sequence[Any], rows: Sequence[int] | None = None) -> Array:
+        """[row, ...]: what some rows, or all, have in a column."""
+        read = []
+        for row in range(len(values)) if rows is None else rows:
+            try:
+                read.append(kind.read(values[row]))
+            except QuestionError as error:
+                raise QuestionError(f"row {row}, column {name}: {error}") from None
+        return np.array(read)
+
+
+def questions(folder: Path) -> Questions | None:
+    """What the saved explainer in a folder can be asked; None if it needs code that is not stored with it."""
+    network, arrays = (
+        explainers.read_description(folder).get("network"),
+        read_arrays(folder / explainers.ARRAYS),
+    )
+    if network is None:
+        return _about_table(arrays["policy"], arrays["pairs"])
+    return None if network["extracted"] else _about_network(network, arrays)
+
+
+def _about_table(policy: FloatArray, pairs: Array) -> Questions:
+    """Of a policy [state, action] and the pairs that are known; the examples are some of these."""
+    num_states, num_actions = policy.shape
+    states, actions = np.divmod(pairs, num_actions)
+    twice = np.flatnonzero(states[1:] == states[:-1])[:SHOWN_EXAMPLES]  # their action and a foil are known
+    shown: dict[str, Any] = {STATE: states[twice], ACTION: actions[twice], FOIL: actions[twice + 1]}
+    if not len(twice):
+        shown = {STATE: states[:1], ACTION: actions[:1], FOIL: [None] * len(states[:1])}
+    return Questions(Numbered(STATE, num_states), Numbered(ACTION, num_actions), pd.DataFrame(shown))
+
+
+def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Questions:
+    """The example is the mean of what was observed, and the first and last of the actions."""
+    states: Kind
+    actions: Kind
+    observed, acted = network["observation_space"], network["action_space"]
+    if observed["kind"] == "Discrete":
+        states, state = Numbered(STATE, observed["n"]), 0
+    else:
+        shape = (observed["shape"][0] + network["memory"],) if network["memory"] else tuple(observed["shape"])
+        states, state = _unbounded(shape), arrays["weight.encoder.mean"].reshape(shape).tolist()
+    if acted["kind"] == "Discrete":
+        actions, fact, foil = Numbered(ACTION, acted["n"]), 0, acted["n"] - 1
+    else:
+        low, high = (arrays[f"weight.{end}"].reshape(acted["shape"]) for end in ("low", "high"))
+        actions = Numbers(tuple(acted["shape"]), low, high)
+        fact, foil = low.tolist(), high.tolist()
+    return Questions(states, actions, pd.DataFrame({STATE: [state], ACTION: [fact], FOIL: [foil]}))
+
+
+def _unbounded(shape: tuple[int, ...]) -> Numbers:
+    return Numbers(shape, np.full(shape, -np.inf), np.full(shape, np.inf))
+
+
+def _array(value: Any) -> FloatArray:
+    """Nested lists of numbers as an array."""
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        numbers = np.asarray(None)
+    if numbers.dtype.kind not in "fiu":
+        raise QuestionError(f"{reprlib.repr(value)} is not a list of numbers")
+    with np.errstate(over="ignore"):  # what overflows is not finite
+        return numbers.astype(np.float32)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    if len(shape) == 0:
+        return "a single number"
+    return f"a list of {' x '.join(map(str, shape))} numbers"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, float | np.floating):
+        return math.isfinite(value)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and np.isnan(value))

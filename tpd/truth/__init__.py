@@ -1,1 +1,0 @@
-"""Explanations that need no learning, to judge the learned ones by."""
