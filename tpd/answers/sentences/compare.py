@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpd.answers.differences import Differences, Fact
-from tpd.answers.sentences.describe import LARGE, NEGLIGIBLE, described, into_unknown, never_tried, times
+from tpd.answers.sentences.describe import (
+    LARGE,
+    MOST_SAID,
+    NEGLIGIBLE,
+    described,
+    into_unknown,
+    never_tried,
+    times,
+)
 from tpd.answers.sentences.phrases import WIDE, listed, percent, sentence, worth
 from tpd.answers.sentences.summary import Future, Futures, Term
 from tpd.answers.what_if import overtaking, reward_of, settled
@@ -13,7 +21,7 @@ from tpd.core.explanation import Contrast
 from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
 
-MOST_SAID, MOST_AGAINST = 4, 2
+MOST_AGAINST = 2
 
 
 class ContrastNarrator:

@@ -4,12 +4,12 @@ An expectation at one step is the probability of an event at that step. Words th
 "within") are used only for first occurrences, which do add up.
 """
 
-from tpd.answers.sentences.compare import MOST_SAID
 from tpd.answers.sentences.phrases import IMPOSSIBLE, likely, listed, percent, sentence, worth
 from tpd.answers.sentences.summary import Future, Futures, Term
 from tpd.core.bands import UNTOLD
 from tpd.core.explanation import ENOUGH_VISITS, Explanation
 
+MOST_SAID = 4
 FEW_VISITS = 30
 NEGLIGIBLE = 0.005
 WORTH_SAYING = 0.05
