@@ -21,13 +21,13 @@ from tpd.core.seeding import reset_seed
 from tpd.core.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, whole_number
-from tpd.policies.pretrained import Untrained
+from tpd.policies.pretrained import Pretrained
 from tpd.sources.stepping import Checked
 
 log = logging.getLogger(__name__)
 
 
-class LoadedAgent(Untrained):
+class LoadedAgent(Pretrained):
     """An agent from a zip, which is not trained any further.
 
     vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
@@ -121,8 +121,8 @@ class TrainedAgent:
 
         The rollouts that SB3 finishes beyond the end of a stage are the beginning of the next.
         """
-        memory = self.policy if isinstance(self.policy, RecurrentPolicy) else None
-        watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, memory=memory, resets=True)
+        recurrent = self.policy if isinstance(self.policy, RecurrentPolicy) else None
+        watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, recurrent=recurrent, resets=True)
         for number in range(self.stages) if stage is None else (stage,):
             left = self.steps * (number + 1) // self.stages - self.model.num_timesteps
             if left > 0:

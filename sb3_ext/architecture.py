@@ -101,11 +101,11 @@ def _sizes(agent: SavedAgent, algorithm: Algorithm, actions: Space) -> dict[str,
     if algorithm is QRDQN and isinstance(actions, spaces.Discrete):
         sizes["n_quantiles"] = outputs[""] // int(actions.n)
     if algorithm is RecurrentPPO:
-        memories = [list(w.shape) for name, w in agent.weights.items() if "lstm_actor.weight_hh_l" in name]
-        width = memories[0][-1] if memories else 0
-        if not memories or any(memory != [4 * width, width] for memory in memories):
-            raise ValueError(f"has an LSTM with weights of shapes {memories}")
-        sizes |= {"lstm_hidden_size": width, "n_lstm_layers": len(memories)}
+        recurrent = [list(w.shape) for name, w in agent.weights.items() if "lstm_actor.weight_hh_l" in name]
+        width = recurrent[0][-1] if recurrent else 0
+        if not recurrent or any(shape != [4 * width, width] for shape in recurrent):
+            raise ValueError(f"has an LSTM with weights of shapes {recurrent}")
+        sizes |= {"lstm_hidden_size": width, "n_lstm_layers": len(recurrent)}
     return sizes
 
 

@@ -10,12 +10,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from sb3_ext.raw_values import Memories, OriginalValues
+from sb3_ext.raw_values import HiddenStates, RawValues
 from tpd.core.observations import check_space
 from tpd.core.types import (
+    FittingLearner,
     Learner,
     RecurrentPolicy,
-    SettlingLearner,
     Transitions,
     TransitionsCallback,
     concatenate,
@@ -31,7 +31,7 @@ class TransitionCallback(BaseCallback):
     """Hands every transition of `model.learn` to functions, about `batch_size` at a time.
 
     They carry the observations and rewards of the environment itself and the actions it received.
-    With a recurrent policy as `memory`, observations carry its memory in their last columns; what
+    With a `recurrent` policy, observations carry its hidden state in their last columns; what
     was seen with one set of weights is handed over before they change.
     resets: every `model.learn` starts the environments anew, also where it goes on with a training.
     As in SB3, an episode that ends without `TimeLimit.truncated` in its info has terminated.
@@ -43,7 +43,7 @@ class TransitionCallback(BaseCallback):
         *,
         info_keys: Sequence[str] = (),
         batch_size: int = 1000,
-        memory: RecurrentPolicy | None = None,
+        recurrent: RecurrentPolicy | None = None,
         resets: bool = False,
         verbose: int = 0,
     ) -> None:
@@ -51,9 +51,9 @@ class TransitionCallback(BaseCallback):
         self.functions = tuple(functions)
         self.info_keys = tuple(info_keys)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self.memory = memory
+        self.recurrent = recurrent
         self.resets = resets
-        self._original: OriginalValues | None = None
+        self._original: RawValues | None = None
 
     def _on_training_start(self) -> None:
         if not isinstance(self.model, OnPolicyAlgorithm | OffPolicyAlgorithm):
@@ -67,12 +67,12 @@ class TransitionCallback(BaseCallback):
         self._steps: list[Transitions] = []
         if self._original is not None:
             self._original.release()
-        self._original = OriginalValues(env)
+        self._original = RawValues(env)
         self._observation = self._original.observations(self.model._last_obs)
         # SB3 resumes after an early stop with an observation that the env has already left
         self._doubtful = self.resumed
-        if self.memory is not None:
-            self._memories = Memories(self.memory, self.num_envs, known=not self.resumed)
+        if self.recurrent is not None:
+            self._hidden_states = HiddenStates(self.recurrent, self.num_envs, known=not self.resumed)
 
     def _on_step(self) -> bool:
         if self.num_timesteps - self._shown != self.num_envs:
@@ -113,15 +113,15 @@ class TransitionCallback(BaseCallback):
 
     def _hand_over(self) -> None:
         steps, self._steps = self._steps, []
-        if self.memory is not None:
-            steps = [self._memories.carry(step) for step in steps]
+        if self.recurrent is not None:
+            steps = [self._hidden_states.carry(step) for step in steps]
         if sum(len(step) for step in steps):
             batch = concatenate(steps)
             for function in self.functions:
                 function(batch)
 
     def _on_rollout_end(self) -> None:
-        if self.memory is not None:
+        if self.recurrent is not None:
             self._hand_over()
 
     def _on_training_end(self) -> None:
@@ -147,10 +147,10 @@ class Reporting(Protocol):
 class ExplainerCallback(TransitionCallback):
     """Trains an explainer on the transitions of `model.learn`: alongside, or after it from a recording.
 
-    Alongside, a network makes few updates, for training is not to wait; with `settle` it makes the most
+    Alongside, a network makes few updates, for training is not to wait; with `fit_at_end` it makes the most
     of what it kept once the training is over. Figures of the learning, and the share of the training
     time that it takes, go to the run, or to SB3's own logger where there is none. A recurrent agent's
-    memories are those of its weights at the time, and `RecurrentPolicy.version` tells the learner which;
+    hidden states are those of its weights at the time, and `RecurrentPolicy.version` tells the learner which;
     after training they are worked out again with the final weights.
     """
 
@@ -159,7 +159,7 @@ class ExplainerCallback(TransitionCallback):
         explainer: Explainer,
         *,
         when: str = "alongside",
-        settle: bool = False,
+        fit_at_end: bool = False,
         run: "Run | None" = None,
         info_keys: Sequence[str] | None = None,
         batch_size: int = 1000,
@@ -170,7 +170,7 @@ class ExplainerCallback(TransitionCallback):
         if info_keys is None:
             info_keys = getattr(getattr(explainer.predictor, "outcomes", None), "info_keys", ())
         self.when = one_of("when", when, ("alongside", "after"))
-        self.settle = boolean("settle", settle)
+        self.fit_at_end = boolean("fit_at_end", fit_at_end)
         self.explainer = explainer
         self.learner: Learner = explainer.predictor
         self.recurrent = explainer.policy if isinstance(explainer.policy, RecurrentPolicy) else None
@@ -183,7 +183,7 @@ class ExplainerCallback(TransitionCallback):
             [self._learn if alongside else self._recorded.append],
             info_keys=info_keys,
             batch_size=batch_size,
-            memory=self.recurrent if alongside else None,
+            recurrent=self.recurrent if alongside else None,
             verbose=verbose,
         )
 
@@ -213,21 +213,21 @@ class ExplainerCallback(TransitionCallback):
         super()._on_training_end()
         for batch in self._recollected():
             self._learn(batch)
-        if self.settle and isinstance(self.learner, SettlingLearner):
-            self.learner.settle(lambda updates: None)
+        if self.fit_at_end and isinstance(self.learner, FittingLearner):
+            self.learner.fit(lambda updates: None)
             self._news = True
         self._spent_since(began)
 
     def _recollected(self) -> Iterator[Transitions]:
-        """The recording, given up as it is read, with the memories of the final weights."""
-        memories = None
+        """The recording, given up as it is read, with the hidden states of the final weights."""
+        hidden_states = None
         if self.recurrent is not None:
-            memories = Memories(self.recurrent, self.num_envs, known=not self.resumed)
+            hidden_states = HiddenStates(self.recurrent, self.num_envs, known=not self.resumed)
         while self._recorded:
             batch = self._recorded.pop(0)
-            if memories is not None:
+            if hidden_states is not None:
                 steps = (batch[t : t + self.num_envs] for t in range(0, len(batch), self.num_envs))
-                batch = concatenate([memories.carry(step) for step in steps])
+                batch = concatenate([hidden_states.carry(step) for step in steps])
             if len(batch):
                 yield batch
 

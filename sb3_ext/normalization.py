@@ -93,20 +93,20 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
     moments = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
-        return ObservationNormalization(*_moments(moments, space, "observations"), epsilon, clip)
+        return ObservationNormalization(*_mean_and_variance(moments, space, "observations"), epsilon, clip)
     if not isinstance(moments, dict):
         raise ValueError(f"has statistics of an array, the environment gives {sorted(space.spaces)}")
     keys = list(moments) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
     known = space.spaces.keys() & moments.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
         raise ValueError(f"normalises {keys}, the environment gives {sorted(space.spaces)}")
-    pairs = {key: _moments(moments[key], space[key], key) for key in keys}
+    pairs = {key: _mean_and_variance(moments[key], space[key], key) for key in keys}
     mean = {key: pair[0] for key, pair in pairs.items()}
     variance = {key: pair[1] for key, pair in pairs.items()}
     return ObservationNormalization(mean, variance, epsilon, clip)
 
 
-def _moments(running: Any, space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:
+def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, each [...] like one observation."""
     state = running.state if isinstance(running, Record) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):

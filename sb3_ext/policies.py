@@ -162,7 +162,7 @@ class DiscreteSB3Policy(SB3Policy):
 
 
 class RecurrentSB3Policy(SB3Policy):
-    """A model with a memory: the hidden states of its actor, carried in the last columns."""
+    """A recurrent model: the hidden state of its actor, carried in the last columns."""
 
     @property
     def version(self) -> int:
@@ -170,11 +170,11 @@ class RecurrentSB3Policy(SB3Policy):
         return int(self.model._n_updates)
 
     def start(self, count: int) -> FloatArray:
-        """[count, memory]: nothing is remembered at first."""
+        """[count, hidden state]: zeros."""
         return np.zeros((count, 2 * int(np.prod(self._shape))), dtype=np.float32)
 
     def advance(self, observations: Array) -> FloatArray:
-        """[batch, memory]"""
+        """[batch, hidden state]"""
         _, states = self._run(observations)
         flat = [state.numpy(force=True).swapaxes(0, 1).reshape(len(observations), -1) for state in states]
         return np.concatenate(flat, axis=1)
@@ -203,11 +203,11 @@ class RecurrentSB3Policy(SB3Policy):
         due = int(np.prod(self.model.observation_space.shape or ())) + 2 * layers * size
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
-                f"observations of a recurrent agent carry its memory, {due} columns in all, not "
+                f"observations of a recurrent agent carry its hidden state, {due} columns in all, not "
                 f"{observations.shape[1:]}: begin with tpd.sources.hidden_state.begin, go on with follow"
             )
-        seen, memory = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
-        hidden = torch.as_tensor(memory, dtype=torch.float32).reshape(len(memory), 2, layers, size)
+        seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
+        hidden = torch.as_tensor(state, dtype=torch.float32).reshape(len(state), 2, layers, size)
         states = tuple(hidden[:, i].swapaxes(0, 1).contiguous() for i in range(2))
         with torch.no_grad():
             return self._recurrent.get_distribution(
@@ -218,7 +218,7 @@ class RecurrentSB3Policy(SB3Policy):
 
 
 class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
-    """A model with a memory and numbered actions."""
+    """A recurrent model with numbered actions."""
 
     def _distribution(self, observations: Array) -> FloatArray:
         return _exact(self._run(observations)[0].distribution.probs)

@@ -22,7 +22,7 @@ Infos = Sequence[Mapping[str, Any]]
 OBSERVATIONS_PASS = (VecTransposeImage, VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
 
 
-class OriginalValues:
+class RawValues:
     """Observations and rewards as the environments gave them, before SB3 prepares them for its policy.
 
     VecNormalize clips what it normalises, and hands on the last observation of an episode in no other
@@ -103,30 +103,30 @@ class OriginalValues:
         return np.moveaxis(given, 1, -1)
 
 
-class Memories:
-    """Carries the memory of a recurrent policy along with the steps of its environments.
+class HiddenStates:
+    """Carries the hidden state of a recurrent policy along with the steps of its environments.
 
-    Where training is resumed, an environment's memory is known from its next episode on; steps
+    Where training is resumed, an environment's hidden state is known from its next episode on; steps
     before that are left out.
     """
 
     def __init__(self, policy: RecurrentPolicy, num_envs: int, *, known: bool) -> None:
         self._policy = policy
-        self._memory = policy.start(num_envs)
+        self._hidden = policy.start(num_envs)
         self._known = np.full(num_envs, known)
 
     def carry(self, step: Transitions) -> Transitions:
-        """The next step of all environments, with the memory in the observations."""
+        """The next step of all environments, with the hidden state in the observations."""
         if step.observation.ndim != 2:
             raise TypeError(
-                "the memory of a recurrent agent joins observations that are vectors, "
+                "the hidden state of a recurrent agent joins observations that are vectors, "
                 f"not of shape {step.observation.shape[1:]} and type {step.observation.dtype}"
             )
-        before = np.concatenate([step.observation, self._memory], axis=1)
+        before = np.concatenate([step.observation, self._hidden], axis=1)
         advanced = self._policy.advance(before)
         after = np.concatenate([step.next_observation, advanced], axis=1)
         carried = replace(step, observation=before, next_observation=after)[self._known]
         ended = step.terminated | step.truncated
-        self._memory = np.where(ended[:, None], self._policy.start(len(step)), advanced)
+        self._hidden = np.where(ended[:, None], self._policy.start(len(step)), advanced)
         self._known = self._known | ended
         return carried

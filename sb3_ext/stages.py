@@ -12,7 +12,14 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from torch import nn
 
 from tpd.core.types import Array, State
-from tpd.predictors.network.state import moments, part, put_moments, put_weights, under, weights
+from tpd.predictors.network.state import (
+    optimizer_state,
+    prefixed,
+    put_optimizer_state,
+    put_weights,
+    unprefixed,
+    weights,
+)
 
 BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
 COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
@@ -70,9 +77,9 @@ def state(model: BaseAlgorithm, *, over: bool) -> State:
     found = {name: np.array(getattr(model, name)) for name in FIGURES if hasattr(model, name)}
     for name, learned in _learned(model).items():
         if isinstance(learned, nn.Module):
-            found |= under(name, weights(learned))
+            found |= prefixed(name, weights(learned))
         elif isinstance(learned, torch.optim.Optimizer):
-            found |= under(name, moments(learned))
+            found |= prefixed(name, optimizer_state(learned))
         else:
             found[name] = learned.detach().numpy().copy()
     found["returns"] = np.array([episode["r"] for episode in model.ep_info_buffer or ()])
@@ -82,7 +89,7 @@ def state(model: BaseAlgorithm, *, over: bool) -> State:
     if buffer is not None and not over:
         found["pos"], found["full"] = np.array(buffer.pos), np.array(buffer.full)
         rows = buffer.size()
-        found |= under("buffer", {name: column[:rows] for name, column in _columns(buffer).items()})
+        found |= prefixed("buffer", {name: column[:rows] for name, column in _columns(buffer).items()})
     return found
 
 
@@ -93,9 +100,9 @@ def restore(model: BaseAlgorithm, state: State) -> None:
             setattr(model, name, state[name].item())
     for name, learned in _learned(model).items():
         if isinstance(learned, nn.Module):
-            put_weights(learned, part(name, state))
+            put_weights(learned, unprefixed(name, state))
         elif isinstance(learned, torch.optim.Optimizer):
-            put_moments(learned, part(name, state))
+            put_optimizer_state(learned, unprefixed(name, state))
         else:
             learned.data.copy_(torch.from_numpy(state[name]))
     latest = zip(state["returns"].tolist(), state["lengths"].tolist(), strict=True)
@@ -105,7 +112,7 @@ def restore(model: BaseAlgorithm, state: State) -> None:
     buffer = _buffer(model)
     if buffer is not None and "pos" in state:
         buffer.pos, buffer.full = int(state["pos"]), bool(state["full"])
-        kept = part("buffer", state)
+        kept = unprefixed("buffer", state)
         for name, column in _columns(buffer).items():
             column[: len(kept[name])] = kept[name]
 
@@ -134,7 +141,7 @@ def _columns(buffer: ReplayBuffer) -> dict[str, Array]:
     for name in COLUMNS:
         column = getattr(buffer, name)
         if isinstance(column, Mapping):
-            columns |= under(name, column)
+            columns |= prefixed(name, column)
         else:
             columns[name] = column
     return columns

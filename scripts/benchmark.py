@@ -34,7 +34,7 @@ from tpd.core.types import (
     concatenate,
 )
 from tpd.envs import Environment
-from tpd.envs.dataset import Description
+from tpd.envs.dataset import DatasetDescription
 from tpd.evaluation.errors import Errors
 from tpd.kernels.learning import fhtd_update
 from tpd.policies.function import GivenFunction
@@ -43,11 +43,13 @@ from tpd.predictors.replayed.counts import Counts
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.replayed.posterior import CountedTable, Posterior
 from tpd.run.cli import CONFIG_FOLDER
-from tpd.run.experiment import Findings, judge, keep
+from tpd.run.experiment import judge
 from tpd.run.parts import Parts, build
+from tpd.run.results import Findings, save_results
 from tpd.run.training import Training
+from tpd.show.progress import ProgressBars
 from tpd.sources.collection import collect
-from tpd.sources.parquet import COLUMNS, read_shard, recorded, shard_path
+from tpd.sources.parquet import COLUMNS, read_shard, saved, shard_path
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import Run
@@ -253,7 +255,7 @@ def sharding() -> Figures:
     idle = GivenFunction(
         lander, rng, function=lambda observations: np.zeros(len(observations)), discount=0.99
     )
-    yield from by_two("LunarLander, recorded", lander, idle, 2 * LOOP_STEPS, lambda: lambda batch: None)
+    yield from by_two("LunarLander, saved", lander, idle, 2 * LOOP_STEPS, lambda: lambda batch: None)
     yield from recording_cost(parts)
 
 
@@ -301,12 +303,12 @@ def work_done() -> float:
 def recording_cost(parts: Parts) -> Figures:
     """A recording of 5e6 transitions, written and read; megabytes are those of the arrays in memory."""
     env, batches = parts.env, gather(parts)
-    description = Description(env.id, env.observation_space, env.action_space, (), (), 1, {})
+    description = DatasetDescription(env.id, env.observation_space, env.action_space, (), (), 1, {})
     columns = [getattr(batch, name) for batch in batches for name in COLUMNS]
     megabytes = sum(column.nbytes for column in columns) / 1e6
     with TemporaryDirectory() as folder:
         path = shard_path(Path(folder), 0)
-        writing = seconds(lambda: deque(recorded(path, batches), maxlen=0), repeat=3)
+        writing = seconds(lambda: deque(saved(path, batches), maxlen=0), repeat=3)
         reading = seconds(lambda: deque(read_shard(path, description), maxlen=0), repeat=3)
         stored = path.stat().st_size
     yield "recording: bytes per transition in memory", 1e6 * megabytes / STEPS
@@ -494,7 +496,7 @@ def empty_pages() -> None:
 
 
 def one_seed() -> Figures:
-    """Where the time of one seed of the paper's experiment goes; imports, compilation, portrait aside."""
+    """Where the time of one seed of the paper's experiment goes; imports, compilation, overview aside."""
     trained("policy.steps=2000")
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         parts = build(compose("config", ["experiment=paper"]))
@@ -517,7 +519,7 @@ def one_seed() -> Figures:
         "collection": seconds(collect_and_learn) - learning,
         "learning": learning,
         "curve": seconds(draw_curve),
-        "evaluation": seconds(lambda: found.append(judge(parts))),
+        "evaluation": seconds(lambda: found.append(judge(parts, ProgressBars(False)))),
     }
     (findings,) = found
     assert findings.errors is not None
@@ -529,7 +531,8 @@ def one_seed() -> Figures:
             began = time.perf_counter()
             for step, errors in curve.items():
                 tracked.metrics(errors.metrics(), step)
-            keep(parts, findings, curve, Path(folder, run), tracked)
+            recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
+            save_results(parts, findings, curve, recording, Path(folder, run), tracked)
             tracked.end("FINISHED")
             spent["plots and files"] = time.perf_counter() - began - tracked.seconds
             spent["tracking (at most 0.1)"] = tracked.seconds
@@ -546,9 +549,9 @@ def one_seed() -> Figures:
 
 
 def ten_seeds() -> Figures:
-    """Ten seeds as a sweep on all cores, against one seed alone; a sweep portrays one of them, so neither."""
+    """Ten seeds as a sweep on all cores, against one seed alone, both without overviews."""
     with TemporaryDirectory() as folder:
-        command, words = [sys.executable, str(SCRIPT)], ["experiment=paper", "portrait=false"]
+        command, words = [sys.executable, str(SCRIPT)], ["experiment=paper", "overview=false"]
         quiet = {"cwd": folder, "check": True, "capture_output": True}
         one = seconds(lambda: subprocess.run([*command, *words, "seed=0"], **quiet))  # type: ignore[call-overload]
         ten = seconds(lambda: subprocess.run([*command, "-m", *words, "seed=range(10)"], **quiet))  # type: ignore[call-overload]

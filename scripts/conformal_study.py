@@ -24,11 +24,11 @@ from tpd.core.types import (
     Array,
     DiscretePolicy,
     Episodes,
+    FittingLearner,
     FloatArray,
     IntArray,
     Learner,
     Policy,
-    SettlingLearner,
     Transitions,
 )
 from tpd.envs import Environment
@@ -140,8 +140,8 @@ class Study:
             info_keys=self.parts.outcomes.info_keys,
         ):
             predictor.update(batch)
-        if isinstance(predictor, SettlingLearner):
-            predictor.settle(lambda updates: None)
+        if isinstance(predictor, FittingLearner):
+            predictor.fit(lambda updates: None)
 
     def rng(self, purpose: str) -> np.random.Generator:
         return generator(self.parts.seed, f"conformal {purpose}")
@@ -228,7 +228,7 @@ def fuel_taxi(seed: int) -> Iterator[Row]:
 
 
 def agent(env: str, path: str, seed: int) -> Iterator[Row]:
-    settings = f"policy.path={path}", f"explainer.settling_updates={NETWORK_UPDATES}", f"seed={seed}"
+    settings = f"policy.path={path}", f"explainer.fit_updates={NETWORK_UPDATES}", f"seed={seed}"
     study = Study(made(f"experiment={env}", *settings), NETWORK_STEPS, NETWORK_EPISODES)
     asked = {"return": study.returns}
     if env == "lunar_lander":

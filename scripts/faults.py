@@ -40,7 +40,7 @@ SMALL = (
     "evaluation.curve_points=6",
     "recording.episodes=2",
     "checkpoint_seconds=0",
-    "portrait=false",
+    "overview=false",
 )
 PORTRAYED = (
     "env=frozen_lake",
@@ -63,12 +63,12 @@ AGENT = (
     "training.shards=4",
     "training.processes=2",
     "explainer.hidden=[16]",
-    "explainer.settling_updates=400",
-    "evaluation=verification",
-    "evaluation.verification_episodes=20",
+    "explainer.fit_updates=400",
+    "evaluation=forecasts",
+    "evaluation.forecast_episodes=20",
     "recording.episodes=1",
     "checkpoint_seconds=0",
-    "portrait=false",
+    "overview=false",
 )
 KILLED = {"a run with a table": PORTRAYED, "a run with an agent of SB3 and a network": AGENT}
 KILLS, SWEEPS, SERVERS = 26, 3, 2
@@ -93,7 +93,7 @@ the folder of its run first, which is what the process waits for, and delivered 
 
 {load}
 """
-COMPARED = ("errors.json", "curve.json", "verification.json", "metrics.json")
+COMPARED = ("errors.json", "curve.json", "forecasts.json", "metrics.json")
 NOT_COMPARED = ("seconds/", "time/")
 WORKER = "popen_loky"  # in the command of every process that joblib starts for jobs
 
@@ -219,9 +219,9 @@ def stage_of(where: Path) -> str:
         return "starting"
     log = "".join(path.read_text() for path in runs[0].glob("*.log"))
     for words, stage in (
-        ("portrait took", "tracking"),
-        ("keeping took", "portraying"),
-        ("evaluation took", "keeping"),
+        ("overview took", "tracking"),
+        ("saving took", "overview"),
+        ("evaluation took", "saving"),
         ("learning took", "evaluation"),
         ("checkpoint after", "collecting and learning"),
     ):

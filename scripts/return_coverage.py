@@ -42,7 +42,7 @@ def made(settings: dict[str, str], others: list[str]) -> Parts:
         f"experiment={settings['env']}",
         f"policy.path={settings['agent']}",
         f"explainer.return_atoms={settings['atoms']}",
-        f"explainer.settling_updates={settings['updates']}",
+        f"explainer.fit_updates={settings['updates']}",
         f"seed={settings['seed']}",
         "evaluation=none",
         *others,

@@ -27,8 +27,8 @@ from tests import good_files, hostile
 from tests.good_files import MARKER, POLE
 from tests.hostile import Spoil
 from tpd.envs import dataset as recorded
-from tpd.envs.dataset import Description
-from tpd.policies.stored import POLICY, RecordedPolicy
+from tpd.envs.dataset import DatasetDescription
+from tpd.policies.stored import POLICY, DatasetPolicy
 from tpd.run.parts import CHECKPOINT
 from tpd.run.summary import read_job
 from tpd.run.sweep import BEST, read_best
@@ -39,7 +39,7 @@ from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
 from tpd.store.run_folders import STATUS, SWEEP, parse_record
 from tpd.store.stored_configs import OVERRIDES
-from tpd.tracking.delivery import JOURNAL, LETTER, TRIES, deliver_all
+from tpd.tracking.delivery import ADDRESS, JOURNAL, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
 
 SECONDS, ROOM = 60, 2 * 2**30
@@ -166,7 +166,7 @@ def read_explainer(folder: Path) -> None:
 
 
 def read_shards(folder: Path) -> None:
-    description = Description.read(folder)
+    description = DatasetDescription.read(folder)
     for path in shard_paths(folder, description):
         list(read_shard(path, description))
 
@@ -228,7 +228,7 @@ def tell_job(folder: Path) -> None:
 
 
 def read_policy(folder: Path) -> None:
-    RecordedPolicy(good_files.lake(), np.random.default_rng(0), path=str(folder))
+    DatasetPolicy(good_files.lake(), np.random.default_rng(0), path=str(folder))
 
 
 # The doors
@@ -249,7 +249,7 @@ def deliver(folder: Path) -> None:
 
 UNMADE = "_target_ in the outcomes"
 ABSENT = "no such file"
-TABLES = {"errors.json": "pi_mse", "curve.json": "step", "verification.json": "skill"}
+TABLES = {"errors.json": "pi_mse", "curve.json": "step", "forecasts.json": "skill"}
 
 
 def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[str, ...] = ()) -> Door:
@@ -363,7 +363,7 @@ DOORS = (
     ),
     Door(
         "recording to learn from: JSON",
-        "`Description.read`",
+        "`DatasetDescription.read`",
         good_files.shards,
         read_shards,
         RECORDING,
@@ -424,8 +424,8 @@ DOORS = (
         "`deliver_all`, which is `tpd-sync`",
         good_files.tracked,
         deliver,
-        LETTER,
-        hostile.letter(LETTER),
+        ADDRESS,
+        hostile.address(ADDRESS),
         (ABSENT,),
     ),
     Door(
@@ -440,7 +440,7 @@ DOORS = (
     ),
     Door(
         "policy of a recording",
-        "`RecordedPolicy`",
+        "`DatasetPolicy`",
         good_files.policy,
         read_policy,
         POLICY,

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from tpd.core.seeding import generator
 from tpd.core.types import Resumable
 from tpd.envs import Environment
-from tpd.envs.dataset import Description
+from tpd.envs.dataset import DatasetDescription
 from tpd.envs.events.default import default_outcomes
 from tpd.evaluation.errors import Errors
 from tpd.policies.function import FunctionPolicy
@@ -33,7 +33,7 @@ from tpd.run.sweep import BEST
 from tpd.sources.collection import collect
 from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
-from tpd.sources.parquet import recorded, shard_path
+from tpd.sources.parquet import saved, shard_path
 from tpd.store import explainers, saved_runs
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.explanations import save_explanation
@@ -82,7 +82,7 @@ def small_network(env: Environment, policy: Any, return_atoms: int = 0) -> Netwo
         batch_size=4,
         follow_rate=0.1,
         updates_per_step=0.1,
-        settling_updates=0,
+        fit_updates=0,
         replay_size=100,
         seed=0,
         return_atoms=return_atoms,
@@ -129,10 +129,10 @@ def shards(folder: Path) -> None:
     """A recording to learn from, of one shard."""
     env = lake()
     names = tuple(map(env.name_of_action, range(env.num_actions)))
-    Description(env.id, env.observation_space, env.action_space, names, (), 1, {}).write(folder)
+    DatasetDescription(env.id, env.observation_space, env.action_space, names, (), 1, {}).write(folder)
     policy, rng = explained().policy, generator(0, "a")
     seen = collect(env, policy, rng, steps=50, exploration=Exploration(0.0), num_envs=5)
-    deque(recorded(shard_path(folder, 0), seen), maxlen=0)  # each batch is written as it passes
+    deque(saved(shard_path(folder, 0), seen), maxlen=0)  # each batch is written as it passes
 
 
 def run(folder: Path) -> None:
@@ -160,8 +160,8 @@ def job(folder: Path) -> None:
     write_table(errors.frame(), folder / "errors.json")
     write_table(errors.frame().assign(step=100), folder / "curve.json")
     (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
-    happened = {"outcome": names, "band": "all", "base_rate": half, "skill": half}
-    write_table(pd.DataFrame(happened), folder / "verification.json")
+    happened = {"outcome": names, "range": "all", "base_rate": half, "skill": half}
+    write_table(pd.DataFrame(happened), folder / "forecasts.json")
     save_explanation(explained().explain(np.array([0, 0]), np.array([0, 1])), folder / "start.npz")
     (folder / "plots").mkdir()
     (folder / "plots" / "start.png").touch()
@@ -170,7 +170,7 @@ def job(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """What is known of a sweep, and what its sweeper found best."""
-    write_record(folder / SWEEP, command=["seed=0"], status=FINISHED, run_id=None, varied=[], portrayed=[0])
+    write_record(folder / SWEEP, command=["seed=0"], status=FINISHED, run_id=None, varied=[], overviews=[0])
     (folder / BEST).write_text(yaml.safe_dump({"best_params": {"seed": 1}, "best_value": 0.5}))
 
 

@@ -238,7 +238,7 @@ def table(file: str, number: str) -> dict[str, Spoil]:
     }
 
 
-def letter(file: str) -> dict[str, Spoil]:
+def address(file: str) -> dict[str, Spoil]:
     """In which store the run of a folder is."""
     return {
         "a list": with_bytes(file, b"[]"),

@@ -13,8 +13,9 @@ from sb3_ext import as_policy
 from tests.conftest import Compose
 from tpd.core.types import Policy
 from tpd.envs import Environment
-from tpd.run.experiment import Findings, run
+from tpd.run.experiment import run
 from tpd.run.parts import Parts, build
+from tpd.run.results import Findings
 from tpd.store import explainers
 from tpd.store.explanations import load_explanation
 from tpd.store.tables import read_errors, read_table
@@ -35,11 +36,11 @@ SMALL = [
     "training.steps=3000",
     "explainer.hidden=[32,32]",
     "explainer.horizon=8",
-    "explainer.settling_updates=200",
+    "explainer.fit_updates=200",
     "evaluation.episodes=2",
     "evaluation.truth.moments=6",
     "evaluation.truth.rollouts=2",
-    "evaluation.verification_episodes=4",
+    "evaluation.forecast_episodes=4",
     "evaluation.calibration_episodes=2",
     "recording.episodes=1",
     "recording.steps=15",
@@ -75,10 +76,10 @@ def test_a_zip_becomes_explanations_that_are_judged_and_kept(
     parts = build(compose_config(*overrides, f"policy.path={zips / agent}.zip", *SMALL))
     findings = explained(parts, tmp_path)
     assert findings.errors is not None
-    assert findings.verification is not None
+    assert findings.forecasts is not None
     errors = read_errors(tmp_path / "errors.json")
     assert {"pi_mse", "foil_mse", "pi_noise", "foil_noise"} <= set(errors.columns)
-    assert set(errors.index) < set(read_table(tmp_path / "verification.json")["outcome"])
+    assert set(errors.index) < set(read_table(tmp_path / "forecasts.json")["outcome"])
     drawn = {path.name for path in (tmp_path / "plots").iterdir()}
     assert drawn - {"survival.png"} == {"start.png", "later.png", "reliability.png"}
     kept = load_explanation(tmp_path / "later.npz")
@@ -124,12 +125,10 @@ def test_agents_of_other_people_play_as_sb3_itself_plays_them(name: str, compose
 def test_agents_of_other_people_are_explained_with_skill(
     name: str, tmp_path: Path, compose_config: Compose
 ) -> None:
-    verification = explained(build(compose_config(*command(name))), tmp_path).verification
-    assert verification is not None
-    table = verification.frame().query("band == 'all'").set_index("outcome")
-    events = [
-        event for event, is_event in zip(verification.names, verification.is_event, strict=True) if is_event
-    ]
+    forecasts = explained(build(compose_config(*command(name))), tmp_path).forecasts
+    assert forecasts is not None
+    table = forecasts.frame().query("band == 'all'").set_index("outcome")
+    events = [event for event, is_event in zip(forecasts.names, forecasts.is_event, strict=True) if is_event]
     frequent = table.loc[events].query("base_rate >= 0.01")
     assert len(frequent) >= 2
     assert (frequent["skill"].dropna() > 0).all(), frequent

@@ -19,7 +19,7 @@ from tpd.run import explain as answer
 from tpd.run.question import QuestionError, parse
 from tpd.store import saved_runs
 from tpd.store.explanations import load_explanation
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.store.stored_configs import UntrustedError
 
 SMALL = ("policy.steps=150_000", "training.steps=100_000", "evaluation=none", "tracking.register=taxi")
@@ -42,7 +42,7 @@ class Store(NamedTuple):
         (found,) = self.folder.glob(f"outputs/sweeps/*/{seed}")
         return found
 
-    def read(self, seed: int) -> Kept:
+    def read(self, seed: int) -> SavedRun:
         return saved_runs.read(self.job(seed))
 
 

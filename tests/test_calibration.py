@@ -45,7 +45,7 @@ from tpd.show import survival_curves
 from tpd.store import explainers
 
 POLICY, LEGEND = small_mdp.policy(), small_mdp.outcomes().legend
-SETTINGS: dict[str, Any] = {"settling_updates": 300, "batch_size": 64, "hidden": [16]}
+SETTINGS: dict[str, Any] = {"fit_updates": 300, "batch_size": 64, "hidden": [16]}
 STEPS, EVENTS = 12, np.array([True, True, False])
 NO_EVENT = np.zeros(1, dtype=np.bool_)
 
@@ -200,10 +200,10 @@ def test_only_noise_lets_a_band_miss_what_was_seen() -> None:
 # Networks
 
 
-def settled(steps: int = 1000, **settings: Any) -> NetworkFHTD:
+def fitted(steps: int = 1000, **settings: Any) -> NetworkFHTD:
     learner = small_network(POLICY, **(SETTINGS | settings))
     learner.update(small_transitions(POLICY, steps))
-    learner.settle()
+    learner.fit()
     return learner
 
 
@@ -218,13 +218,13 @@ def exact_truth() -> ExactSolution:
 
 @pytest.fixture(scope="module")
 def explainer() -> Explainer:
-    explainer = Explainer(settled(), POLICY, LEGEND)
+    explainer = Explainer(fitted(), POLICY, LEGEND)
     calibrate(explainer, rollouts(), 20, np.random.default_rng(2))
     return explainer
 
 
 def test_there_are_no_bands_before_calibration_nor_from_too_few_moments() -> None:
-    explainer = Explainer(settled(200), POLICY, LEGEND)
+    explainer = Explainer(fitted(200), POLICY, LEGEND)
     calibrate(explainer, rollouts(FEWEST - 1, 2), 5, np.random.default_rng(2))
     assert explainer.explain(STATES, ACTIONS, draws=9).draws is None
     calibrate(explainer, rollouts(FEWEST, 2), 5, np.random.default_rng(2))
@@ -235,7 +235,7 @@ def test_there_are_no_bands_before_calibration_nor_from_too_few_moments() -> Non
 
 
 def test_errors_of_an_earlier_network_are_forgotten() -> None:
-    explainer = Explainer(settled(200), POLICY, LEGEND)
+    explainer = Explainer(fitted(200), POLICY, LEGEND)
     calibrate(explainer, rollouts(FEWEST, 2), 5, np.random.default_rng(2))
     learner = explainer.predictor
     assert isinstance(learner, NetworkFHTD)
@@ -309,7 +309,7 @@ def test_bands_of_values_and_of_continuous_actions(form: str) -> None:
     learner = network(env, policy, outcomes, form=form, **SETTINGS)
     batch = collected(env, policy, 300)
     learner.update(batch)
-    learner.settle()
+    learner.fit()
     truth = MonteCarlo(env, policy, outcomes, horizon=HORIZON, moments=30, rollouts=3)
     explainer = Explainer(learner, policy, outcomes.legend)
     calibrate(explainer, truth, 30, np.random.default_rng(0))
@@ -323,7 +323,7 @@ def test_bands_of_values_and_of_continuous_actions(form: str) -> None:
 
 
 def test_runs_show_how_often_bands_of_networks_hold() -> None:
-    explainer, truth = Explainer(settled(), POLICY, LEGEND), rollouts(30, 20)
+    explainer, truth = Explainer(fitted(), POLICY, LEGEND), rollouts(30, 20)
     examiner = Examiner(explainer, small_mdp.environment(), truth, seed=0, policy_stays=True)
     assert examiner.errors(20, bands=True).pi_bands is None
     counted = dict[str, int]()

@@ -202,7 +202,7 @@ def test_a_sweep_says_at_once_that_it_has_begun(tmp_path: Path) -> None:
 def sweep(folder: Path, *overrides: str) -> list[Path]:
     """The folders of the jobs of a sweep."""
     folder.mkdir(exist_ok=True)
-    tpd_run(folder, "-m", *overrides, "tracking=none", "evaluation.verification_episodes=0")
+    tpd_run(folder, "-m", *overrides, "tracking=none", "evaluation.forecast_episodes=0")
     return sorted(folder.glob("outputs/sweeps/*/*/errors.json"))
 
 

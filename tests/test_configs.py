@@ -55,7 +55,7 @@ OPTIONS = sorted(
 # environments that no table can hold
 UNNUMBERED = ("acrobot", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
 FUNCTION = "policy.function={_target_: tests.test_configs.still, _partial_: true}"
-NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=verification"]
+NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
 CART_POLE = ["env=cart_pole", *NO_TABLES]
 # what else must be chosen, for the option to fit
 PARTNERS: dict[str, list[str]] = {
@@ -67,8 +67,8 @@ PARTNERS: dict[str, list[str]] = {
     **{f"env={name}": NO_TABLES for name in UNNUMBERED},
     "policy=function": [FUNCTION],
     # what was recorded goes with what knows the recording
-    "policy=recorded": ["training=recorded"],
-    "env=recorded": ["experiment=recorded"],
+    "policy=dataset": ["training=dataset"],
+    "env=dataset": ["experiment=dataset"],
 }
 # agents are explained from their zip
 ENV_OF_AGENT = {
@@ -96,7 +96,7 @@ def recording(tmp_path: Path, fuel_taxi: Environment) -> str:
     rng, folder = generator(0, "test"), tmp_path / "recording"
     agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
     settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
-    Training(**settings, steps=100, record=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
+    Training(**settings, steps=100, dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
     return f"training.path={folder}"
 
 
@@ -133,7 +133,7 @@ def test_any_agent_is_explained_at_once(env: str, compose_config: Compose, agent
     """Nothing but its zip and its environment is named."""
     parts = build(compose_config("experiment=agent", f"env={env}", agent(env)))
     assert parts.examiner is not None
-    explanation = parts.scenes[0].explain(parts.explainer, parts.env)
+    explanation = parts.figures[0].explain(parts.explainer, parts.env)
     assert explanation.legend.names[-1] == "reward" or not parts.env.discrete
     assert explanation.expected.shape == (2, 30, len(explanation.legend.names))
     assert not explanation.known.any()
@@ -199,14 +199,14 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
         ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
         ("+figures.mine={pairs: []}", "figures: .*mine"),
-        ("training.record=/proc/x", "training: nothing can be recorded in /proc/x"),
-        ("training.record=''", "training: record must be a folder, or null for none, got ''"),
+        ("training.dataset=/proc/x", "training: no dataset can be written to /proc/x"),
+        ("training.dataset=''", "training: dataset must be a folder, or null for none, got ''"),
         ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
         ("training.steps=0", "training: there are no transitions to learn from: steps is 0"),
         ("policy.steps=1e30", r"policy: steps must be 1e\+15 or less"),
         ("evaluation.curve_points=1e30", "evaluation: .*curve_points must be 10000 or less"),
         ("evaluation.episodes=1e30", r"evaluation: .*episodes must be 1e\+15 or less"),
-        ("evaluation.verification_episodes=1e12", "evaluation: .*lessen verification_episodes"),
+        ("evaluation.forecast_episodes=1e12", "evaluation: .*lessen forecast_episodes"),
         ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
         ("recording=null", "recording: it must be named, got null"),
     ],
@@ -231,11 +231,11 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer.replay_size=0", "explainer: replay_size must be 1 or more"),
         ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),
         ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
-        ("explainer.settling_updates=-1", "explainer: settling_updates must be 0 or more"),
+        ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
         ("training=spread", "training: CartPole-v1 has no numbered states"),
         ("training.restarts=0.5", "training: CartPole-v1 cannot be restarted"),
         ("evaluation=exact", "evaluation: CartPole-v1 publishes no table P"),
-        ("evaluation.verification_episodes=-1", "evaluation: .*verification_episodes must be 0 or more"),
+        ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
         (
             "+figures.mine={pairs: [{state: [0, 0]}]}",
             r"figures: CartPole-v1 has observations of shape \(4,\)",

@@ -25,7 +25,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.show import report
 from tpd.show.report import page
 from tpd.sources.episodes import Recorder
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.tracking.mlflow_runs import MlflowTracking
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +69,7 @@ class Seen(HTMLParser):
             self.text += data
 
 
-def kept(names: list[str]) -> Kept:
+def kept(names: list[str]) -> SavedRun:
     """A run of which actions, states, an outcome and the run itself have these names."""
     env = Environment("Named-v0" if names == HOSTILE else "SmallMDP-v0", action_names=names)
     policy = small_mdp.policy()
@@ -78,7 +78,7 @@ def kept(names: list[str]) -> Kept:
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=4), policy, outcomes.legend)
     config = {"name": "".join(names), "seed": 0, "outcomes": {"_target_": "tests.small_mdp.outcomes"}}
     recording = Recorder(episodes=2, steps=6).record(env, policy, outcomes)
-    return Kept(OmegaConf.create(config), explainer, env, recording)
+    return SavedRun(OmegaConf.create(config), explainer, env, recording)
 
 
 def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         "env=frozen_lake",
         "outcomes=default",
         "explainer=replayed",
-        "evaluation=verification",
+        "evaluation=forecasts",
         "policy.steps=300",
         "training.steps=300",
         "recording.episodes=1",

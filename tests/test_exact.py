@@ -91,8 +91,8 @@ def figure_2(paper: Parts) -> np.ndarray:
     paper.trainer.train()
     solution = ExactSolution(paper.env, discrete(paper), paper.outcomes, horizon=30)
     truth = Explainer(solution, solution.policy, paper.outcomes.legend)
-    scene = next(scene for scene in paper.scenes if scene.name == "figure_2")
-    return np.asarray(scene.explain(truth, paper.env).expected)
+    spec = next(spec for spec in paper.figures if spec.name == "figure_2")
+    return np.asarray(spec.explain(truth, paper.env).expected)
 
 
 def test_figure_2_of_the_paper(figure_2: np.ndarray) -> None:

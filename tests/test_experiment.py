@@ -39,7 +39,7 @@ SMALL = [
     "evaluation.curve_episodes=50",
     "evaluation.curve_points=4",
     "recording.episodes=0",
-    "portrait=false",
+    "overview=false",
 ]
 EVENTS = ("dropoff", "pickup", "refuel", "failure", "traffic", "move", "invalid")
 
@@ -74,7 +74,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder where seeds 0 to 2 were run in parallel, and what the terminal showed."""
     folder = tmp_path_factory.mktemp("sweep")
-    words = [*SMALL, "portrait=true", "seed=range(3)", "hydra.launcher.n_jobs=2"]
+    words = [*SMALL, "overview=true", "seed=range(3)", "hydra.launcher.n_jobs=2"]
     return folder, tpd_run(folder, "-m", *words).stdout
 
 
@@ -88,7 +88,7 @@ def test_one_run_leaves_everything_in_its_folder(alone: Path) -> None:
     left = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
     plots = {"plots/figure_1.png", "plots/figure_2.png", "plots/reliability.png"}
     explained = {"figure_1.npz", "figure_2.npz", "explainer/arrays.npz", "explainer/explainer.json"}
-    found = {"errors.json", "metrics.json", "curve.json", "verification.json"}
+    found = {"errors.json", "metrics.json", "curve.json", "forecasts.json"}
     assert plots | explained | found | {"config.yaml"} <= left
 
 
@@ -104,14 +104,14 @@ def test_figures_are_kept_as_they_were_explained(alone: Path) -> None:
 
 
 def test_forecasts_are_compared_with_what_happened(alone: Path) -> None:
-    table = read_table(output_of(alone, "outputs/runs/*/verification.json"))
+    table = read_table(output_of(alone, "outputs/runs/*/forecasts.json"))
     assert set(table["outcome"]) == {*EVENTS, "terminated"}
-    assert table["band"].iloc[-1] == "all"
+    assert table["range"].iloc[-1] == "all"
     (run,) = runs(alone, role=None)
     verified = {name for name in run.data.metrics if name.endswith("/skill")}
     assert {"move/skill", "pickup/skill"} <= verified
     client = MlflowClient(f"sqlite:///{alone}/mlflow.db")
-    assert "verification.json" in {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert "forecasts.json" in {file.path for file in client.list_artifacts(run.info.run_id)}
 
 
 def test_one_run_is_tracked_without_a_parent(alone: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_parent_holds_table_and_plots(sweep: tuple[Path, str]) -> None:
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     assert {file.path for file in client.list_artifacts(parent.info.run_id)} >= {
         "errors.json",
-        "verification.json",
+        "forecasts.json",
         "plots",
     }
     plots = {file.path for file in client.list_artifacts(parent.info.run_id, "plots")}
@@ -352,7 +352,7 @@ def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
 def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) -> None:
     untried = "+figures.rare={pairs: [{state: {row: 0, col: 0, fuel: 20, passenger: true}, action: east}]}"
     few = ["policy.steps=500", "training.steps=500", "evaluation.episodes=20", "evaluation.curve_points=2"]
-    few += ["recording.episodes=0", "portrait=false", IN_TURN]
+    few += ["recording.episodes=0", "overview=false", IN_TURN]
     done = tpd_run(tmp_path, "-m", *few, untried, "seed=0,1", "name=paper", "hydra.sweep.subdir=s${seed}")
     assert "Errors of paper" in done.stdout
     assert list(tmp_path.glob("outputs/sweeps/*/plots/rare_pair_1_over_seeds.png"))

@@ -13,7 +13,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.step_sizes import constant
 from tpd.predictors.tabular import TabularFHTD
 from tpd.show.figure_notes import disagreement, remarks
-from tpd.sources import moments
+from tpd.sources import named_states
 
 HORIZON = 10
 
@@ -114,7 +114,7 @@ def test_a_choice_that_the_explanation_does_not_support_is_said() -> None:
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=HORIZON), policy, outcomes.legend)
     returns = explainer.action_returns(np.arange(small_mdp.NUM_STATES))
     for state in range(small_mdp.NUM_STATES):
-        sentence = disagreement(explainer, env, moments.find(env, policy, state))
+        sentence = disagreement(explainer, env, named_states.find(env, policy, state))
         best = int(np.argmax(returns[state]))
         if best == 0:
             assert sentence is None

@@ -13,7 +13,7 @@ import pytest
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
-from tpd.show.figures import Scene
+from tpd.show.figures import FigureSpec
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 
@@ -92,4 +92,4 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
 
 def test_a_figure_is_no_way_out_of_its_folder() -> None:
     with pytest.raises(ValueError, match="must be that of a file"):
-        Scene.from_config("../x", Environment("FrozenLake-v1"), [{"state": 3}])
+        FigureSpec.from_config("../x", Environment("FrozenLake-v1"), [{"state": 3}])

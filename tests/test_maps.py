@@ -15,7 +15,7 @@ from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.run.parts import Parts
 from tpd.show import maps
-from tpd.show.atlas import Atlas, MapSpec, settled_from, threshold
+from tpd.show.atlas import Atlas, MapSpec, known_from, threshold
 
 FIELDS = {"across": "col", "down": "row", "panels": "fuel", "pages": "passenger"}
 SPEC = MapSpec(**FIELDS)
@@ -88,11 +88,11 @@ def test_a_threshold_is_where_it_turns_for_good() -> None:
 
 def test_no_threshold_is_read_through_the_unknown() -> None:
     nan = np.nan
-    assert settled_from(np.array([0.1, 0.2, 0.3, 0.4])) == 0
-    assert settled_from(np.array([nan, 0.2, 0.3, 0.4])) == 1
-    assert settled_from(np.array([0.1, 0.2, nan, 0.4])) is None
-    assert settled_from(np.array([0.1, 0.2, 0.3, nan])) is None
-    assert settled_from(np.array([nan, nan])) is None
+    assert known_from(np.array([0.1, 0.2, 0.3, 0.4])) == 0
+    assert known_from(np.array([nan, 0.2, 0.3, 0.4])) == 1
+    assert known_from(np.array([0.1, 0.2, nan, 0.4])) is None
+    assert known_from(np.array([0.1, 0.2, 0.3, nan])) is None
+    assert known_from(np.array([nan, nan])) is None
 
 
 def test_the_fuel_threshold_can_be_read(explainer: Explainer, fuel_taxi: Environment) -> None:

@@ -405,7 +405,7 @@ def test_the_lander_is_replayed() -> None:
     np.testing.assert_array_equal(first, again)
 
 
-# policies with a memory, observations of several parts
+# recurrent policies, observations of several parts
 
 
 class Fuse(gym.Env[Any, Any]):
@@ -439,7 +439,7 @@ gym.register(id="Fuse-v0", entry_point="tests.test_monte_carlo:Fuse", max_episod
 
 
 class EveryThird(Deterministic):
-    """Counts in its memory what it has seen, and takes action 1 every third time."""
+    """Counts in its hidden state what it has seen, and takes action 1 every third time."""
 
     version = 0
 
@@ -453,7 +453,7 @@ class EveryThird(Deterministic):
         return np.asarray(observations[:, -1] == 2, dtype=np.int64)
 
 
-def test_a_recurrent_policy_goes_on_from_its_memory() -> None:
+def test_a_recurrent_policy_continues_from_its_hidden_state() -> None:
     outcomes = OutcomeSet([event("risk", lambda t: t.action == 1)])
     truth = MonteCarlo(
         Environment("Fuse-v0"), EveryThird(), outcomes, horizon=9, moments=40, rollouts=ROLLOUTS

@@ -20,10 +20,10 @@ from tpd.core.seeding import generator
 from tpd.core.types import (
     Array,
     BoolArray,
+    FittingLearner,
     FloatArray,
     Learner,
     Policy,
-    SettlingLearner,
     Transitions,
     concatenate,
 )
@@ -54,7 +54,7 @@ def network(env: Environment, policy: Policy, outcomes: OutcomeSet, **settings: 
         "batch_size": 256,
         "follow_rate": 0.05,
         "updates_per_step": 0.0,
-        "settling_updates": 0,
+        "fit_updates": 0,
         "replay_size": 100_000,
         "seed": 0,
     }
@@ -370,7 +370,7 @@ def test_updates_are_as_many_as_asked_for() -> None:
     policy = small_mdp.policy()
     learner = small_network(policy, updates_per_step=0.05, hidden=[4], batch_size=8)
     assert isinstance(learner, Learner)
-    assert isinstance(learner, SettlingLearner)
+    assert isinstance(learner, FittingLearner)
     batch = small_transitions(policy, 999)
     for start in range(0, 999, 27):
         learner.update(batch[start : start + 27])
@@ -384,12 +384,12 @@ def test_updates_are_as_many_as_asked_for() -> None:
 def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:
     policy = small_mdp.policy()
     counted: list[int] = []
-    learner = small_network(policy, horizon=2, follow_rate=0.5, settling_updates=2000, batch_size=64)
-    learner.settle(counted.append)  # nothing came, so there is nothing to settle
+    learner = small_network(policy, horizon=2, follow_rate=0.5, fit_updates=2000, batch_size=64)
+    learner.fit(counted.append)  # nothing came, so there is nothing to fit
     assert not counted
     learner.update(small_transitions(policy, 4_000))
     before = learner.held_out_loss()
-    learner.settle(counted.append)
+    learner.fit(counted.append)
     assert sum(counted) == 2000
     assert 0 < learner.updates < 2000
     assert 0 < learner.held_out_loss() < 0.8 * before
@@ -455,7 +455,7 @@ class Remembering:
 
 @pytest.mark.parametrize(("changes", "expected"), [(False, 0.5), (True, 1.0)])
 def test_memories_of_other_weights_are_forgotten(changes: bool, expected: float) -> None:
-    """What was kept before the memory changed its meaning is not learned from any more."""
+    """What was kept before the hidden state changed its meaning is not learned from any more."""
     env, policy = Environment("Clock-v0"), Remembering()
     batch = collected(env, policy, 1_000)
     assert batch.observation.shape == (1_000, 2)

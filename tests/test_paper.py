@@ -12,7 +12,7 @@ from tpd.core.explanation import Explanation
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.run.parts import build
-from tpd.show.figures import Scene
+from tpd.show.figures import FigureSpec
 from tpd.store import explainers
 from tpd.store.tables import read_errors
 
@@ -31,16 +31,16 @@ def deviations(explanation: Explanation) -> list[float]:
     return [explanation.expected[cell] - probability for cell, probability in FIGURE_2.items()]
 
 
-def figure_2(scenes: tuple[Scene, ...]) -> Scene:
-    (scene,) = [scene for scene in scenes if scene.name == "figure_2"]
-    return scene
+def figure_2(figures: tuple[FigureSpec, ...]) -> FigureSpec:
+    (figure,) = [figure for figure in figures if figure.name == "figure_2"]
+    return figure
 
 
 def test_figure_2_is_learned(compose_config: Compose) -> None:
     parts = build(compose_config("experiment=paper", "explainer=polynomial", "training.steps=1e6"))
     rng = generator(0, "collection")
     parts.training.run(parts.env, parts.trainer, rng, learning=[parts.explainer.predictor.update])  # type: ignore[attr-defined]
-    explanation = figure_2(parts.scenes).explain(parts.explainer, parts.env)
+    explanation = figure_2(parts.figures).explain(parts.explainer, parts.env)
     assert np.abs(deviations(explanation)).max() < 0.1
     assert explanation.expected[0, :, PICKUP].argmax() == 2
     assert explanation.expected[0, :, DROPOFF].argmax() == 7
@@ -57,8 +57,8 @@ def test_the_table_of_the_paper(tmp_path: Path, compose_config: Compose, fuel_ta
             assert 0.5 < mean.loc[event, metric] / figures[metric][0] < 2, (event, metric)
         assert mean.loc[event, "pi_max"] < 0.4
     # a constant step size never settles, so single seeds stray further than their mean
-    scene = figure_2(build(compose_config("experiment=paper")).scenes)
+    figure = figure_2(build(compose_config("experiment=paper")).figures)
     strayed = [
-        deviations(scene.explain(explainers.load(folder / "explainer"), fuel_taxi)) for folder in folders
+        deviations(figure.explain(explainers.load(folder / "explainer"), fuel_taxi)) for folder in folders
     ]
     assert np.abs(np.mean(strayed, axis=0)).max() < 0.1

@@ -43,7 +43,7 @@ from tpd.store import explainers, saved_runs
 from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
 from tpd.store.stored_configs import read_config
-from tpd.tracking.served_requests import QuestionError, questions
+from tpd.tracking.served_requests import RequestError, questions
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 many = settings(few, max_examples=100)
@@ -514,7 +514,7 @@ def test_questions_are_read_or_refused_by_row_and_column(
     assert asked is not None
     try:
         found = asked.read(pd.DataFrame(rows, columns=columns, dtype=object))
-    except QuestionError as error:
+    except RequestError as error:
         one_line(error, "row")
     else:
         assert np.isin(found.states, np.arange(NUM_STATES)).all()

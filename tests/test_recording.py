@@ -12,7 +12,7 @@ from tpd.envs import Environment
 from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
-from tpd.sources import moments
+from tpd.sources import named_states
 from tpd.sources.episodes import Recorder, Recording
 from tpd.store.recordings import RECORDED, load_recording, save_recording
 
@@ -75,7 +75,7 @@ def test_a_moment_is_a_step_of_a_recorded_episode() -> None:
     policy = FunctionPolicy(
         lambda observations: (observations[:, 2] > 0).astype(int), 0.99, CART_POLE.action_space
     )
-    found = moments.find(CART_POLE, policy, {"episode": 2, "step": 7})
+    found = named_states.find(CART_POLE, policy, {"episode": 2, "step": 7})
     np.testing.assert_array_equal(found.observation[0], recorded().episodes[2].observation[7])
 
 

@@ -23,17 +23,18 @@ from tpd.core.outcomes import OutcomeSet, event
 from tpd.core.seeding import generator
 from tpd.core.types import Array, Transitions, concatenate
 from tpd.envs import Environment
-from tpd.envs.dataset import DESCRIPTION, Description
+from tpd.envs.dataset import DESCRIPTION, DatasetDescription
 from tpd.envs.spaces import from_plain, to_plain
-from tpd.policies.pretrained import Untrained
+from tpd.policies.pretrained import Pretrained
 from tpd.policies.stored import POLICY
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.run.cli import CONFIG_FOLDER
-from tpd.run.experiment import Findings, keep, learn
+from tpd.run.experiment import learn
 from tpd.run.parts import ConfigError, build
-from tpd.run.training import RecordedTraining, Training
+from tpd.run.results import Findings, save_results
+from tpd.run.training import DatasetTraining, Training
 from tpd.show.progress import ProgressBars
-from tpd.sources.parquet import RecordingError, count_rows, read_shard, recorded, shard_path
+from tpd.sources.parquet import DatasetError, count_rows, read_shard, saved, shard_path
 from tpd.tracking.runs import NoRun
 
 STEPS = 12_000
@@ -49,7 +50,7 @@ SPACES: list[spaces.Space[Any]] = [
 ]
 
 
-class Given(Untrained):
+class Given(Pretrained):
     """The small environment's policy, as a source."""
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ def learner() -> ReplayedFHTD:
 def make_recording(folder: Path, **settings: Any) -> ReplayedFHTD:
     """Record, while somebody learns from it."""
     live, keys = learner(), settings.pop("info_keys", ())
-    training(record=str(folder), **settings).run(
+    training(dataset=str(folder), **settings).run(
         small_mdp.environment(), Given(), generator(0, "test"), learning=[live.update], info_keys=keys
     )
     return live
@@ -90,12 +91,12 @@ def random_transitions(space: spaces.Space[Any], count: int, info: dict[str, Arr
     )
 
 
-def description(space: spaces.Space[Any], *info_keys: str) -> Description:
-    return Description("Any-v0", space, spaces.Discrete(2), (), info_keys, 1, {})
+def description(space: spaces.Space[Any], *info_keys: str) -> DatasetDescription:
+    return DatasetDescription("Any-v0", space, spaces.Discrete(2), (), info_keys, 1, {})
 
 
 def written(path: Path, batches: list[Transitions]) -> Path:
-    assert [len(batch) for batch in recorded(path, batches)] == [len(batch) for batch in batches]
+    assert [len(batch) for batch in saved(path, batches)] == [len(batch) for batch in batches]
     return path
 
 
@@ -176,9 +177,9 @@ def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
         raise OSError("the env broke")
 
     with pytest.raises(OSError, match="the env broke"):
-        list(recorded(path, failing()))
+        list(saved(path, failing()))
     assert list(tmp_path.iterdir()) == []
-    unfinished = recorded(path, [batch, batch])
+    unfinished = saved(path, [batch, batch])
     next(unfinished)
     unfinished.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
@@ -186,10 +187,10 @@ def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     batch = random_transitions(spaces.Discrete(5), 10, {"mood": np.array(["good"] * 10)})
-    with pytest.raises(RecordingError, match=r"info\.mood holds <U4, but only plain numbers"):
-        list(recorded(tmp_path / "x.parquet", [batch]))
-    with pytest.raises(RecordingError, match="no transitions"):
-        list(recorded(tmp_path / "x.parquet", []))
+    with pytest.raises(DatasetError, match=r"info\.mood holds <U4, but only plain numbers"):
+        list(saved(tmp_path / "x.parquet", [batch]))
+    with pytest.raises(DatasetError, match="no transitions"):
+        list(saved(tmp_path / "x.parquet", []))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -223,7 +224,7 @@ def test_a_wrong_file_is_refused_by_file_and_column(
     written(path, [random_transitions(spaces.Discrete(5), 50, {"fuel": np.arange(50)})])
     assert sum(map(len, read_shard(path, description(spaces.Discrete(5), "fuel")))) == 50
     rewritten(path, change)
-    with pytest.raises(RecordingError, match=message) as caught:
+    with pytest.raises(DatasetError, match=message) as caught:
         list(read_shard(path, description(spaces.Discrete(5), "fuel")))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -236,7 +237,7 @@ def test_a_changed_bit_is_found_and_its_column_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match="the column next_observation cannot be read"):
+    with pytest.raises(DatasetError, match="the column next_observation cannot be read"):
         list(read_shard(path, description(spaces.Discrete(5))))
 
 
@@ -244,7 +245,7 @@ def test_a_changed_bit_is_found_and_its_column_named(tmp_path: Path) -> None:
 def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(content)
-    with pytest.raises(RecordingError, match=r"x\.parquet is no Parquet file"):
+    with pytest.raises(DatasetError, match=r"x\.parquet is no Parquet file"):
         count_rows(path)
 
 
@@ -276,23 +277,23 @@ def test_a_wrong_description_is_refused(change: dict[str, Any], message: str, tm
     path = tmp_path / "r" / DESCRIPTION
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=message) as caught:
-        RecordedTraining(path=str(tmp_path / "r"), processes=1)
+        DatasetTraining(path=str(tmp_path / "r"), processes=1)
     assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no recording"):
-        RecordedTraining(path=str(tmp_path), processes=1)
+    with pytest.raises(ValueError, match="holds no dataset"):
+        DatasetTraining(path=str(tmp_path), processes=1)
     with pytest.raises(ValueError, match="name the folder"):
-        RecordedTraining(path=None, processes=1)
+        DatasetTraining(path=None, processes=1)
     make_recording(tmp_path / "r")
-    with pytest.raises(ValueError, match="holds a recording already"):
-        training(record=str(tmp_path / "r")).check(small_mdp.environment(), ())
+    with pytest.raises(ValueError, match="holds a dataset already"):
+        training(dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
 
 
 def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Path) -> None:
     live, again = make_recording(tmp_path / "r"), learner()
-    source = RecordedTraining(path=str(tmp_path / "r"), processes=1)
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     source.check(small_mdp.environment(), ())
     source.run(small_mdp.environment(), Given(), generator(1, "other"), learning=[again.update])
     assert source.transitions(Given()) == STEPS
@@ -311,17 +312,17 @@ def test_recording_changes_nothing_that_is_learned(tmp_path: Path) -> None:
 
 def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
     make_recording(tmp_path / "r")
-    source = RecordedTraining(path=str(tmp_path / "r"), processes=1)
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
         source.check(Environment("FrozenLake-v1"), ())
     with pytest.raises(
-        ValueError, match=r"the outcomes read info\['parity'\], of which the recording has none"
+        ValueError, match=r"the outcomes read info\['parity'\], of which the dataset has none"
     ):
         source.check(small_mdp.environment(), ("parity",))
 
 
 LIVE = ["env=cart_pole", "training=agent", "training.steps=7000", "evaluation=none"]
-RECORDED = ["env=recorded", "training=recorded", "evaluation=none", "recording.episodes=0"]
+RECORDED = ["env=dataset", "training=dataset", "evaluation=none", "recording.episodes=0"]
 
 
 @pytest.fixture(scope="module")
@@ -330,8 +331,8 @@ def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("cart_pole")
     PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu", seed=0).save(folder / "agent.zip")
     agent = ["policy=sb3_zip", f"policy.path={folder / 'agent.zip'}", "outcomes=default"]
-    network = ["explainer=network", "explainer.horizon=5", "explainer.settling_updates=20"]
-    overrides = [*agent, *network, *LIVE, f"training.record={folder / 'r'}"]
+    network = ["explainer=network", "explainer.horizon=5", "explainer.fit_updates=20"]
+    overrides = [*agent, *network, *LIVE, f"training.dataset={folder / 'r'}"]
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         learn_network(compose("config", overrides))
     return [*agent, *network, f"training.path={folder / 'r'}"]
@@ -348,26 +349,24 @@ def test_a_network_is_learned_from_a_recording_with_no_env_at_hand(
 ) -> None:
     state = "+figures.upright={pairs: [{state: [0, 0, 0, 0]}]}"
     alone = learn_network(compose_config(*cart_pole, *RECORDED, state))
-    beside = learn_network(
-        compose_config(*cart_pole, "env=cart_pole", "training=recorded", "evaluation=none")
-    )
+    beside = learn_network(compose_config(*cart_pole, "env=cart_pole", "training=dataset", "evaluation=none"))
     live = learn_network(compose_config(*cart_pole[:-1], *LIVE))
     for other in (beside, live):
         for name, weights in alone.explainer.predictor.arrays().items():
             assert_same(weights, other.explainer.predictor.arrays()[name])
     assert alone.explainer.predictor.updates > 0
-    keep(alone, Findings(None, None), {}, tmp_path / "run", NoRun())
+    save_results(alone, Findings(None, None), {}, None, tmp_path / "run", NoRun())
     assert (tmp_path / "run/plots/upright.png").stat().st_size > 0
 
 
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("evaluation", "exact", "evaluation: Recorded-v0 publishes no table P"),
-        ("explainer", "replayed", "explainer: a table needs discrete observations, but Recorded-v0"),
-        ("training.path", "nowhere", "env: nowhere holds no recording"),
-        ("training.path", "null", "env: name the folder of the recording"),
-        ("training", "agent", "training: Recorded-v0 cannot be stepped: learn with training=recorded"),
+        ("evaluation", "exact", "evaluation: Dataset-v0 publishes no table P"),
+        ("explainer", "replayed", "explainer: a table needs discrete observations, but Dataset-v0"),
+        ("training.path", "nowhere", "env: nowhere holds no dataset"),
+        ("training.path", "null", "env: name the folder of the dataset"),
+        ("training", "agent", "training: Dataset-v0 cannot be stepped: learn with training=dataset"),
     ],
 )
 def test_what_a_recording_cannot_do_is_refused_in_one_line(
@@ -395,17 +394,17 @@ def windy() -> OutcomeSet:
 def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
     make_recording(tmp_path / "r", info_keys=("parity",))
     folder = tmp_path / "r"
-    batch = concatenate(list(read_shard(shard_path(folder, 0), Description.read(folder))))
+    batch = concatenate(list(read_shard(shard_path(folder, 0), DatasetDescription.read(folder))))
     np.testing.assert_array_equal(batch.info["parity"], batch.next_observation % 2)
-    RecordedTraining(path=str(folder), processes=1).check(small_mdp.environment(), ("parity",))
+    DatasetTraining(path=str(folder), processes=1).check(small_mdp.environment(), ("parity",))
 
 
 def test_nothing_plays_in_a_recorded_env(tmp_path: Path) -> None:
     make_recording(tmp_path / "r")
-    env = gym.make("Recorded-v0", path=str(tmp_path / "r"))
+    env = gym.make("Dataset-v0", path=str(tmp_path / "r"))
     assert env.observation_space == spaces.Discrete(small_mdp.NUM_STATES)
     with pytest.raises(RuntimeError, match="nothing to step"):
         env.reset()
     shutil.rmtree(tmp_path / "r")
-    with pytest.raises(ValueError, match="holds no recording"):
-        gym.make("Recorded-v0", path=str(tmp_path / "r"))
+    with pytest.raises(ValueError, match="holds no dataset"):
+        gym.make("Dataset-v0", path=str(tmp_path / "r"))

@@ -29,23 +29,23 @@ from tpd.show.report import page, pictures
 from tpd.show.report.contents import FEW_DRAWS, Contents
 from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
 from tpd.sources.episodes import Recorder
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.tracking.runs import NoRun
 
 HOSTILE = "</script><script>alert('&')</script>"
 LEAST_STEPS = 2000
 
 
-def learned(config: DictConfig, recorder: Recorder) -> Kept:
+def learned(config: DictConfig, recorder: Recorder) -> SavedRun:
     """A run that has just learned, with a recording."""
     parts = build(config)
     learn(parts, NoRun(), ProgressBars(False))
     recording = recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
-    return Kept(config, parts.explainer, parts.env, recording)
+    return SavedRun(config, parts.explainer, parts.env, recording)
 
 
 @pytest.fixture(scope="module")
-def taxi() -> Kept:
+def taxi() -> SavedRun:
     """A taxi that learned little, so that much is unknown."""
     few = ["policy.steps=20000", "training.steps=20000", "evaluation=none"]
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
@@ -54,7 +54,7 @@ def taxi() -> Kept:
 
 
 @pytest.fixture(scope="module")
-def taxi_report(taxi: Kept, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taxi_report(taxi: SavedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     report.write(taxi, path)
     return path
@@ -65,7 +65,7 @@ def shown(taxi_report: Path) -> Contents:
     return page.read(taxi_report)
 
 
-def small(action_names: tuple[str, ...] = (), event_name: str = "odd", name: str = "small") -> Kept:
+def small(action_names: tuple[str, ...] = (), event_name: str = "odd", name: str = "small") -> SavedRun:
     """A run in the small environment, explained exactly."""
     env = Environment("SmallMDP-v0", action_names=action_names)
     policy = small_mdp.policy()
@@ -76,7 +76,7 @@ def small(action_names: tuple[str, ...] = (), event_name: str = "odd", name: str
     )
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
     config = OmegaConf.create({"name": name, "seed": 0, "outcomes": {"_target_": "tests.small_mdp.outcomes"}})
-    return Kept(config, explainer, env, Recorder(episodes=5, steps=10).record(env, policy, outcomes))
+    return SavedRun(config, explainer, env, Recorder(episodes=5, steps=10).record(env, policy, outcomes))
 
 
 def pairs(shown: Contents) -> tuple[Array, Array]:
@@ -86,13 +86,13 @@ def pairs(shown: Contents) -> tuple[Array, Array]:
     return shown.arrays["state_number"][state], action
 
 
-def test_every_valid_action_is_there_and_no_other(taxi: Kept, shown: Contents) -> None:
+def test_every_valid_action_is_there_and_no_other(taxi: SavedRun, shown: Contents) -> None:
     valid = taxi.env.mask(shown.arrays["state_number"])
     assert len(valid) == 1050
     assert ((shown.arrays["options"] >= 0) == valid).all()
 
 
-def test_the_numbers_are_those_of_the_explanation(taxi: Kept, shown: Contents) -> None:
+def test_the_numbers_are_those_of_the_explanation(taxi: SavedRun, shown: Contents) -> None:
     explanation = taxi.explainer.explain(*pairs(shown))
     span = np.array(shown.words["expected_range"]["span"])
     low = np.array(shown.words["expected_range"]["low"])
@@ -105,7 +105,7 @@ def test_the_numbers_are_those_of_the_explanation(taxi: Kept, shown: Contents) -
     assert (shown.arrays["reach"] == explanation.foreseen.sum(axis=1)).all()
 
 
-def test_returns_under_any_rewards_follow_from_the_counts(taxi: Kept, shown: Contents) -> None:
+def test_returns_under_any_rewards_follow_from_the_counts(taxi: SavedRun, shown: Contents) -> None:
     explanation = taxi.explainer.explain(*pairs(shown))
     changed = {"failure": -7.5, "move": -3.0}
     weights = [changed.get(outcome["name"], outcome["weight"] or 0.0) for outcome in shown.words["outcomes"]]
@@ -115,7 +115,7 @@ def test_returns_under_any_rewards_follow_from_the_counts(taxi: Kept, shown: Con
     assert returns == pytest.approx(what_if.returns(explanation, changed), abs=1e-3, nan_ok=True)
 
 
-def test_bands_are_those_of_every_other_answer(taxi: Kept, shown: Contents) -> None:
+def test_bands_are_those_of_every_other_answer(taxi: SavedRun, shown: Contents) -> None:
     band = taxi.explainer.explain(*pairs(shown), draws=FEW_DRAWS).return_band()
     for name, end in {"return_low": band.low, "return_high": band.high}.items():
         np.testing.assert_allclose(shown.arrays[name], end[:, -1], atol=1e-3)
@@ -124,20 +124,20 @@ def test_bands_are_those_of_every_other_answer(taxi: Kept, shown: Contents) -> N
     assert sparse.any()
 
 
-def test_the_steps_are_those_recorded(taxi: Kept, shown: Contents) -> None:
+def test_the_steps_are_those_recorded(taxi: SavedRun, shown: Contents) -> None:
     assert taxi.recording is not None
     recorded = taxi.recording.episodes.transitions
-    state, taken = shown.arrays["moments"][shown.arrays["steps"]].T
+    state, taken = shown.arrays["visits"][shown.arrays["steps"]].T
     assert (shown.arrays["state_number"][state] == recorded.observation).all()
     assert (taken == recorded.action).all()
     assert (shown.arrays["happened"] == taxi.recording.happened).all()
 
 
-def test_the_sentences_are_those_of_the_narrator(taxi: Kept, shown: Contents) -> None:
+def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents) -> None:
     state = int(taxi.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False}))
     row = int(np.flatnonzero(shown.arrays["state_number"] == state)[0])
     taken = int(taxi.explainer.policy.action(np.array([state]))[0])
-    moment = shown.arrays["moments"].tolist().index([row, taken])
+    moment = shown.arrays["visits"].tolist().index([row, taken])
     others = [a for a in np.flatnonzero(taxi.env.mask(np.array([state]))[0]).tolist() if a != taken]
     returns = taxi.explainer.action_returns(np.array([state]))
     best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
@@ -152,7 +152,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: Kept, shown: Contents) ->
         assert shown.words["sentences"][moment][foil] == said
 
 
-def test_few_pictures_compose_all_states(taxi: Kept) -> None:
+def test_few_pictures_compose_all_states(taxi: SavedRun) -> None:
     fields = taxi.env.state_fields
     composed = pictures.composed(taxi.env, fields)
     assert len(composed.files) == 5 * 5 * 2 + 21
@@ -205,13 +205,13 @@ def test_the_dynamics_are_kept_only_where_their_code_is_trusted(shown: Contents,
 
 def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
     kept = small()
-    nothing = Kept(kept.config, kept.explainer, kept.env, None)
+    nothing = SavedRun(kept.config, kept.explainer, kept.env, None)
     with pytest.raises(ValueError, match="small, seed 0 has no recorded episodes"):
         report.write(nothing, tmp_path / "report.html")
 
 
-def test_a_taxi_without_episodes_can_be_explored(taxi: Kept, tmp_path: Path) -> None:
-    report.write(Kept(taxi.config, taxi.explainer, taxi.env, None), tmp_path / "report.html")
+def test_a_taxi_without_episodes_can_be_explored(taxi: SavedRun, tmp_path: Path) -> None:
+    report.write(SavedRun(taxi.config, taxi.explainer, taxi.env, None), tmp_path / "report.html")
     words = page.read(tmp_path / "report.html").words
     assert words["episodes"] == []
     assert [field["name"] for field in words["fields"]] == ["row", "col", "fuel", "passenger"]
@@ -249,7 +249,7 @@ def test_every_continuous_step_is_compared_with_its_opposite(compose_config: Com
         "policy=function",
         "policy.function={_target_: tests.test_report.push, _partial_: true}",
         "training.steps=200",
-        "explainer.settling_updates=1",
+        "explainer.fit_updates=1",
         "evaluation=none",
     )
     kept = learned(config, Recorder(episodes=1, steps=5))
@@ -272,7 +272,7 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
         "policy=function",
         "policy.function={_target_: tests.test_report.coast, _partial_: true}",
         "training.steps=2000",
-        "explainer.settling_updates=20",
+        "explainer.fit_updates=20",
         "evaluation=none",
     )
     kept = learned(config, Recorder(episodes=30, steps=200))

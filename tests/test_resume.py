@@ -23,12 +23,12 @@ from tpd.core.types import Array, Resumable
 from tpd.kernels.interrupts import interruptible
 from tpd.run.experiment import learn
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, build
-from tpd.run.training import RecordedTraining
+from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
 from tpd.store import explainers
-from tpd.store.checkpoints import Checkpoint, go_through
+from tpd.store.checkpoints import Checkpoint, run_stages
 from tpd.store.fingerprints import fingerprint
-from tpd.store.run_folders import STATUS, claimed, command, to_go_on_in, write_record
+from tpd.store.run_folders import STATUS, command, locked, resume_folder, write_record
 from tpd.tracking.runs import NoRun
 
 ROOT = Path(__file__).parent.parent
@@ -43,11 +43,11 @@ SMALL = [
     "evaluation.curve_points=4",
     "recording.episodes=0",
     "checkpoint_seconds=0",
-    "portrait=false",
+    "overview=false",
 ]
 NETWORK = [
     "explainer=network",
-    "explainer.settling_updates=40",
+    "explainer.fit_updates=40",
     "explainer.hidden=[16]",
     "explainer.return_atoms=11",
     "training.steps=4000",
@@ -116,7 +116,7 @@ def test_shares_of_many_processes_are_stages_too(
     """As above, with two processes; what they record is the same as well, and none of it is refused."""
     words = [*SMALL, *explainer, "training.processes=2", "evaluation.curve_points=0"]
     due, _ = learned(compose_config(*words, "training.processes=1"), tmp_path / "whole")
-    config = compose_config(*words, f"training.record={tmp_path / 'r'}")
+    config = compose_config(*words, f"training.dataset={tmp_path / 'r'}")
     interrupted(config, tmp_path, 3)
     shards = [tmp_path / "r" / f"shard-0000{number}.parquet" for number in range(4)]
     written = [shard.stat().st_mtime_ns for shard in shards[:2]]
@@ -126,10 +126,10 @@ def test_shares_of_many_processes_are_stages_too(
     assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
     assert [shard.stat().st_mtime_ns for shard in shards[:2]] == written
     assert len(list((tmp_path / "r").iterdir())) == 6  # with the description and the policy
-    source = RecordedTraining(path=str(tmp_path / "r"), processes=2)
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=2)
     assert source.steps == due.training.steps
-    with pytest.raises(ConfigError, match="holds a recording already"):
-        build(compose_config(*words, f"training.record={tmp_path / 'r'}", "seed=1"))
+    with pytest.raises(ConfigError, match="holds a dataset already"):
+        build(compose_config(*words, f"training.dataset={tmp_path / 'r'}", "seed=1"))
 
 
 AGENT = [
@@ -233,7 +233,7 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
 
     def counted(settings: str) -> list[int]:
         tally = Tally()
-        go_through([tally.add] * 2, {"tally": tally}, Checkpoint(path, settings, 0))
+        run_stages([tally.add] * 2, {"tally": tally}, Checkpoint(path, settings, 0))
         return tally.count.tolist()
 
     assert counted("ours") == [2, 2, 2]
@@ -283,7 +283,7 @@ def wait_for(folder: Path, pattern: str) -> None:
 
 
 def found_by(run: Path) -> dict[str, str]:
-    return {name: (run / name).read_text() for name in ("errors.json", "curve.json", "verification.json")}
+    return {name: (run / name).read_text() for name in ("errors.json", "curve.json", "forecasts.json")}
 
 
 def states_of(folder: Path) -> dict[str, str]:
@@ -407,7 +407,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
-    with claimed(tmp_path / "here"):
+    with locked(tmp_path / "here"):
         process = start(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
         told = process.communicate(timeout=120)[0]
     assert process.returncode != 0
@@ -423,17 +423,17 @@ def test_only_what_is_unfinished_and_free_is_gone_on_in(
     for name, status in (("a", "failed"), ("b", "running"), ("c", "finished")):
         (tmp_path / name).mkdir()
         write_record(tmp_path / name / STATUS, command=command(), status=status)
-    assert to_go_on_in(root, "new") == f"{root}/b"
-    with claimed(tmp_path / "b"):
-        assert to_go_on_in(root, "new") == f"{root}/a"
+    assert resume_folder(root, "new") == f"{root}/b"
+    with locked(tmp_path / "b"):
+        assert resume_folder(root, "new") == f"{root}/a"
     monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
-    assert to_go_on_in(root, "new") == f"{root}/new"
-    assert to_go_on_in(root, "c") == f"{root}/c_2"  # a clock that was set back
+    assert resume_folder(root, "new") == f"{root}/new"
+    assert resume_folder(root, "c") == f"{root}/c_2"  # a clock that was set back
 
 
 def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
     with ThreadPoolExecutor(10) as threads:
-        folders = list(threads.map(to_go_on_in, [str(tmp_path)] * 10, ["now"] * 10))
+        folders = list(threads.map(resume_folder, [str(tmp_path)] * 10, ["now"] * 10))
     assert len(set(folders)) == 10
 
 

@@ -332,7 +332,7 @@ def test_a_training_that_was_stopped_early_is_resumed_with_true_steps() -> None:
 
 
 class LstmWitness(BaseCallback):
-    """Writes down the memory after each step, as the training itself has it."""
+    """Writes down the hidden state after each step, as the training itself has it."""
 
     def _on_training_start(self) -> None:
         self.seen: list[Array] = []
@@ -351,10 +351,10 @@ def recurrent(env: VecEnv) -> tuple[RecurrentPPO, RecurrentSB3Policy]:
     return model, policy
 
 
-def test_observations_carry_the_memory_that_the_agent_had() -> None:
+def test_observations_carry_the_hidden_state_that_the_agent_had() -> None:
     walks, witness = Walks(), LstmWitness()
-    model, memory = recurrent(walks.env)
-    shown = shown_in(model, others=[witness], memory=memory, batch_size=70)
+    model, policy = recurrent(walks.env)
+    shown = shown_in(model, others=[witness], recurrent=policy, batch_size=70)
     after = np.concatenate(witness.seen)
     np.testing.assert_allclose(shown.next_observation[:, 3:], after, atol=1e-6)
     ended = shown.terminated | shown.truncated
@@ -368,9 +368,9 @@ def test_observations_carry_the_memory_that_the_agent_had() -> None:
 
 def test_a_resumed_recurrent_training_is_shown_from_the_next_episodes_on() -> None:
     walks, batches, witness = Walks(), list[Transitions](), LstmWitness()
-    model, memory = recurrent(walks.env)
+    model, policy = recurrent(walks.env)
     model.learn(120)
-    recorder = TransitionCallback([batches.append], memory=memory)
+    recorder = TransitionCallback([batches.append], recurrent=policy)
     model.learn(240, callback=[recorder, witness], reset_num_timesteps=False)
     shown = concatenate(batches)
     last = {row.tobytes() for row in np.concatenate(witness.seen).round(4) + 0.0}
@@ -384,16 +384,16 @@ class Keeping:
     horizon = 1
     tie = 0.0
 
-    def __init__(self, memory: RecurrentPolicy | None = None) -> None:
+    def __init__(self, policy: RecurrentPolicy | None = None) -> None:
         self.batches: list[Transitions] = []
-        self.memory = memory
+        self.policy = policy
         self.versions: list[int] = []
 
     def update(self, transitions: Transitions) -> None:
         self.batches.append(transitions)
-        if self.memory is not None:
-            self.versions.append(self.memory.version)
-            advanced = self.memory.advance(transitions.observation)
+        if self.policy is not None:
+            self.versions.append(self.policy.version)
+            advanced = self.policy.advance(transitions.observation)
             np.testing.assert_allclose(transitions.next_observation[:, 3:], advanced, atol=1e-6)
 
     def figures(self) -> dict[str, float]:
@@ -410,21 +410,21 @@ LEGEND = OutcomeSet([event("stumbles", lambda t: t.terminated)]).legend
 
 
 def test_memories_are_handed_over_while_the_weights_they_come_from_are_in_force() -> None:
-    model, memory = recurrent(Walks().env)
-    learner = Keeping(memory)
-    model.learn(240, callback=ExplainerCallback(Explainer(learner, memory, LEGEND)))
+    model, policy = recurrent(Walks().env)
+    learner = Keeping(policy)
+    model.learn(240, callback=ExplainerCallback(Explainer(learner, policy, LEGEND)))
     assert len(set(learner.versions)) == 2  # two rollouts of 40 steps in 3 environments
     assert sum(len(batch) for batch in learner.batches) == 240
 
 
 def test_after_training_memories_are_those_of_the_final_weights() -> None:
-    model, memory = recurrent(Walks().env)
+    model, policy = recurrent(Walks().env)
     learner, witness = Keeping(), LstmWitness()
-    callback = ExplainerCallback(Explainer(learner, memory, LEGEND), when="after", batch_size=50)
+    callback = ExplainerCallback(Explainer(learner, policy, LEGEND), when="after", batch_size=50)
     model.learn(240, callback=[callback, witness])
     kept = concatenate(learner.batches)
     assert len(kept) == 240
-    np.testing.assert_allclose(kept.next_observation[:, 3:], memory.advance(kept.observation), atol=1e-6)
+    np.testing.assert_allclose(kept.next_observation[:, 3:], policy.advance(kept.observation), atol=1e-6)
     assert np.abs(kept.next_observation[:, 3:] - np.concatenate(witness.seen)).max() > 0.01
 
 

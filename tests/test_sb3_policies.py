@@ -22,7 +22,7 @@ from tpd.envs.fuel_taxi.rules import encode
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy, GivenFunction
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
-from tpd.sources.hidden_state import begin, follow
+from tpd.sources.hidden_state import with_initial_state, with_next_state
 
 Algorithm = type[BaseAlgorithm]
 STATES = np.arange(small_mdp.NUM_STATES)
@@ -235,7 +235,7 @@ def test_a_recurrent_model_goes_through_episodes_as_it_does_itself(env_id: str) 
     env = gym.make(env_id)
     for episode in range(2):
         observation, _ = env.reset(seed=episode)
-        seen = begin(policy, observation[None])
+        seen = with_initial_state(policy, observation[None])
         state: Any = None
         for _ in range(30):
             action, state = model.predict(
@@ -245,17 +245,17 @@ def test_a_recurrent_model_goes_through_episodes_as_it_does_itself(env_id: str) 
             observation, _, terminated, _, _ = env.step(action[0])
             if terminated:
                 break
-            seen = follow(policy, seen, observation[None])
+            seen = with_next_state(policy, seen, observation[None])
 
 
-def test_what_a_recurrent_model_does_depends_on_its_memory() -> None:
+def test_what_a_recurrent_model_does_depends_on_its_hidden_state() -> None:
     policy = as_policy(recurrent("Pendulum-v1"))
     assert isinstance(policy, RecurrentSB3Policy)
     seen = pendulum_observations(10)
     fresh = np.concatenate([seen, policy.start(10)], axis=1)
     later = np.concatenate([seen, policy.advance(fresh)], axis=1)
     assert not np.allclose(policy.action(fresh), policy.action(later))
-    # each row has a memory of its own
+    # each row has a hidden state of its own
     np.testing.assert_allclose(policy.action(later[3:4]), policy.action(later)[3:4], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(policy.advance(later[3:4]), policy.advance(later)[3:4], rtol=1e-5, atol=1e-6)
 

@@ -34,7 +34,7 @@ from tpd.sources.exploration import Exploration
 from tpd.store import explainers
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.served_model import _load_pyfunc
-from tpd.tracking.served_requests import MOST_ROWS, QuestionError
+from tpd.tracking.served_requests import MOST_ROWS, RequestError
 
 NAMES = ["odd", "even", "first odd"]
 HORIZON = 4
@@ -42,7 +42,7 @@ SECONDS_TO_START = 90
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedRun:
     """A store with a registered explainer."""
 
     uri: str
@@ -52,7 +52,7 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
     """What is exact of a small MDP, but for one pair that is not known, as version 1 of `small`."""
     folder = tmp_path_factory.mktemp("served")
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
@@ -67,11 +67,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
         run.model(folder / "explainer", "explainer")
     (version,) = MlflowClient(uri).search_model_versions("name='small'")
     model = mlflow.artifacts.download_artifacts(f"models:/small/{version.version}", tracking_uri=uri)
-    return Kept(uri, explainers.load(folder / "explainer"), Path(model))
+    return SavedRun(uri, explainers.load(folder / "explainer"), Path(model))
 
 
 @pytest.fixture(scope="module")
-def server(kept: Kept) -> Iterator[str]:
+def server(kept: SavedRun) -> Iterator[str]:
     """The address of `mlflow models serve`, on a free port of this machine alone."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -127,7 +127,7 @@ def post(address: str, question: Any) -> tuple[int, Any]:
         return error.code, json.loads(error.read(), parse_constant=refuse)
 
 
-def ask(kept: Kept, **columns: list[Any]) -> pd.DataFrame:
+def ask(kept: SavedRun, **columns: list[Any]) -> pd.DataFrame:
     """Ask in this process."""
     return _load_pyfunc(str(kept.folder / "data" / "explainer")).predict(pd.DataFrame(columns))
 
@@ -139,7 +139,7 @@ def of(answer: pd.DataFrame, row: int, role: str) -> pd.DataFrame:
 # Over HTTP
 
 
-def test_expected_outcomes_and_contrasts_are_served(server: str, kept: Kept) -> None:
+def test_expected_outcomes_and_contrasts_are_served(server: str, kept: SavedRun) -> None:
     rows = [{"state": 0, "action": 0, "foil": 1}, {"state": 1, "action": 1}]
     status, answer = post(server, {"dataframe_records": rows})
     assert status == 200
@@ -160,7 +160,7 @@ def test_expected_outcomes_and_contrasts_are_served(server: str, kept: Kept) -> 
     assert len(answered) == 4 * HORIZON
 
 
-def test_the_example_of_the_model_can_be_posted(server: str, kept: Kept) -> None:
+def test_the_example_of_the_model_can_be_posted(server: str, kept: SavedRun) -> None:
     status, answer = post(server, (kept.folder / "serving_input_example.json").read_bytes())
     assert status == 200
     roles = {line["role"] for line in answer["predictions"]}
@@ -168,7 +168,7 @@ def test_the_example_of_the_model_can_be_posted(server: str, kept: Kept) -> None
     assert all(line["odd"] is not None for line in answer["predictions"])
 
 
-def test_what_is_unknown_is_null(server: str, kept: Kept) -> None:
+def test_what_is_unknown_is_null(server: str, kept: SavedRun) -> None:
     states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
     unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
     question = {"state": int(states[unknown]), "action": int(actions[unknown])}
@@ -222,7 +222,7 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
 # As a model
 
 
-def test_it_loads_where_tpd_was_not_imported(kept: Kept) -> None:
+def test_it_loads_where_tpd_was_not_imported(kept: SavedRun) -> None:
     script = """
 import sys, mlflow, pandas as pd
 assert not any(name.startswith("tpd") for name in sys.modules)
@@ -241,7 +241,7 @@ print(answer.to_json(orient="records"))
     np.testing.assert_allclose(of(answer, 0, "fact")[NAMES], expected, atol=1e-7)
 
 
-def test_no_file_of_it_is_a_pickle(kept: Kept) -> None:
+def test_no_file_of_it_is_a_pickle(kept: SavedRun) -> None:
     files = [path for path in kept.folder.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"MLmodel", "arrays.npz", "explainer.json", "input_example.json"}
     for path in files:
@@ -252,7 +252,7 @@ def test_no_file_of_it_is_a_pickle(kept: Kept) -> None:
         assert all(array.dtype != object for array in arrays.values())
 
 
-def test_it_says_what_it_is_asked_and_answers(kept: Kept) -> None:
+def test_it_says_what_it_is_asked_and_answers(kept: SavedRun) -> None:
     info = mlflow.models.get_model_info(str(kept.folder))
     assert info.signature.inputs.required_input_names() == ["state", "action"]
     assert info.signature.inputs.optional_input_names() == ["foil"]
@@ -262,7 +262,7 @@ def test_it_says_what_it_is_asked_and_answers(kept: Kept) -> None:
     assert info.metadata["action"] == "a whole number from 0 to 2"
 
 
-def test_contrasts_are_as_known_as_the_less_known_of_both(kept: Kept) -> None:
+def test_contrasts_are_as_known_as_the_less_known_of_both(kept: SavedRun) -> None:
     states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
     unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
     state, foil = int(states[unknown]), int(actions[unknown])
@@ -278,14 +278,12 @@ def test_contrasts_are_as_known_as_the_less_known_of_both(kept: Kept) -> None:
     ]
 
 
-def test_an_answer_that_would_be_too_long_is_refused(kept: Kept) -> None:
+def test_an_answer_that_would_be_too_long_is_refused(kept: SavedRun) -> None:
     asked = _load_pyfunc(str(kept.folder / "data" / "explainer")).questions.read(
         pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
     )
     asked.check_size(250_000)
-    with pytest.raises(
-        QuestionError, match="would take 1,000,004 lines to answer; ask for at most 1,000,000"
-    ):
+    with pytest.raises(RequestError, match="would take 1,000,004 lines to answer; ask for at most 1,000,000"):
         asked.check_size(250_001)
 
 
@@ -298,7 +296,7 @@ def test_what_is_exact_needs_no_support(tmp_path: Path) -> None:
     assert answer[NAMES].notna().all(axis=None)
 
 
-def test_a_second_version_takes_over_the_alias_of_its_seed(tmp_path: Path, kept: Kept) -> None:
+def test_a_second_version_takes_over_the_alias_of_its_seed(tmp_path: Path, kept: SavedRun) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     tracking = MlflowTracking(uri=uri, experiment="small", register="small")
     for seed in ("0", "1", "0"):

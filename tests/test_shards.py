@@ -19,7 +19,7 @@ from tpd.predictors.replayed.counts import Counts
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.step_sizes import constant
 from tpd.predictors.tabular import TabularFHTD
-from tpd.run.training import RecordedTraining
+from tpd.run.training import DatasetTraining
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.sources.shards import Elsewhere, MergingLearner, merges
@@ -129,7 +129,7 @@ def test_a_recording_of_many_shards_is_learned_from_by_many_processes(tmp_path: 
     run(live, shards=3, processes=2, record=str(tmp_path / "r"))
     assert len(list((tmp_path / "r").glob("shard-*.parquet"))) == 3
     for again, processes in ((here, 1), (apart, 2)):
-        source = RecordedTraining(path=str(tmp_path / "r"), processes=processes)
+        source = DatasetTraining(path=str(tmp_path / "r"), processes=processes)
         source.run(small_mdp.environment(), Given(), generator(0, "other"), learning=[again.update])
         assert_same_table(again, live)
 

@@ -19,10 +19,10 @@ from tpd.policies.tabular import GreedyPolicy
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.show import learning_curves, plots
-from tpd.show.figures import Scene, scenes_from_config
+from tpd.show.figures import FigureSpec, figures_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import overall
-from tpd.sources import moments
+from tpd.sources import named_states
 
 
 def future(refuels: float, at: int = 5, support: float = 1.0) -> Explanation:
@@ -89,11 +89,13 @@ def test_the_slope_of_a_curve_is_that_of_its_errors() -> None:
     assert right.get_legend_handles_labels()[1] == ["mine (slope -0.50)"]
 
 
-def test_a_scene_resolves_the_policys_action_and_the_runner_up() -> None:
+def test_a_figure_resolves_the_policys_action_and_the_runner_up() -> None:
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
-    scene = Scene.from_config("mine", env, [{"state": 3}, {"state": 3, "action": "runner_up"}], contrast=True)
-    own, runner_up = scene.explain(explainer, env).actions
+    spec = FigureSpec.from_config(
+        "mine", env, [{"state": 3}, {"state": 3, "action": "runner_up"}], contrast=True
+    )
+    own, runner_up = spec.explain(explainer, env).actions
     assert own == policy.action(np.array([3]))[0]
     returns = explainer.action_returns(np.array([3]))[0]
     others = [action for action in range(small_mdp.NUM_ACTIONS) if action != own]
@@ -102,12 +104,12 @@ def test_a_scene_resolves_the_policys_action_and_the_runner_up() -> None:
 
 def test_the_start_is_a_state_where_episodes_start(fuel_taxi: Environment) -> None:
     policy = GreedyPolicy(np.zeros((1050, 7)), fuel_taxi.mask(np.arange(1050)), 0.99)
-    moment = moments.find(fuel_taxi, policy, "start")
+    moment = named_states.find(fuel_taxi, policy, "start")
     assert fuel_taxi.model is not None
     assert fuel_taxi.model.start[moment.observation[0]] > 0
-    assert moment.observation == moments.find(fuel_taxi, policy, "start").observation
+    assert moment.observation == named_states.find(fuel_taxi, policy, "start").observation
     assert moment.picture is not None
-    assert moments.name(fuel_taxi, "start") == "start"
+    assert named_states.name(fuel_taxi, "start") == "start"
 
 
 class Flat:
@@ -137,18 +139,18 @@ def test_a_moment_is_where_the_policy_comes_to() -> None:
     observation, _ = one.reset(seed=2)
     for _ in range(7):
         observation, *_ = one.step(int(observation[2] > 0))
-    moment = moments.find(env, policy, {"episode": 2, "step": 7})
+    moment = named_states.find(env, policy, {"episode": 2, "step": 7})
     np.testing.assert_array_equal(moment.observation, observation[None])
     assert moment.name == "episode 2, step 7"
     assert moment.picture is not None
-    named = moments.find(env, policy, [0.0, 0.1, 0.2, 0.3])
+    named = named_states.find(env, policy, [0.0, 0.1, 0.2, 0.3])
     np.testing.assert_allclose(named.observation, [[0, 0.1, 0.2, 0.3]])
 
 
 def test_an_episode_that_is_over_is_left_at_its_last_step() -> None:
     env = Environment("CartPole-v1")
     policy = DiscreteFunctionPolicy(lambda seen: np.zeros(len(seen)), 0.99, Discrete(2))
-    last = moments.find(env, policy, {"episode": 0, "step": 10**6})
+    last = named_states.find(env, policy, {"episode": 0, "step": 10**6})
     step = int(last.name.removeprefix("episode 0, step "))
     one = env.make()
     one.reset(seed=0)
@@ -159,16 +161,16 @@ def test_an_episode_that_is_over_is_left_at_its_last_step() -> None:
 @pytest.mark.parametrize("place", [{"episode": -1, "step": 0}, {"episode": 0, "step": 0.5}])
 def test_a_moment_that_cannot_be_is_refused(place: dict[str, float], fuel_taxi: Environment) -> None:
     with pytest.raises(ValueError, match=r"-1|0\.5"):
-        Scene.from_config("mine", fuel_taxi, [{"state": place}])
+        FigureSpec.from_config("mine", fuel_taxi, [{"state": place}])
 
 
 def test_a_page_shows_what_it_explains() -> None:
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
-    (scene,) = scenes_from_config(OmegaConf.create({}), env)
-    assert scene.states == ("start", "start")
-    figure, explanation = scene.draw(explainer, env, "seed 0")
-    np.testing.assert_array_equal(explanation.expected, scene.explain(explainer, env).expected)
+    (spec,) = figures_from_config(OmegaConf.create({}), env)
+    assert spec.states == ("start", "start")
+    figure, explanation = spec.draw(explainer, env, "seed 0")
+    np.testing.assert_array_equal(explanation.expected, spec.explain(explainer, env).expected)
     assert explanation.observations[0] == explanation.observations[1]
     titles = [axes.get_title() for axes in figure.axes]
     assert f"state {explanation.observations[0]}: action {explanation.actions[0]}" in titles
@@ -182,7 +184,7 @@ def test_continuous_actions_are_set_against_their_opposite() -> None:
     )
     outcomes = default_outcomes(env)
     explainer = Explainer(Flat(outcomes), policy, outcomes.legend)
-    start, later = scenes_from_config(OmegaConf.create({}), env)
+    start, later = figures_from_config(OmegaConf.create({}), env)
     assert (start.name, later.name) == ("start", "later")
     figure, explanation = later.draw(explainer, env, "seed 0")
     np.testing.assert_allclose(explanation.actions[0], policy.action(explanation.observations[:1])[0])

@@ -1,4 +1,4 @@
-"""Agents that need special care, against the truth: stochastic, masked, and with a memory."""
+"""Agents that need special care, against the truth: stochastic, masked, and recurrent."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def signal_outcomes() -> OutcomeSet:
 
 
 class Alternating:
-    """Acts at every second step, whatever the signal: only its memory tells which."""
+    """Acts at every second step, whatever the signal: only its hidden state tells which."""
 
     discount = 1.0
     version = 0
@@ -92,12 +92,12 @@ def network(
 ) -> Explainer:
     """An explainer that learned from transitions around the policy."""
     cfg = compose_config("explainer=network", f"explainer.horizon={HORIZON}", "explainer.follow_rate=0.05")
-    cfg.explainer.update({"hidden": [64, 64], "settling_updates": 1500, "updates_per_step": 0})
+    cfg.explainer.update({"hidden": [64, 64], "fit_updates": 1500, "updates_per_step": 0})
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     rng = generator(0, "collection")
     for batch in collect(env, policy, rng, steps=steps, exploration=Exploration(0.2), num_envs=8):
         learner.update(batch)
-    learner.settle()
+    learner.fit()
     return Explainer(learner, policy, outcomes.legend)
 
 
@@ -137,7 +137,7 @@ def test_a_masked_agent_is_explained_within_its_mask(compose_config: Compose, fu
     assert judged(explainer, fuel_taxi, exact, 500).pi_mse.max() < 2e-3
 
 
-def test_what_only_the_memory_tells_is_learned(compose_config: Compose) -> None:
+def test_what_only_the_hidden_state_tells_is_learned(compose_config: Compose) -> None:
     env, policy, outcomes = Environment("Signal-v0"), Alternating(), signal_outcomes()
     explainer = network(compose_config, env, policy, outcomes, 6000)
     expected = explainer.explain(np.array([[0, 0], [0, 1]], dtype=np.float32)).expected[:, :, 0]

@@ -12,7 +12,7 @@ import yaml
 from tests import good_files
 from tests.good_files import MARKER
 from tests.hostile import DEEP
-from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, tell
+from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
 from tpd.run.sweep import BEST, JobWatch, best_job
 from tpd.store import saved_runs
 from tpd.store.run_folders import (
@@ -22,7 +22,7 @@ from tpd.store.run_folders import (
     SWEEP,
     command,
     read_record,
-    to_go_on_in,
+    resume_folder,
     write_record,
 )
 from tpd.store.stored_configs import OVERRIDES
@@ -54,7 +54,7 @@ def test_finished_jobs_are_told(sweep: Path) -> None:
     jobs = finished_jobs(sweep, named=())
     assert [job.seed for job in jobs] == ["0", "1"]
     assert missing_jobs(sweep, PLANNED) == {}
-    tell(jobs, sweep / "plots", NoRun())
+    summarise(jobs, sweep / "plots", NoRun())
     assert len(list(sweep.glob("plots/start_*"))) == 4
 
 
@@ -64,7 +64,7 @@ READ = [
     "errors.json",
     "metrics.json",
     "curve.json",
-    "verification.json",
+    "forecasts.json",
     "start.npz",
 ]
 
@@ -81,7 +81,7 @@ def test_a_job_whose_results_are_broken_is_missing_and_done_again(
     assert str(broken) in caplog.text
     assert str(broken) in missing_jobs(sweep, PLANNED)["seed=1"]
     assert read_record(sweep / "1" / STATUS)["status"] == FAILED  # so that it is not skipped
-    tell(jobs, sweep / "plots", NoRun())
+    summarise(jobs, sweep / "plots", NoRun())
 
 
 def test_nothing_in_a_stored_config_runs_when_it_is_told(
@@ -131,7 +131,7 @@ def test_a_broken_record_is_named_and_stops_no_other_run(
     (tmp_path / "old" / name).write_bytes(content)
     (tmp_path / "begun").mkdir()
     write_record(tmp_path / "begun" / STATUS, command=command(), status="running")
-    assert to_go_on_in(str(tmp_path), "new") == str(tmp_path / "begun")
+    assert resume_folder(str(tmp_path), "new") == str(tmp_path / "begun")
     assert read_record(tmp_path / "old" / name) == {}
     assert caplog.text.count(str(tmp_path / "old" / name)) == 1
     write_record(tmp_path / "old" / name, status=FINISHED)

@@ -22,8 +22,8 @@ SMALL = [
     "policy.steps=20000",
     "training.steps=20000",
     "explainer.hidden=[16]",
-    "explainer.settling_updates=100",
-    "evaluation.verification_episodes=20",
+    "explainer.fit_updates=100",
+    "evaluation.forecast_episodes=20",
     "hydra.sweeper.n_trials=4",
 ]
 
@@ -47,7 +47,7 @@ def asked(*overrides: str) -> DictConfig:
 def test_what_a_sweeper_will_choose_is_not_planned() -> None:
     plan = make_plan(asked("experiment=tune_network", "seed=3"))
     assert plan.jobs is None
-    assert plan.portrayed == []
+    assert plan.overviews == []
     assert plan.fixed == ["experiment=tune_network", "seed=3"]
     assert plan.varied == TUNED
 
@@ -59,11 +59,11 @@ def test_all_combinations_are_planned() -> None:
         [f"seed={seed}", f"explainer={name}"] for seed in (0, 1) for name in ("paper", "replayed")
     ]
     assert plan.varied == ["explainer"]
-    assert plan.portrayed == [0, 1]
+    assert plan.overviews == [0, 1]
 
 
 def test_tuning_without_fresh_episodes_does_not_begin(tmp_path: Path) -> None:
-    done = tpd_run(tmp_path, *SMALL, "evaluation=none", "evaluation.verification_episodes=0")
+    done = tpd_run(tmp_path, *SMALL, "evaluation=none", "evaluation.forecast_episodes=0")
     assert done.returncode != 0
     assert "evaluation: what is best shows in fresh episodes" in done.stderr
     assert "Traceback" not in done.stderr

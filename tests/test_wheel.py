@@ -17,9 +17,9 @@ def low_fuel(t):
     return t.next_observation // 2 % 21 <= 3
 """
 OWN_CONFIG = """
-_target_: tpd.outcomes.OutcomeSet
+_target_: tpd.core.outcomes.OutcomeSet
 outcomes:
-  - _target_: tpd.outcomes.event
+  - _target_: tpd.core.outcomes.event
     name: low fuel
     function: {_target_: my_outcomes.low_fuel, _partial_: true}
 """
@@ -51,7 +51,7 @@ def tpd_run(installed: Path, folder: Path, *arguments: str) -> subprocess.Comple
 
 def test_carries_both_packages_and_the_configs(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"tpd/experiment.py", "sb3_ext/policies.py", "tpd/conf/config.yaml"} <= names
+    assert {"tpd/run/experiment.py", "sb3_ext/policies.py", "tpd/conf/config.yaml"} <= names
     assert "tpd/conf/experiment/paper.yaml" in names
     assert not [name for name in names if name.startswith(("conf/", "tests/", "scripts/"))]
 

@@ -16,9 +16,9 @@ import pytest
 from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.overview import OVERVIEW, REPORT
 from tpd.store import saved_runs
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
@@ -50,7 +50,7 @@ class Sweep:
     store: str
     experiment: str
     parent: str
-    run: Kept
+    run: SavedRun
     """The job whose report the parent has."""
     report: Path
 
@@ -96,7 +96,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     assert experiment is not None
     found = client.search_runs([experiment.experiment_id], "tags.`tpd.role` = 'sweep'")
     run = saved_runs.read(folder / "sweep" / "0")
-    page = folder / "sweep" / "0" / PORTRAIT / REPORT
+    page = folder / "sweep" / "0" / OVERVIEW / REPORT
     return Sweep(store, experiment.experiment_id, found[0].info.run_id, run, page)
 
 

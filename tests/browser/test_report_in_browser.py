@@ -15,11 +15,11 @@ from tpd.answers.sentences.compare import overtakes, paragraph
 from tpd.answers.sentences.phrases import worth
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
-from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.overview import OVERVIEW, REPORT
 from tpd.show import report
 from tpd.show.report.contents import FEW_DRAWS
 from tpd.show.report.packing import LEVELS
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 
 pytestmark = pytest.mark.browser
 
@@ -31,17 +31,17 @@ PATIENCE = 60_000
 """Milliseconds that the MLflow UI may take on a busy machine."""
 
 
-def every_action(run: Kept, state: int) -> Explanation:
+def every_action(run: SavedRun, state: int) -> Explanation:
     actions = np.arange(run.env.num_actions)
     return run.explainer.explain(np.full(len(actions), state), actions, draws=FEW_DRAWS)
 
 
-def contrast(run: Kept, state: int, fact: int, foil: int) -> Contrast:
+def contrast(run: SavedRun, state: int, fact: int, foil: int) -> Contrast:
     every = every_action(run, state)
     return every[fact : fact + 1] - every[foil : foil + 1]
 
 
-def said(run: Kept, state: int, fact: int, foil: int) -> str:
+def said(run: SavedRun, state: int, fact: int, foil: int) -> str:
     """The paragraph as Python says it."""
     states = np.array([state])
     returns = run.explainer.action_returns(states)
@@ -82,7 +82,7 @@ def rewards_changed(frame: FrameLocator | Page) -> None:
         frame.get_by_label(f"reward of {name}", exact=True).fill(str(reward))
 
 
-def check_numbers(frame: FrameLocator | Page, run: Kept) -> None:
+def check_numbers(frame: FrameLocator | Page, run: SavedRun) -> None:
     """Move, pick a foil, change rewards: everything shown is what the explanation says."""
     assert run.recording is not None
     episode = run.recording.episodes[1]
@@ -137,7 +137,7 @@ def check_numbers(frame: FrameLocator | Page, run: Kept) -> None:
     assert table(frame, 1) == shown
 
 
-def resolved(run: Kept) -> Any:
+def resolved(run: SavedRun) -> Any:
     assert run.env.model is not None
     return resolve(run.env.model, run.outcomes(), REWARDS, run.explainer.policy.discount)
 
@@ -159,7 +159,7 @@ def test_the_report_opens_inside_the_ui(page: Page, ui: str, sweep: Sweep, scree
     expect(picture).to_be_visible(timeout=PATIENCE)
     assert picture.evaluate("image => image.naturalWidth") > 0
     page.screenshot(path=screenshots / "plot.png")
-    page.get_by_text(PORTRAIT, exact=True).first.click()
+    page.get_by_text(OVERVIEW, exact=True).first.click()
     page.get_by_text(REPORT, exact=True).first.click(timeout=PATIENCE)
     frame = page.frame_locator("iframe")
     frame.locator(READY).wait_for(timeout=PATIENCE)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = 10
-FILES = ("errors.json", "metrics.json", "curve.json", "verification.json")
+FILES = ("errors.json", "metrics.json", "curve.json", "forecasts.json")
 SMALL = [
     "-m",
     "experiment=paper",
@@ -33,7 +33,7 @@ SMALL = [
     "evaluation.episodes=200",
     "evaluation.curve_episodes=50",
     "evaluation.curve_points=4",
-    "evaluation.verification_episodes=100",
+    "evaluation.forecast_episodes=100",
     "recording.episodes=0",
 ]
 SWEEP = [*SMALL, f"seed=range({SEEDS})"]

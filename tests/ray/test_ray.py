@@ -18,7 +18,7 @@ SWEEP = [
     "training.steps=60000",
     "evaluation.episodes=200",
     "evaluation.curve_points=2",
-    "evaluation.verification_episodes=100",
+    "evaluation.forecast_episodes=100",
     "recording.episodes=0",
 ]
 ON_RAY = ["hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2"]
@@ -37,6 +37,6 @@ def tpd_run(folder: Path, *words: str) -> Path:
 def test_the_same_seeds_give_the_same_bits_on_ray(tmp_path: Path) -> None:
     here, there = tpd_run(tmp_path / "here", *SWEEP), tpd_run(tmp_path / "there", *SWEEP, *ON_RAY)
     for seed in ("0", "1"):
-        for name in ("errors.json", "metrics.json", "verification.json"):
+        for name in ("errors.json", "metrics.json", "forecasts.json"):
             assert (here / seed / name).read_bytes() == (there / seed / name).read_bytes()
     assert (here / "0" / "errors.json").read_bytes() != (here / "1" / "errors.json").read_bytes()

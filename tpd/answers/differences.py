@@ -1,4 +1,4 @@
-"""The few facts that account for most of the difference between two explanations."""
+"""The few outcomes that account for most of the difference between two explanations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tpd.core.types import FloatArray
 SHARE = 0.8
 
 
-class Fact(NamedTuple):
+class Difference(NamedTuple):
     """How one outcome differs between the fact and its foil."""
 
     outcome: str
@@ -27,12 +27,12 @@ class Fact(NamedTuple):
     """Most of the difference falls from step `begin` to step `end`, both included."""
 
 
-def main_facts(contrast: Contrast, row: int, share: float = SHARE) -> list[Fact]:
+def main_differences(contrast: Contrast, row: int, share: float = SHARE) -> list[Difference]:
     """The fewest outcomes that account for a share of the difference: those for the fact first, then those
     against it, the larger first.
 
     What is left unsaid could not move the difference of the returns by more than the rest of it. Where the
-    outcomes say nothing of rewards, it is the differences at each step that are accounted for. No facts
+    outcomes say nothing of rewards, it is the differences at each step that are accounted for. No differences
     where a pair is unknown.
     """
     one = slice(row, row + 1)
@@ -56,16 +56,16 @@ class Differences:
         self._fact_counts: list[list[float]] = fact.expected[:, :, columns].sum(axis=1).tolist()
         self._foil_counts: list[list[float]] = foil.expected[:, :, columns].sum(axis=1).tolist()
 
-    def main(self, row: int, share: float = SHARE) -> list[Fact]:
-        """What `main_facts` says of a row."""
+    def main(self, row: int, share: float = SHARE) -> list[Difference]:
+        """What `main_differences` says of a row."""
         if not self._known[row]:
             return []
         gains = self._gains[row]
         chosen = _largest([abs(gain) for gain in gains], (1 - share) * abs(sum(gains)))
-        return [self._fact(row, i, share) for i in sorted(chosen, key=lambda i: gains[i] < 0)]
+        return [self._difference(row, i, share) for i in sorted(chosen, key=lambda i: gains[i] < 0)]
 
-    def _fact(self, row: int, i: int, share: float) -> Fact:
-        return Fact(
+    def _difference(self, row: int, i: int, share: float) -> Difference:
+        return Difference(
             self._names[i],
             self._gains[row][i] if self.rewarded else None,
             self._fact_counts[row][i],

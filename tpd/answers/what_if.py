@@ -93,7 +93,7 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     return reward - difference / count
 
 
-def settled(contrast: Contrast, outcome: str) -> BoolArray:
+def sign_certain(contrast: Contrast, outcome: str) -> BoolArray:
     """[batch]: whether the data leave no doubt after which of the two the outcome counts for more.
 
     If they do, nobody can say at which reward of it one overtakes the other.

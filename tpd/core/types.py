@@ -92,21 +92,21 @@ class DiscretePolicy(Policy, Protocol):
 
 @runtime_checkable
 class RecurrentPolicy(Policy, Protocol):
-    """A policy with a memory, which every observation carries in its last columns.
+    """A policy with a hidden state, which every observation carries in its last columns.
 
-    Observation and memory together are what the policy's future depends on, so that is what is
-    explained. The memory after an observation does not depend on the action taken there.
+    Observation and hidden state together are what the policy's future depends on, so that is what is
+    explained. The hidden state after an observation does not depend on the action taken there.
     """
 
     @property
     def version(self) -> int:
-        """Changes when memories of before no longer mean what they did."""
+        """Changes when earlier hidden states are no longer valid."""
 
     def start(self, count: int) -> FloatArray:
-        """[count, memory]: the memory with which episodes start."""
+        """[count, hidden state]: the hidden state with which episodes start."""
 
     def advance(self, observations: Array) -> FloatArray:
-        """[batch, memory]: the memory after these observations, which carry the memory before."""
+        """[batch, hidden state]: the state after these observations, which carry the state before."""
 
 
 @runtime_checkable
@@ -137,14 +137,14 @@ class Learner(Predictor, Protocol):
 
 
 @runtime_checkable
-class SettlingLearner(Learner, Protocol):
+class FittingLearner(Learner, Protocol):
     """A learner that goes on learning from what it keeps, once all transitions have come."""
 
     @property
-    def settling(self) -> int:
+    def fit_updates(self) -> int:
         """How many updates that takes at most."""
 
-    def settle(self, progress: Callable[[int], None], at_most: int | None = None) -> None:
+    def fit(self, progress: Callable[[int], None], at_most: int | None = None) -> None:
         """Make the most of what was kept, counting updates for whoever watches.
 
         With `at_most` so many updates, after which another call goes on.

@@ -12,4 +12,4 @@ gym.register(
     vector_entry_point="tpd.envs.fuel_taxi.env:FuelTaxiVectorEnv",
     max_episode_steps=200,
 )
-gym.register(id="Recorded-v0", entry_point="tpd.envs.dataset:RecordedEnv", disable_env_checker=True)
+gym.register(id="Dataset-v0", entry_point="tpd.envs.dataset:DatasetEnv", disable_env_checker=True)

@@ -1,4 +1,4 @@
-"""An environment of which only a recording is at hand: its spaces are known, and it cannot be stepped."""
+"""Datasets of transitions: their description, and an environment that has spaces and cannot be stepped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,29 +9,33 @@ from typing import Any, NoReturn
 
 import gymnasium as gym
 
+from tpd import __version__
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
-from tpd.guards.atomic import write_whole
+from tpd.guards.atomic import atomic_write_text
 from tpd.guards.settings import whole_number
+from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 
-DESCRIPTION = "recording.json"
-FORMAT = 1
+DESCRIPTION = "dataset.json"
+FORMAT = 2
+FIRST_DESCRIPTION = "recording.json"
+"""What the first version of tpd called it."""
 
 
 def require_free(folder: Path, run: str = "") -> None:
-    """Refuse a folder that holds a recording, but for one of the same run, or cannot be written to."""
-    if (folder / DESCRIPTION).exists() and not (run and Description.read(folder).run == run):
-        raise ValueError(f"{folder} holds a recording already: name another folder")
+    """Refuse a folder that holds a dataset, but for one of the same run, or cannot be written to."""
+    if (folder / DESCRIPTION).exists() and not (run and DatasetDescription.read(folder).run == run):
+        raise ValueError(f"{folder} holds a dataset already: name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise ValueError(f"nothing can be recorded in {folder}: {error}") from error
+        raise ValueError(f"no dataset can be written to {folder}: {error}") from error
 
 
 @dataclass(frozen=True)
-class Description:
-    """What a recording says of itself, besides its transitions."""
+class DatasetDescription:
+    """What a dataset says of itself, besides its transitions."""
 
     env: str
     """The id of the environment."""
@@ -44,29 +48,32 @@ class Description:
     shards: int
     """How many files the transitions are divided into."""
     behaviour: Mapping[str, Any]
-    """How the transitions came about, for the record."""
+    """How the transitions were collected."""
     run: str = ""
     """The fingerprint of what it was recorded by."""
 
     def write(self, folder: Path) -> None:
-        """Make the folder, which must not hold another recording yet."""
+        """Make the folder, which must not hold another dataset yet."""
         require_free(folder, self.run)
         folder.mkdir(parents=True, exist_ok=True)
         spaces = {
             "observation_space": to_plain(self.observation_space),
             "action_space": to_plain(self.action_space),
         }
-        plain = {"format": FORMAT, **vars(self), **spaces}
-        write_whole(folder / DESCRIPTION, json.dumps(plain, indent=2))
+        plain = {"format": FORMAT, WRITTEN_BY: __version__, **vars(self), **spaces}
+        atomic_write_text(folder / DESCRIPTION, json.dumps(plain, indent=2))
 
     @classmethod
-    def read(cls, folder: Path) -> "Description":
+    def read(cls, folder: Path) -> "DatasetDescription":
         """Read what `write` wrote, refusing in one line what is no such thing."""
         path = folder / DESCRIPTION
+        if (folder / FIRST_DESCRIPTION).exists() and not path.exists():
+            require_version(folder, {})
         if not path.is_file():
-            raise ValueError(f"{folder} holds no recording: there is no {DESCRIPTION} in it")
+            raise ValueError(f"{folder} holds no dataset: there is no {DESCRIPTION} in it")
         try:
             plain = json.loads(path.read_text())
+            require_version(folder, plain)
             if plain["format"] != FORMAT:
                 raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")
             return cls(
@@ -79,19 +86,21 @@ class Description:
                 behaviour=dict(plain["behaviour"]),
                 run=str(plain.get("run", "")),
             )
+        except VersionError:
+            raise
         except KeyError as error:
-            raise ValueError(f"{path} describes no recording: it does not say {error}") from error
+            raise ValueError(f"{path} describes no dataset: it does not say {error}") from error
         except (ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-            raise ValueError(f"{path} describes no recording: {error or 'no such space'}") from error
+            raise ValueError(f"{path} describes no dataset: {error or 'no such space'}") from error
 
 
-class RecordedEnv(gym.Env[Any, Any]):
+class DatasetEnv(gym.Env[Any, Any]):
     """Has the spaces of the environment that was recorded, and refuses to be stepped."""
 
     def __init__(self, path: str | None = None, render_mode: str | None = None) -> None:
         if path is None:
-            raise ValueError("name the folder of the recording: training.path=…")
-        description = Description.read(Path(path).expanduser())
+            raise ValueError("name the folder of the dataset: training.path=…")
+        description = DatasetDescription.read(Path(path).expanduser())
         self.render_mode = render_mode
         self.observation_space = description.observation_space
         self.action_space = description.action_space
@@ -99,16 +108,14 @@ class RecordedEnv(gym.Env[Any, Any]):
         self.info_keys = description.info_keys
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
-        raise RuntimeError(
-            "there is a recording of this environment and nothing to step: no episode can start"
-        )
+        raise RuntimeError("there is a dataset of this environment and nothing to step: no episode can start")
 
     def step(self, action: Any) -> NoReturn:
         self.reset()
 
 
 @dataclass(frozen=True)
-class RecordedEnvironment(Environment):
+class DatasetEnvironment(Environment):
     """Stands for an environment that nobody can make here."""
 
     @property

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from tpd.core.types import Array
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -66,4 +66,4 @@ def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
 
 
 def _require_room(shape: list[int], dtype: npt.DTypeLike) -> None:
-    require("a space", tuple(shape), np.dtype(dtype).name, "such observations cannot be had here")
+    require_memory("a space", tuple(shape), np.dtype(dtype).name, "such observations cannot be had here")

@@ -147,7 +147,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
         """So many steps in every copy at once, by the action probabilities behaviour [state, action]."""
         model, size = self.model, (steps, self.num_envs)
-        seen, done, met, reward, terminated, truncated = roll_table(
+        transitions = roll_table(
             model.probability,
             model.next_state,
             model.reward,
@@ -161,7 +161,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
             rng.random(size),
             self.np_random.random(size),
         )
-        return Transitions(seen, done, met, reward, terminated, truncated)
+        return Transitions(*transitions)
 
     def _step_info(
         self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray

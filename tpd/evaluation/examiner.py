@@ -7,7 +7,7 @@ from tpd.envs import Environment
 from tpd.evaluation.calibration import Calibratable, calibrate
 from tpd.evaluation.errors import METRICS, Errors, evaluate
 from tpd.guards.settings import one_of, whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Truth
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
@@ -24,7 +24,7 @@ class Evaluation:
     calibration_episodes: episodes of other moments, at which an explainer that can learn how wrong it is
         does so before it is judged, where truth comes from rollouts; 0 for none.
     curve_points: how often the errors are measured in the course of learning, at growing intervals.
-    verification_episodes: fresh episodes with which the predictions are compared; 0 for none.
+    forecast_episodes: fresh episodes with which the predictions are compared; 0 for none.
     reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
     """
 
@@ -35,7 +35,7 @@ class Evaluation:
         episodes: int,
         curve_points: int,
         curve_episodes: int,
-        verification_episodes: int,
+        forecast_episodes: int,
         calibration_episodes: int,
         reference: Mapping[str, Mapping[str, tuple[float, float]]],
     ) -> None:
@@ -43,10 +43,10 @@ class Evaluation:
         self.episodes = whole_number("episodes", episodes, at_least=1)
         self.curve_points = whole_number("curve_points", curve_points, at_least=0, at_most=MOST_POINTS)
         self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
-        self.verification_episodes = whole_number("verification_episodes", verification_episodes, at_least=0)
+        self.forecast_episodes = whole_number("forecast_episodes", forecast_episodes, at_least=0)
         self.calibration_episodes = whole_number("calibration_episodes", calibration_episodes, at_least=0)
-        for name in ("episodes", "curve_episodes", "verification_episodes", "calibration_episodes"):
-            require(f"the {name},", (getattr(self, name), EPISODE), "uint8", f"lessen {name}")
+        for name in ("episodes", "curve_episodes", "forecast_episodes", "calibration_episodes"):
+            require_memory(f"the {name},", (getattr(self, name), EPISODE), "uint8", f"lessen {name}")
         self.reference = reference
         for outcome, figures in reference.items():
             for metric, figure in figures.items():

@@ -25,7 +25,7 @@ CONSTANT = 1e-12  # of the mean square: less variance than that is rounding of f
 
 @dataclass(frozen=True)
 class Scores:
-    """How good the forecasts are, for a row of horizons or of bands of them."""
+    """How good the forecasts are, for a row of horizons or of ranges of them."""
 
     windows: IntArray
     """[row]"""
@@ -55,23 +55,23 @@ class Reliability:
 
 
 @dataclass(frozen=True)
-class Verification:
+class ForecastSkill:
     """What came of the forecasts, by outcome and by how far ahead they look."""
 
     names: tuple[str, ...]
     """[outcome]"""
     is_event: tuple[bool, ...]
     """[outcome]"""
-    bands: tuple[str, ...]
-    """[band]: the steps ahead, as "5-14"; the last one is all of them"""
+    ranges: tuple[str, ...]
+    """[range]: the steps ahead, as "5-14"; the last one is all of them"""
     by_horizon: Scores
     """[horizon, outcome]"""
-    by_band: Scores
-    """[band, outcome]"""
+    by_range: Scores
+    """[range, outcome]"""
     skill_error: FloatArray
-    """[band, outcome]: standard error of the skill, by a bootstrap over episodes"""
+    """[range, outcome]: standard error of the skill, by a bootstrap over episodes"""
     bins: Reliability
-    """[band, outcome, bin]"""
+    """[range, outcome, bin]"""
     unknown: float
     """Share of steps whose pair has no support; they are left out."""
 
@@ -79,10 +79,10 @@ class Verification:
         """Flat names and values: `<event>/brier` and `<event>/skill` over all horizons, and so on."""
         table = dict[str, float]()
         for k, (name, is_event) in enumerate(zip(self.names, self.is_event, strict=True)):
-            table[f"{name}/{'brier' if is_event else 'score'}"] = float(self.by_band.score[-1, k])
-            table[f"{name}/skill"] = float(self.by_band.skill[-1, k])
+            table[f"{name}/{'brier' if is_event else 'score'}"] = float(self.by_range.score[-1, k])
+            table[f"{name}/skill"] = float(self.by_range.skill[-1, k])
         overall = {
-            "windows": float(self.by_band.windows[-1]),
+            "windows": float(self.by_range.windows[-1]),
             "unknown": self.unknown,
             "skill": self.mean_skill,
         }
@@ -91,31 +91,31 @@ class Verification:
     @property
     def mean_skill(self) -> float:
         """Over all horizons, and over the outcomes of which something can be known; NaN if there are none."""
-        known = self.by_band.skill[-1][~np.isnan(self.by_band.skill[-1])]
+        known = self.by_range.skill[-1][~np.isnan(self.by_range.skill[-1])]
         return float(known.mean()) if len(known) else float("nan")
 
     def frame(self) -> pd.DataFrame:
-        """A row for each outcome and band."""
-        shape = (len(self.names), len(self.bands))
+        """A row for each outcome and range."""
+        shape = (len(self.names), len(self.ranges))
         columns = {
             "outcome": np.repeat(self.names, shape[1]),
-            "band": np.tile(self.bands, shape[0]),
-            "base_rate": self.by_band.base_rate.T.ravel(),
-            "score": self.by_band.score.T.ravel(),
-            "reference": self.by_band.reference.T.ravel(),
-            "skill": self.by_band.skill.T.ravel(),
+            "range": np.tile(self.ranges, shape[0]),
+            "base_rate": self.by_range.base_rate.T.ravel(),
+            "score": self.by_range.score.T.ravel(),
+            "reference": self.by_range.reference.T.ravel(),
+            "skill": self.by_range.skill.T.ravel(),
             "skill_error": self.skill_error.T.ravel(),
-            "windows": np.tile(self.by_band.windows, shape[0]),
+            "windows": np.tile(self.by_range.windows, shape[0]),
         }
         return pd.DataFrame(columns)
 
-    def reliability(self, name: str, band: str = ALL) -> Reliability:
+    def reliability(self, name: str, steps: str = ALL) -> Reliability:
         """[bin]: how far one event happened as often as forecast."""
-        b, k = self.bands.index(band), self.names.index(name)
+        b, k = self.ranges.index(steps), self.names.index(name)
         return Reliability(self.bins.windows[b, k], self.bins.forecast[b, k], self.bins.frequency[b, k])
 
 
-def verify(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes) -> Verification:
+def forecast_skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes) -> ForecastSkill:
     """Compare what is expected of every pair met with what then happened.
 
     After a termination nothing happens any more, which is an observation too. After an episode was
@@ -142,22 +142,22 @@ def verify(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes) -> Ve
             forecast = predictor.predict(pairs.observation[known], pairs.action[known])
             _check_finite(forecast, pairs[known])
             tally.add(course, steps[known], forecast[:, :, : len(names)])
-    bands = horizon_bands(predictor.horizon)
-    starts = [band.start for band in bands]
+    ranges = step_ranges(predictor.horizon)
+    starts = [steps.start for steps in ranges]
     sums = tally.sums.sum(axis=0)
-    return Verification(
+    return ForecastSkill(
         names=tuple(names),
         is_event=tuple(is_event),
-        bands=(*(f"{band[0]}-{band[-1]}" if len(band) > 1 else f"{band[0]}" for band in bands), ALL),
+        ranges=(*(f"{steps[0]}-{steps[-1]}" if len(steps) > 1 else f"{steps[0]}" for steps in ranges), ALL),
         by_horizon=_scores(sums),
-        by_band=_scores(sums, starts),
+        by_range=_scores(sums, starts),
         skill_error=_skill_error(tally.sums, starts),
         bins=_reliability(tally.bins, starts),
         unknown=1 - known_steps / len(episodes.transitions),
     )
 
 
-def horizon_bands(horizon: int) -> list[range]:
+def step_ranges(horizon: int) -> list[range]:
     """The first step, then a sixth, a third and a half of all steps: 0, 1-4, 5-14, 15-29 of 30."""
     cuts = sorted({0, 1, max(1, horizon // 6), max(1, horizon // 2), horizon})
     return [range(start, stop) for start, stop in pairwise(cuts)]
@@ -247,7 +247,7 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
 
 
 def _scores(sums: FloatArray, starts: Sequence[int] | None = None) -> Scores:
-    """From sums [..., 4, horizon, outcome], by horizon or by the bands that start there."""
+    """From sums [..., 4, horizon, outcome], by horizon or by the ranges that start there."""
     windows, observed, squares, errors = np.moveaxis(sums, -3, 0)
     variation = squares - np.nan_to_num(_ratio(observed**2, windows))
     variation[variation < CONSTANT * squares] = 0
@@ -265,7 +265,7 @@ def _scores(sums: FloatArray, starts: Sequence[int] | None = None) -> Scores:
 
 
 def _skill_error(sums: FloatArray, starts: Sequence[int]) -> FloatArray:
-    """[band, outcome]: windows of one episode are alike, so it is episodes that are drawn again."""
+    """[range, outcome]: windows of one episode are alike, so it is episodes that are drawn again."""
     blocks = len(sums)
     # the same draws each time: the same episodes give the same table
     rng = np.random.default_rng(0)
@@ -282,9 +282,9 @@ def _reliability(bins: FloatArray, starts: Sequence[int]) -> Reliability:
 
 
 def _with_all(values: FloatArray, starts: Sequence[int], axis: int) -> FloatArray:
-    """Sums over each band of horizons, and last over all."""
-    bands = np.add.reduceat(values, starts, axis=axis)
-    return np.concatenate([bands, values.sum(axis=axis, keepdims=True)], axis=axis)
+    """Sums over each range of horizons, and last over all."""
+    ranges = np.add.reduceat(values, starts, axis=axis)
+    return np.concatenate([ranges, values.sum(axis=axis, keepdims=True)], axis=axis)
 
 
 def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:

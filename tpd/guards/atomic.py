@@ -9,7 +9,7 @@ UNFINISHED = ".unfinished"
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Write to the path that is given here; it gets its name when everything is on the disk."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
     try:
@@ -21,7 +21,7 @@ def whole(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
+def atomic_write_text(path: Path, text: str) -> None:
     """Write a text file, all of it or nothing."""
-    with whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text(text)

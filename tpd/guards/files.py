@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 
 Array = npt.NDArray[Any]
 WHOLE, REAL, ANY = "iu", "iuf", "biufV"
@@ -105,7 +105,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             claimed = sum(entry.file_size for entry in entries)
             if claimed > largest:
                 raise ValueError(f"it claims to hold {claimed} bytes")
-            require("what it holds", (claimed,), "uint8", "it does not fit here")
+            require_memory("what it holds", (claimed,), "uint8", "it does not fit here")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # broken bytes raise almost anything
         raise ValueError(f"{path}: is no file of plain arrays, or a broken one ({brief(error)})") from error

@@ -11,7 +11,7 @@ class TooLargeError(ValueError):
     """More than the memory that is free."""
 
 
-def require(what: str, shape: tuple[int, ...], dtype: npt.DTypeLike, instead: str) -> None:
+def require_memory(what: str, shape: tuple[int, ...], dtype: npt.DTypeLike, instead: str) -> None:
     """Refuse an array that is larger than the memory that is free now."""
     needed = math.prod(shape) * np.dtype(dtype).itemsize
     free = psutil.virtual_memory().available

@@ -93,7 +93,7 @@ def solve_backwards(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray) -> None:
-    """Put each of the values [cell] among the smallest and largest [cell, rank] so far, if it belongs there.
+    """Insert each of the values [cell] into the smallest and largest [cell, rank] so far.
 
     Both are in order from the most extreme to the least, and updated in place.
     """

@@ -73,11 +73,12 @@ def q_learning_update(
 ) -> None:
     """One pass of Q-learning over a batch; q [S, A] is updated in place, mask [S, A] says what is valid."""
     for t in range(len(states)):
-        target = rewards[t]
+        s, a, r, s_next = states[t], actions[t], rewards[t], next_states[t]
+        target = r
         if not terminated[t]:
             best = -np.inf
             for a_next in range(q.shape[1]):
-                if mask[next_states[t], a_next] and q[next_states[t], a_next] > best:
-                    best = q[next_states[t], a_next]
+                if mask[s_next, a_next] and q[s_next, a_next] > best:
+                    best = q[s_next, a_next]
             target += discount * best
-        q[states[t], actions[t]] += learning_rate * (target - q[states[t], actions[t]])
+        q[s, a] += learning_rate * (target - q[s, a])

@@ -7,21 +7,27 @@ from tpd.core.types import BoolArray, FloatArray, IntArray
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArray) -> IntArray:
-    """[batch]: from row `rows[i]` of probabilities [R, C] the column where the sum passes the threshold.
+def draw(probabilities: FloatArray, threshold: float) -> int:
+    """The index where the sum of the probabilities passes the threshold, which lies in [0, 1).
 
-    Thresholds lie in [0, 1); a column of probability 0 is never drawn, whatever rounding does.
+    An index of probability 0 is never drawn, whatever rounding does.
     """
+    drawn, passed = 0, 0.0
+    for i in range(len(probabilities)):
+        if probabilities[i] > 0:
+            drawn = i
+            passed += probabilities[i]
+            if threshold < passed:
+                break
+    return drawn
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArray) -> IntArray:
+    """[batch]: from row `rows[i]` of probabilities [R, C] the column drawn by threshold i."""
     drawn = np.empty(len(rows), np.int64)
     for i in range(len(rows)):
-        passed = 0.0
-        for column in range(probabilities.shape[1]):
-            p = probabilities[rows[i], column]
-            if p > 0:
-                drawn[i] = column
-                passed += p
-                if thresholds[i] < passed:
-                    break
+        drawn[i] = draw(probabilities[rows[i]], thresholds[i])
     return drawn
 
 
@@ -37,21 +43,14 @@ def step_table(
 ) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
     """One step from each state: the branch drawn [batch], and what the tables [S, A, B] say of it."""
     count = len(states)
-    branch, arrived = np.zeros(count, np.int64), np.empty(count, np.int64)
-    rewards, ended = np.empty(count, np.float64), np.empty(count, np.bool_)
+    branch, s_next = np.empty(count, np.int64), np.empty(count, np.int64)
+    r, ended = np.empty(count, np.float64), np.empty(count, np.bool_)
     for i in range(count):
         s, a = states[i], actions[i]
-        passed = 0.0
-        for b in range(probability.shape[2]):
-            if probability[s, a, b] > 0:
-                branch[i] = b
-                passed += probability[s, a, b]
-                if thresholds[i] < passed:
-                    break
-        arrived[i] = next_state[s, a, branch[i]]
-        rewards[i] = reward[s, a, branch[i]]
-        ended[i] = terminated[s, a, branch[i]]
-    return branch, arrived, rewards, ended
+        b = draw(probability[s, a], thresholds[i])
+        branch[i] = b
+        s_next[i], r[i], ended[i] = next_state[s, a, b], reward[s, a, b], terminated[s, a, b]
+    return branch, s_next, r, ended
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -66,45 +65,35 @@ def roll_table(
     ended: BoolArray,
     limit: int,
     starts: IntArray,
-    choices: FloatArray,
-    chances: FloatArray,
+    action_draws: FloatArray,
+    branch_draws: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, BoolArray]:
-    """Many steps in many copies, by the behaviour [S, A]: what each saw, did and met, a step at a time.
+    """Many steps in many copies, by the behaviour [S, A].
 
-    Of each copy its state, the steps of its episode and whether that has ended [copy] go on where they
-    are and are updated in place. A copy whose episode has ended spends a step on the next of the
-    starts, which is no transition. Choices and chances [step, copy] lie in [0, 1); limit 0 is none.
+    Returns the transitions, a step of all copies at a time: s, a, s', r, terminated and truncated.
+
+    states, elapsed and ended [copy] are updated in place: where each copy is, the steps of its episode, and
+    whether that has ended. A copy whose episode has ended spends a step on the next of the starts, which is
+    no transition. The draws [step, copy] lie in [0, 1); limit 0 is none.
     """
-    steps, copies = choices.shape
-    seen, done = np.empty(steps * copies, np.int64), np.empty(steps * copies, np.int64)
-    met, gained = np.empty(steps * copies, np.int64), np.empty(steps * copies, np.float64)
-    dead, cut = np.empty(steps * copies, np.bool_), np.empty(steps * copies, np.bool_)
-    count, started = 0, 0
+    steps, copies = action_draws.shape
+    size, count, started = steps * copies, 0, 0
+    s_t, a_t, s_next_t = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    r_t, terminated_t, truncated_t = np.empty(size), np.empty(size, np.bool_), np.empty(size, np.bool_)
     for t in range(steps):
         for i in range(copies):
             if ended[i]:
                 states[i], elapsed[i], ended[i] = starts[started], 0, False
                 started += 1
                 continue
-            s, a, branch = states[i], 0, 0
-            passed = 0.0
-            for other in range(behaviour.shape[1]):
-                if behaviour[s, other] > 0:
-                    a = other
-                    passed += behaviour[s, other]
-                    if choices[t, i] < passed:
-                        break
-            passed = 0.0
-            for b in range(probability.shape[2]):
-                if probability[s, a, b] > 0:
-                    branch = b
-                    passed += probability[s, a, b]
-                    if chances[t, i] < passed:
-                        break
+            s = states[i]
+            a = draw(behaviour[s], action_draws[t, i])
+            b = draw(probability[s, a], branch_draws[t, i])
             elapsed[i] += 1
-            seen[count], done[count], met[count] = s, a, next_state[s, a, branch]
-            gained[count], dead[count] = reward[s, a, branch], terminated[s, a, branch]
-            cut[count] = limit > 0 and elapsed[i] >= limit
-            states[i], ended[i] = met[count], dead[count] or cut[count]
+            s_t[count], a_t[count], s_next_t[count] = s, a, next_state[s, a, b]
+            r_t[count], terminated_t[count] = reward[s, a, b], terminated[s, a, b]
+            truncated_t[count] = limit > 0 and elapsed[i] >= limit
+            states[i], ended[i] = s_next_t[count], terminated_t[count] or truncated_t[count]
             count += 1
-    return seen[:count], done[:count], met[:count], gained[:count], dead[:count], cut[:count]
+    made = slice(count)
+    return s_t[made], a_t[made], s_next_t[made], r_t[made], terminated_t[made], truncated_t[made]

@@ -9,7 +9,7 @@ import numpy as np
 from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
 from tpd.guards.settings import number
-from tpd.policies.pretrained import Untrained
+from tpd.policies.pretrained import Pretrained
 
 Function = Callable[[Array], Array]
 """observations [batch, ...] -> actions [batch, ...]"""
@@ -50,7 +50,7 @@ class DiscreteFunctionPolicy(FunctionPolicy):
         return np.eye(int(self.space.n))[self.action(observations)]
 
 
-class GivenFunction(Untrained):
+class GivenFunction(Pretrained):
     """A function as a policy source."""
 
     def __init__(

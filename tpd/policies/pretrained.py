@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from tpd.core.types import Report, State, TransitionsCallback, no_report
 
 
-class Untrained:
+class Pretrained:
     """A source with nothing to train, and so no transitions to show."""
 
     steps = 0

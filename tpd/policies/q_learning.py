@@ -8,7 +8,7 @@ from tpd.core.seeding import reset_seed
 from tpd.core.types import IntArray, Report, State, Transitions, TransitionsCallback, concatenate, no_report
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.learning import q_learning_update
 from tpd.kernels.stepping import draw_columns
 from tpd.policies.tabular import GreedyPolicy, best_valid
@@ -41,7 +41,7 @@ class QLearning:
         stages: int,
     ) -> None:
         num_states, num_actions = env.table_shape()
-        require("a table of values", (num_states, num_actions), "float64", TOO_MANY_STATES)
+        require_memory("a table of values", (num_states, num_actions), "float64", TOO_MANY_STATES)
         self.steps = whole_number("steps", steps, at_least=0)
         self.learning_rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self.epsilon_start = number("epsilon_start", epsilon_start, 0, 1)

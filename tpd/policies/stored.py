@@ -7,9 +7,9 @@ import numpy as np
 
 from tpd.core.types import Array, DiscretePolicy
 from tpd.envs import Environment
-from tpd.guards.atomic import whole
+from tpd.guards.atomic import atomic_write
 from tpd.guards.files import REAL, StoredArrays, blame
-from tpd.policies.pretrained import Untrained
+from tpd.policies.pretrained import Pretrained
 from tpd.policies.tabular import TabularPolicy
 
 
@@ -29,12 +29,12 @@ class AbsentPolicy:
         return None
 
 
-class RecordedPolicy(Untrained):
+class DatasetPolicy(Pretrained):
     """A table of what the policy did in every state, as a policy source."""
 
     def __init__(self, env: Environment, rng: np.random.Generator, *, path: str | None) -> None:
         if path is None:
-            raise ValueError("name the folder of the recording: training.path=…")
+            raise ValueError("name the folder of the dataset: training.path=…")
         file = Path(path).expanduser() / POLICY
         if not file.is_file():
             raise ValueError(
@@ -57,5 +57,5 @@ def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
     arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
     values = policy.action_values(states)
     arrays |= {} if values is None else {"action_values": values}
-    with whole(folder / POLICY) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(folder / POLICY) as unfinished, unfinished.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)

@@ -7,7 +7,7 @@ from tpd.core.types import Array, DiscretePolicy, FloatArray
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.settings import whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Visits
 from tpd.predictors.pair_table import PairTable
 from tpd.sources.collection import play
@@ -45,7 +45,7 @@ class ExactSolution:
         self._shape = (model.num_states, model.num_actions)
         size = (*self._shape, self.horizon, outcomes.width)
         instead = "use a shorter horizon, or explainer=replayed and evaluation=none"
-        require("the exact solution", size, "float64", instead)
+        require_memory("the exact solution", size, "float64", instead)
         transitions, probability = model.transitions()
         self._pair = np.ravel_multi_index((transitions.observation, transitions.action), self._shape)
         self._next_state = transitions.next_observation

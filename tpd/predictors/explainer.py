@@ -8,7 +8,7 @@ from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 from tpd.guards.settings import whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 
 ROUNDING = 1e-6
 
@@ -71,7 +71,7 @@ class Explainer:
             unknown = predictor.unknown(observations, actions)
         drawn = None
         if draws and isinstance(predictor, DrawingPredictor):
-            require("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
+            require_memory("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
             drawn = predictor.draws(observations, actions, self.policy, draws)[..., :-1]
         values = self.policy.action_values(observations)
         return Explanation(

@@ -19,7 +19,7 @@ from tpd.guards.settings import number, whole_number
 from tpd.predictors.cases import Cases
 from tpd.sources.exploration import draw, random_actions, uniform
 from tpd.sources.forks import Env, Forks, Moment, random_state
-from tpd.sources.hidden_state import begin, follow
+from tpd.sources.hidden_state import with_initial_state, with_next_state
 
 TOGETHER = 256  # environments that are held and stepped at once
 SCOUTS = 2  # rollouts that show whether any other would be the same
@@ -31,7 +31,7 @@ class _Start:
 
     moment: Moment
     observation: Array
-    """[1, ...]: as the policy sees it, with its memory if it has one"""
+    """[1, ...]: as the policy sees it, with its hidden state if it has one"""
     actions: Array
     """[choice, ...]: the policy's own, and after it a foil, if any other action is valid"""
 
@@ -171,7 +171,10 @@ class MonteCarlo:
             envs = [self.env.make() for _ in seeds]
             shown = [env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)]
             group = _Group(
-                self.env, self.policy, envs, begin(self.policy, batch(self.env.observation_space, shown))
+                self.env,
+                self.policy,
+                envs,
+                with_initial_state(self.policy, batch(self.env.observation_space, shown)),
             )
             group.shown = shown
             taken: list[list[Any]] = [[] for _ in envs]
@@ -204,17 +207,19 @@ class MonteCarlo:
         """For each start what its rollouts show."""
         weights = np.array([weight or 0.0 for weight in (*self.outcomes.legend.weights, None)])
         scouted = list(self._roll_out(starts, SCOUTS, rng, scouting=True))
-        unsettled = [start for start, (_, settled) in zip(starts, scouted, strict=True) if not settled]
-        further = self._roll_out(unsettled, self.rollouts - SCOUTS, rng)
-        for seen, settled in scouted:
-            if not settled and self.rollouts > SCOUTS:
+        varying = [
+            start for start, (_, deterministic) in zip(starts, scouted, strict=True) if not deterministic
+        ]
+        further = self._roll_out(varying, self.rollouts - SCOUTS, rng)
+        for seen, deterministic in scouted:
+            if not deterministic and self.rollouts > SCOUTS:
                 seen = np.concatenate([seen, next(further)[0]], axis=1)
             returns = compose(seen @ weights, self.policy.discount, axis=2)
             yield _Estimate(
                 seen.mean(axis=1),
                 _standard_error(seen),
                 _standard_error(returns),
-                np.inf if settled else seen.shape[1],
+                np.inf if deterministic else seen.shape[1],
             )
             if self.progress is not None:
                 self.progress(1)
@@ -229,10 +234,10 @@ class MonteCarlo:
         size = max(1, TOGETHER // (2 * max(1, count)))
         for first in range(0, len(starts), size):
             members = starts[first : first + size]
-            seen, settled = self._roll_together(members, count, rng, scouting)
+            seen, deterministic = self._roll_together(members, count, rng, scouting)
             bounds = np.cumsum([len(start.actions) * count for start in members])[:-1]
             for start, rows, sure in zip(
-                members, np.split(seen, bounds), np.split(settled, bounds), strict=True
+                members, np.split(seen, bounds), np.split(deterministic, bounds), strict=True
             ):
                 yield rows.reshape(len(start.actions), count, *seen.shape[1:]), bool(sure.all())
 
@@ -247,7 +252,7 @@ class MonteCarlo:
         observations = np.concatenate([start.observation for start in starts]).repeat(forks, axis=0)
         actions = np.concatenate([start.actions for start in starts]).repeat(count, axis=0)
         undrawn = [random_state(env) for env in envs] if scouting else []
-        settled = np.full(len(envs), scouting)
+        deterministic = np.full(len(envs), scouting)
         seen = np.zeros((len(envs), self.horizon, self.outcomes.width))
         going = np.ones((len(envs), self.outcomes.width))
         group = _Group(self.env, self.policy, envs, observations, self.outcomes.info_keys)
@@ -259,13 +264,13 @@ class MonteCarlo:
             group.leave(step.terminated)
             if not len(group.running):
                 break
-            if settled.any():
-                settled[group.running] &= self._certain(group.observations)
+            if deterministic.any():
+                deterministic[group.running] &= self._certain(group.observations)
             actions = self._sample(group.observations, rng)
-        if settled.any():
-            settled &= [random_state(env) == state for env, state in zip(envs, undrawn, strict=True)]
+        if deterministic.any():
+            deterministic &= [random_state(env) == state for env, state in zip(envs, undrawn, strict=True)]
         group.close()
-        return seen, settled
+        return seen, deterministic
 
     def _certain(self, observations: Array) -> BoolArray:
         """[batch]: whether the policy is known to have but one action there."""
@@ -305,7 +310,7 @@ class _Group:
         self.running: IntArray = np.arange(len(envs))
         """[running]: which environments still run"""
         self.observations = observations
-        """[running, ...]: what the policy sees, with its memory"""
+        """[running, ...]: what the policy sees, with its hidden state"""
         self.shown: Sequence[Any] = ()
         """[running]: what the environments showed last, as they gave it"""
 
@@ -314,7 +319,9 @@ class _Group:
         steps = [self._envs[i].step(action) for i, action in zip(self.running, actions, strict=True)]
         self.shown, reward, terminated, truncated, info = zip(*steps, strict=True)
         before = self.observations
-        self.observations = follow(self._policy, before, batch(self._env.observation_space, self.shown))
+        self.observations = with_next_state(
+            self._policy, before, batch(self._env.observation_space, self.shown)
+        )
         return Transitions(
             observation=before,
             action=actions,

@@ -8,7 +8,7 @@ from tpd.core.pairs import pair_of
 from tpd.core.types import Array, DiscretePolicy, FloatArray, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.settings import number, numbered, one_of, whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.learning import fhtd_update
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.step_sizes import StepSize
@@ -56,7 +56,9 @@ class TabularFHTD:
         self.step_size = step_size
         num_states, num_actions = env.table_shape()
         shape = (num_states, num_actions, outcomes.width, horizon)
-        require("a table", shape, dtype, "use explainer=replayed, which keeps only the pairs that are seen")
+        require_memory(
+            "a table", shape, dtype, "use explainer=replayed, which keeps only the pairs that are seen"
+        )
         self._values = np.zeros(shape, dtype)
         self._visits = np.zeros((num_states, num_actions), dtype=np.int64)
         self._next_probabilities = np.zeros((num_states, num_actions))

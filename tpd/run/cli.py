@@ -13,7 +13,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from tpd.store.run_folders import to_go_on_in
+from tpd.store.run_folders import resume_folder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
-OmegaConf.register_new_resolver("to_go_on_in", to_go_on_in, use_cache=True, replace=True)
+OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
 
 
 class SweepCallback(Callback):

@@ -21,7 +21,7 @@ from tpd.guards.sizes import TooLargeError
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
-from tpd.run.compared import Side, explain_each, sides, valid_actions
+from tpd.run.fact_and_foil import Compared, explain_each, fact_and_foil, valid_actions
 from tpd.run.question import HELP, Question, QuestionError, parse
 from tpd.show import answer_tables as answers
 from tpd.show import maps
@@ -29,10 +29,10 @@ from tpd.show.atlas import Atlas, MapSpec
 from tpd.show.figures import page
 from tpd.show.tables import show
 from tpd.show.what_if_plots import against_reward, fragile, return_distributions
-from tpd.sources.moments import Moment
+from tpd.sources.named_states import NamedState
 from tpd.store import saved_runs
 from tpd.store.explanations import save_explanation
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
 
@@ -52,7 +52,7 @@ def answer(question: Question, scratch: Path) -> None:
     """Find what is asked for, say it, and draw it."""
     run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
     _check_rewards(question, run)
-    fact, foil = sides(question, run, scratch)
+    fact, foil = fact_and_foil(question, run, scratch)
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
     out.mkdir(parents=True, exist_ok=True)
     if foil is None:
@@ -64,7 +64,7 @@ def answer(question: Question, scratch: Path) -> None:
     print(f"plots: {out}")
 
 
-def _check_rewards(question: Question, run: Kept) -> None:
+def _check_rewards(question: Question, run: SavedRun) -> None:
     """Refuse rewards that there are not, before anything is said."""
     asked = dict(question.rewards)
     if question.what_if is not None:
@@ -73,7 +73,7 @@ def _check_rewards(question: Question, run: Kept) -> None:
         what_if.with_rewards(run.explainer.legend, asked)
 
 
-def _tell_alone(fact: Side, out: Path) -> None:
+def _tell_alone(fact: Compared, out: Path) -> None:
     """What is expected where there is no choice."""
     explanation = fact.explain()
     said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
@@ -83,7 +83,7 @@ def _tell_alone(fact: Side, out: Path) -> None:
     save_explanation(explanation, out / "explanation.npz")
 
 
-def _tell_both(question: Question, fact: Side, foil: Side, out: Path) -> None:
+def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) -> None:
     """What is expected of both, and how they differ."""
     contrast = fact.explain() - foil.explain()
     here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
@@ -103,7 +103,7 @@ def _tell_both(question: Question, fact: Side, foil: Side, out: Path) -> None:
     save_explanation(both, out / "explanation.npz")
 
 
-def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> list[str]:
+def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast) -> list[str]:
     """The paragraphs of the answer."""
     same_place = question.against is None and question.foil_state is None
     chosen, best = None, None
@@ -117,7 +117,7 @@ def _said(question: Question, fact: Side, foil: Side, contrast: Contrast) -> lis
     return said
 
 
-def _favoured(fact: Side, foil: Side) -> tuple[str, float] | None:
+def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     """A third action that the explained returns favour over the agent's own, and its return."""
     run = fact.kept
     if not run.env.discrete or run.explainer.legend.reward_bound is None:
@@ -151,7 +151,7 @@ def _joined(contrast: Contrast) -> Explanation:
     )
 
 
-def _rank(question: Question, fact: Side, out: Path) -> None:
+def _rank(question: Question, fact: Compared, out: Path) -> None:
     """All valid actions here, under the rewards as they are and as they might be."""
     run = fact.kept
     if run.explainer.legend.reward_bound is None:
@@ -176,14 +176,16 @@ def _rank(question: Question, fact: Side, out: Path) -> None:
         _what_if(run, question.what_if, names, explanation, out)
 
 
-def _observed_returns(run: Kept, moment: Moment, actions: Array) -> BoundedDistribution | None:
+def _observed_returns(run: SavedRun, moment: NamedState, actions: Array) -> BoundedDistribution | None:
     """[action]: how the return that will be observed is distributed; None where nothing tells."""
     returns = predicts_returns(run.explainer)
     here = np.repeat(moment.observation, len(actions), axis=0)
     return None if returns is None else returns.returns(here, actions)
 
 
-def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, actions: Array) -> FloatArray:
+def _resolved_returns(
+    run: SavedRun, rewards: Mapping[str, float], moment: NamedState, actions: Array
+) -> FloatArray:
     """[action]: returns to the horizon of the policy that is optimal under these rewards."""
     model, outcomes = run.model(), run.outcomes()
     if model is None:
@@ -194,7 +196,7 @@ def _resolved_returns(run: Kept, rewards: Mapping[str, float], moment: Moment, a
     return what_if.returns(explain_each(anew, moment, actions), {})
 
 
-def _what_if(run: Kept, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
+def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
     """The returns against one reward, here and, as far as another action overtakes, in all states met."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)

@@ -13,11 +13,12 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.run.experiment import Findings, run
-from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.experiment import run
+from tpd.run.overview import OVERVIEW, REPORT
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
-from tpd.show.tables import error_table, overall, show, verification_table
-from tpd.sources.workers import end_with
+from tpd.run.results import Findings
+from tpd.show.tables import error_table, forecast_table, overall, show
+from tpd.sources.workers import exit_with_parent
 from tpd.store import saved_runs
 from tpd.store.fingerprints import fingerprint
 from tpd.store.run_folders import (
@@ -26,9 +27,10 @@ from tpd.store.run_folders import (
     RUNNING,
     STATUS,
     SWEEP,
-    claimed,
     command,
+    locked,
     read_record,
+    require_own_version,
     write_record,
 )
 from tpd.tracking import notes, outbox
@@ -52,18 +54,18 @@ def run_job(cfg: DictConfig) -> float | None:
     if hydra.mode != RunMode.MULTIRUN:
         with ExitStack() as claim:
             with blame("hydra.run.dir"):
-                claim.enter_context(claimed(folder))
+                claim.enter_context(locked(folder))
             return _skill(_run_alone(cfg, folder))
     _quiet_console()
-    end_with(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
+    exit_with_parent(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
     mine = fingerprint(settings(cfg))
     if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
         log.info("seed %s has finished before", cfg.seed)
         return None
     about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
-        with claimed(folder, SECONDS_TO_LEAVE):
-            forget_others(folder / STATUS, mine)
+        with locked(folder, SECONDS_TO_LEAVE):
+            discard_other_run(folder / STATUS, mine)
             write_record(folder / STATUS, **about, status=RUNNING, error=None)
             findings = _run_in_sweep(cfg, folder, Path(hydra.sweep.dir))
             _finish(folder)
@@ -75,36 +77,37 @@ def run_job(cfg: DictConfig) -> float | None:
 
 
 def _skill(findings: Findings) -> float | None:
-    return None if findings.verification is None else findings.verification.mean_skill
+    return None if findings.forecasts is None else findings.forecasts.mean_skill
 
 
 def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
-    known = read_record(folder / STATUS)
+    with blame("hydra.run.dir"):
+        known = require_own_version(folder / STATUS)
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
         raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
     if known and known.get("command") != about["command"]:
         raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
     parts = build(cfg)
-    forget_others(folder / STATUS, about["fingerprint"])
+    discard_other_run(folder / STATUS, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
     OmegaConf.save(cfg, folder / saved_runs.CONFIG, resolve=True)
     tracking = make_tracking(cfg)
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
     with open_run(tracking, folder, _name(cfg, parts), settings(cfg), tags) as tracked:
         tracked.files(folder / saved_runs.CONFIG)
-        findings = run(parts, folder, tracked, portrait=parts.portrait)
+        findings = run(parts, folder, tracked, overview=parts.overview)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     _finish(folder)
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
         print(overall(findings.errors.metrics()))
-    if findings.verification is not None:
+    if findings.forecasts is not None:
         title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
-        show(verification_table(title, findings.verification.frame()))
+        show(forecast_table(title, findings.forecasts.frame()))
     print(f"plots and explainer: {folder}")
-    tell_where(tracking, tracked)
+    print_address(tracking, tracked)
     return findings
 
 
@@ -114,7 +117,7 @@ def _finish(folder: Path) -> None:
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
-def forget_others(record: Path, mine: str) -> None:
+def discard_other_run(record: Path, mine: str) -> None:
     """Begin a run of its own where the same command was run with other code or files of the user's."""
     if read_record(record).get("fingerprint", mine) != mine:
         log.warning("%s is of other code or files, so this run starts anew", record)
@@ -141,13 +144,13 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed), ROLE: "job"}
     with open_run(make_tracking(cfg), folder, name, settings(cfg), tags, sweep.get("run_id")) as tracked:
         tracked.files(folder / saved_runs.CONFIG)
-        portrait = parts.portrait and HydraConfig.get().job.num in sweep.get("portrayed", ())
-        findings = run(parts, folder, tracked, progress=False, portrait=portrait)
+        overview = parts.overview and HydraConfig.get().job.num in sweep.get("overviews", ())
+        findings = run(parts, folder, tracked, progress=False, overview=overview)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     return findings
 
 
-def tell_where(tracking: Tracking, tracked: Run) -> None:
+def print_address(tracking: Tracking, tracked: Run) -> None:
     """How to look at a run, if it was kept."""
     if tracked.id is not None:
         print(f"to look at the run: {tracking.ui_command()}")
@@ -165,7 +168,7 @@ def chosen(cfg: DictConfig, hydra: HydraConf) -> dict[str, str]:
     return {ENV: str(cfg.env.id), POLICY: str(choices["policy"]), EXPLAINER: str(choices["explainer"])}
 
 
-def repeated(hydra: HydraConf, *flags: str) -> str:
+def repeat_command(hydra: HydraConf, *flags: str) -> str:
     """The command that was given."""
     folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
     more = [word for folder in folders for word in ("--config-dir", folder)]
@@ -178,21 +181,21 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
     about = {name: f"**{notes.escaped(value)}**" for name, value in chosen(cfg, hydra).items()}
     lead = "What {policy} expects to happen in {env}, by the explainer {explainer}".format(**about)
     note: list[str | Path] = [f"{lead}: {notes.escaped(cfg.name)}, seed {parts.seed}."]
-    if (folder / PORTRAIT / REPORT).exists():
-        note += [report_link(tracked, PORTRAIT)]
+    if (folder / OVERVIEW / REPORT).exists():
+        note += [report_link(tracked, OVERVIEW)]
     if findings.errors is not None:
         note += [notes.error_table(findings.errors.frame())]
         note += [notes.escaped(line) for line in overall(findings.errors.metrics()).splitlines()]
-    if findings.verification is not None:
-        note += [notes.skill_table(findings.verification.frame())]
-    note += [repeated(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
+    if findings.forecasts is not None:
+        note += [notes.skill_table(findings.forecasts.frame())]
+    note += [repeat_command(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
     return note + sorted((folder / "plots").glob("*.png"))
 
 
-def report_link(tracked: Run, portrait: str) -> str:
-    """To the report in a portrait that the run keeps."""
-    address = tracked.page(file=f"{portrait}/{REPORT}")
+def report_link(tracked: Run, overview: str) -> str:
+    """Link to the report in the overview of a run."""
+    address = tracked.page(file=f"{overview}/{REPORT}")
     return f"[**Play its episodes and explore its states**]({address})"
 
 

@@ -1,20 +1,20 @@
-"""The portrait of a run: what a person looks at who wants to know its policy as a whole."""
+"""The overview of a run: maps over all states, turning points of its episodes, and the report."""
 
 from pathlib import Path
 
 from tpd.answers.turning_points import turning_points
 from tpd.show import maps, report, timeline
 from tpd.show.atlas import MapSpec
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PORTRAIT, REPORT = "portrait", "report.html"
+OVERVIEW, REPORT = "overview", "report.html"
 
 
-def portray(run: Kept, folder: Path, tracked: Run) -> None:
+def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report."""
-    folder = folder / PORTRAIT
+    folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
     spec = MapSpec.from_config(run.config.maps, run.env)
     if spec is not None:
@@ -29,4 +29,4 @@ def portray(run: Kept, folder: Path, tracked: Run) -> None:
                 figure.savefig(folder / "turning_points.png")
             tracked.table(points, "turning_points.json")
         report.write(run, folder / REPORT)
-    tracked.files(folder, PORTRAIT)
+    tracked.files(folder, OVERVIEW)

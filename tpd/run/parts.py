@@ -21,7 +21,7 @@ from tpd.guards.settings import boolean, number, whole_number
 from tpd.predictors.explainer import Explainer
 from tpd.run.training import Training
 from tpd.show.atlas import MapSpec
-from tpd.show.figures import Scene, scenes_from_config
+from tpd.show.figures import FigureSpec, figures_from_config
 from tpd.sources.episodes import Recorder
 from tpd.store import explainers
 from tpd.store.checkpoints import Checkpoint
@@ -49,9 +49,9 @@ class Parts:
     evaluation: Evaluation
     examiner: Examiner | None
     """Knows the truth; None where there is none."""
-    scenes: tuple[Scene, ...]
+    figures: tuple[FigureSpec, ...]
     recorder: Recorder
-    portrait: bool
+    overview: bool
     """Whether it is wanted."""
 
     def checkpoint(self, folder: Path) -> Checkpoint:
@@ -90,20 +90,20 @@ def build(cfg: DictConfig) -> Parts:
             truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
             examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
     with blame("figures"):
-        scenes = scenes_from_config(cfg.figures, env)
+        figures = figures_from_config(cfg.figures, env)
     with blame("maps"):
         MapSpec.from_config(cfg.maps, env)
     recorder: Recorder = _make(cfg, "recording")
     playing = {
         "policy.steps": trainer.steps,
-        "evaluation.verification_episodes": evaluation.verification_episodes,
+        "evaluation.forecast_episodes": evaluation.forecast_episodes,
         "recording.episodes": recorder.episodes,
     }
     for name, count in playing.items():
         if count and not env.playable:
             raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
-    with blame("portrait"):
-        portrait = boolean("portrait", cfg.portrait)
+    with blame("overview"):
+        overview = boolean("overview", cfg.overview)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
     return Parts(
@@ -116,9 +116,9 @@ def build(cfg: DictConfig) -> Parts:
         training=training,
         evaluation=evaluation,
         examiner=examiner,
-        scenes=scenes,
+        figures=figures,
         recorder=recorder,
-        portrait=portrait,
+        overview=overview,
     )
 
 

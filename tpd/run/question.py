@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from tpd.sources.moments import START
+from tpd.sources.named_states import START
 
 HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 

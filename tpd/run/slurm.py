@@ -9,7 +9,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 SUBMITTED = ".submitit"
-SECONDS_BETWEEN_LOOKS = 2.0
+SECONDS_BETWEEN_CHECKS = 2.0
 
 
 def wait(sweep_folder: Path) -> None:
@@ -21,7 +21,7 @@ def wait(sweep_folder: Path) -> None:
                 "Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, ", ".join(sorted(ids))
             )
         told = True
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_CHECKS)
 
 
 def cancel(sweep_folder: Path) -> None:
@@ -42,4 +42,4 @@ def queued(sweep_folder: Path) -> set[str]:
         if asked.returncode == 0:
             return ids & set(asked.stdout.split())
         log.warning("Slurm does not say what it has: %s", asked.stderr.strip())
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_CHECKS)

@@ -18,18 +18,18 @@ from tpd.envs import Environment
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
 from tpd.run.job import report_link
-from tpd.run.overview import PORTRAIT, REPORT
+from tpd.run.overview import OVERVIEW, REPORT
 from tpd.run.parts import settings
 from tpd.show import learning_curves, plots
-from tpd.show.figures import Scene, scenes_from_config
+from tpd.show.figures import FigureSpec, figures_from_config
 from tpd.show.strategies import group_by_strategy
-from tpd.show.tables import error_table, overall, show, verification_table
-from tpd.sources import moments
+from tpd.show.tables import error_table, forecast_table, overall, show
+from tpd.sources import named_states
 from tpd.store.explanations import load_explanation
 from tpd.store.run_folders import FAILED, FINISHED, STATUS, read_record, write_record
 from tpd.store.saved_runs import CONFIG
 from tpd.store.stored_configs import env_of, read_config, read_overrides
-from tpd.store.tables import read_errors, read_metrics, read_verification
+from tpd.store.tables import read_errors, read_forecasts, read_metrics
 from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
 
@@ -45,14 +45,14 @@ class Job:
     overrides: list[str]
     """What was asked for on the command line, but for the seed."""
     env: Environment
-    scenes: Sequence[Scene] = ()
+    figures: Sequence[FigureSpec] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
-    """What it expects of the pairs of each scene, by their names."""
+    """What it expects of the pairs of each figure, by their names."""
     errors: pd.DataFrame | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Every figure of its errors."""
     curve: pd.DataFrame | None = None
-    verification: pd.DataFrame | None = None
+    forecasts: pd.DataFrame | None = None
     run_id: str | None = None
     """In the tracking store."""
 
@@ -87,35 +87,33 @@ def read_job(folder: Path, named: Collection[str]) -> Job:
         whole_number("seed", config.seed, at_least=0, at_most=math.inf)
         _kind(config)
         env = env_of(config, named=named)
-        scenes = scenes_from_config(config.figures, env)
+        figures = figures_from_config(config.figures, env)
         config.name, config.evaluation.get("reference")
-    errors, verification, curve = (
-        folder / name for name in ("errors.json", "verification.json", "curve.json")
-    )
+    errors, forecasts, curve = (folder / name for name in ("errors.json", "forecasts.json", "curve.json"))
     run_id = outbox.run_id(folder)
     return Job(
         folder=folder,
         config=config,
         overrides=[word for word in read_overrides(folder) if not word.startswith("seed=")],
         env=env,
-        scenes=scenes,
-        explanations={scene.name: _explanation(folder, scene, env) for scene in scenes},
+        figures=figures,
+        explanations={figure.name: _explanation(folder, figure, env) for figure in figures},
         errors=read_errors(errors) if errors.exists() else None,
         metrics=read_metrics(folder / "metrics.json") if errors.exists() else {},
         curve=read_errors(curve, by=["step"]) if curve.exists() else None,
-        verification=read_verification(verification) if verification.exists() else None,
+        forecasts=read_forecasts(forecasts) if forecasts.exists() else None,
         run_id=run_id,
     )
 
 
-def _explanation(folder: Path, scene: Scene, env: Environment) -> Explanation:
-    """What a job expects of the pairs of a scene, of which it has left a picture as well."""
-    path = folder / f"{scene.name}.npz"
+def _explanation(folder: Path, spec: FigureSpec, env: Environment) -> Explanation:
+    """What a job expects of the pairs of a figure, of which it has left a picture as well."""
+    path = folder / f"{spec.name}.npz"
     explanation = load_explanation(path)
-    require_file(folder / "plots" / f"{scene.name}.png")
+    require_file(folder / "plots" / f"{spec.name}.png")
     with blame(path):
-        if len(explanation.actions) != len(scene.states):
-            raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(scene.states)}")
+        if len(explanation.actions) != len(spec.states):
+            raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(spec.states)}")
         for action in explanation.actions:
             env.name_of_action(action)
     return explanation
@@ -174,7 +172,7 @@ def _without_seed(plain: Any, seed: int) -> Any:
     return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
 
 
-def tell(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
+def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
     """The tables of mean and standard deviation, and the plots with one line per seed.
 
     What belongs in a note: links to the runs, tables and pictures. The step of a metric is the number of
@@ -199,28 +197,28 @@ def tell(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> 
             print(overall(means))
             tracked.metrics({f"{prefix}{name}": value for name, value in means.items()}, len(group))
             tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()}, len(group))
-        if verifications := [job.verification for job in group if job.verification is not None]:
-            table = pd.concat(verifications).groupby(["outcome", "band"], sort=False).mean().reset_index()
-            show(verification_table(f"Forecasts of {title}, against what happened", table))
+        if forecasts := [job.forecasts for job in group if job.forecasts is not None]:
+            table = pd.concat(forecasts).groupby(["outcome", "range"], sort=False).mean().reset_index()
+            show(forecast_table(f"Forecasts of {title}, against what happened", table))
             note.append(notes.skill_table(table))
             verified.append(table.assign(jobs=label) if label else table)
-            skills = table[table["band"] == "all"].set_index("outcome")["skill"]
+            skills = table[table["range"] == "all"].set_index("outcome")["skill"]
             means = {f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()}
             tracked.metrics(means, len(group))
         if curve := [job.curve for job in group if job.curve is not None]:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
-        if (group[0].folder / PORTRAIT).exists():
-            portrait = f"{PORTRAIT}/{label.replace('/', '_')}".rstrip("/")
-            tracked.files(group[0].folder / PORTRAIT, portrait)
-            if (group[0].folder / PORTRAIT / REPORT).exists():
-                note.append(report_link(tracked, portrait))
-        runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.verification) for job in group}
+        if (group[0].folder / OVERVIEW).exists():
+            overview = f"{OVERVIEW}/{label.replace('/', '_')}".rstrip("/")
+            tracked.files(group[0].folder / OVERVIEW, overview)
+            if (group[0].folder / OVERVIEW / REPORT).exists():
+                note.append(report_link(tracked, overview))
+        runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.forecasts) for job in group}
     if tables:
         tracked.table(pd.concat(tables), "errors.json")
     if verified:
-        tracked.table(pd.concat(verified), "verification.json")
+        tracked.table(pd.concat(verified), "forecasts.json")
     for env_id, of_env in curves.items():
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
         learning_curves.draw(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
@@ -237,23 +235,23 @@ def _link(job: Job, label: str, tracked: Run) -> str:
 
 def draw_figures(jobs: Sequence[Job], target: Path) -> None:
     """The figures of every seed, and each of their pairs over all seeds."""
-    for scene in jobs[0].scenes:
-        explanations = {job.seed: job.explanations[scene.name] for job in jobs}
-        draw_over_seeds(scene, jobs[0].env, explanations, target)
+    for figure in jobs[0].figures:
+        explanations = {job.seed: job.explanations[figure.name] for job in jobs}
+        draw_over_seeds(figure, jobs[0].env, explanations, target)
         for job in jobs:
-            drawn = job.folder / "plots" / f"{scene.name}.png"
-            shutil.copy(drawn, target / f"{scene.name}_seed_{job.seed}.png")
+            drawn = job.folder / "plots" / f"{figure.name}.png"
+            shutil.copy(drawn, target / f"{figure.name}_seed_{job.seed}.png")
 
 
 def draw_over_seeds(
-    scene: Scene, env: Environment, explanations: Mapping[str, Explanation], target: Path
+    spec: FigureSpec, env: Environment, explanations: Mapping[str, Explanation], target: Path
 ) -> None:
-    """A plot for each pair of a scene, its seeds grouped by strategy."""
+    """A plot for each pair of a figure, its seeds grouped by strategy."""
     target.mkdir(parents=True, exist_ok=True)
-    for row, state in enumerate(scene.states):
+    for row, state in enumerate(spec.states):
         known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
         unknown = [seed for seed in explanations if seed not in known]
-        title = f"{scene.title}: {moments.name(env, state)}"
+        title = f"{spec.title}: {named_states.name(env, state)}"
         if unknown:
             title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
         groups = {}
@@ -261,8 +259,8 @@ def draw_over_seeds(
             taken = {env.name_of_action(known[seed].actions[row]) for seed in group}
             word = "seed" if len(group) == 1 else "seeds"
             groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
-        figure = plots.over_seeds(title, groups, known, row)
-        figure.savefig(target / f"{scene.name}_pair_{row + 1}_over_seeds.png", dpi=110)
+        drawn = plots.over_seeds(title, groups, known, row)
+        drawn.savefig(target / f"{spec.name}_pair_{row + 1}_over_seeds.png", dpi=110)
 
 
 def _mean_and_std(frames: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -21,9 +21,18 @@ from omegaconf import DictConfig, OmegaConf
 from tpd.core.seeding import generator
 from tpd.guards.files import blame as blame_file
 from tpd.run import slurm
-from tpd.run.job import ROLE, chosen, forget_others, key_of, make_tracking, open_run, repeated, tell_where
+from tpd.run.job import (
+    ROLE,
+    chosen,
+    discard_other_run,
+    key_of,
+    make_tracking,
+    open_run,
+    print_address,
+    repeat_command,
+)
 from tpd.run.parts import ConfigError, blame, build, settings
-from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, tell
+from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
 from tpd.show.progress import ProgressBars
 from tpd.store.fingerprints import fingerprint
 from tpd.store.run_folders import (
@@ -32,9 +41,10 @@ from tpd.store.run_folders import (
     RUNNING,
     STATUS,
     SWEEP,
-    claimed,
     command,
+    locked,
     read_record,
+    require_own_version,
     write_record,
 )
 from tpd.store.saved_runs import CONFIG
@@ -44,7 +54,7 @@ from tpd.tracking.delivery import deliver_all
 
 log = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_CHECKS = 0.5
 LAST_LINES = 8
 BEST = "optimization_results.yaml"  # as Optuna's sweeper leaves it
 
@@ -55,9 +65,9 @@ def begin(config: DictConfig, config_name: str) -> None:
         plan = make_plan(config)
         named, mine = check(plan.jobs or [plan.fixed], config_name)
         plan = replace(plan, named=named, fingerprint=mine)
-        if plan.jobs is None and not config.evaluation.verification_episodes:
+        if plan.jobs is None and not config.evaluation.forecast_episodes:
             raise ConfigError(
-                "evaluation: what is best shows in fresh episodes, verification_episodes must be 1 or more"
+                "evaluation: what is best shows in fresh episodes, forecast_episodes must be 1 or more"
             )
         Sweep.current = Sweep(config, plan)
 
@@ -103,8 +113,8 @@ class Plan:
     """Of what they are to do."""
 
     @property
-    def portrayed(self) -> list[int]:
-        """The numbers of the jobs that are portrayed: the first seed of each kind."""
+    def overviews(self) -> list[int]:
+        """The numbers of the jobs with an overview: the first seed of each kind."""
         first: dict[tuple[str, ...], int] = {}
         for number, job in enumerate(self.jobs or []):
             first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
@@ -174,8 +184,9 @@ class Sweep:
         self._config = config
         self._claim = ExitStack()
         with blame("hydra.sweep.dir"):
-            self._claim.enter_context(claimed(self.folder))
-        known = read_record(self.folder / SWEEP)
+            self._claim.enter_context(locked(self.folder))
+        with blame("hydra.sweep.dir"):
+            known = require_own_version(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
         slurm.wait(self.folder)  # for what was launched before and outlived its parent
@@ -185,7 +196,7 @@ class Sweep:
         groups = {key.split(".")[0] for key in plan.varied}
         tags = {} if "experiment" in groups else chosen(config, config.hydra)
         tags = {name: value for name, value in tags.items() if name not in groups}
-        forget_others(self.folder / SWEEP, plan.fingerprint)
+        discard_other_run(self.folder / SWEEP, plan.fingerprint)
         write_record(
             self.folder / SWEEP,
             command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
@@ -193,7 +204,7 @@ class Sweep:
             pid=os.getpid(),
             status=RUNNING,
             varied=plan.varied,
-            portrayed=plan.portrayed,
+            overviews=plan.overviews,
         )
         self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
         write_record(self.folder / SWEEP, run_id=self._run.id)
@@ -223,7 +234,7 @@ class Sweep:
         missing = missing_jobs(self.folder, self.jobs)
         try:
             lack = f"{len(missing)} of {len(self.jobs)} jobs missing" if missing else ""
-            told = tell(jobs, self.folder / "plots", self._run, lack) if jobs else []
+            told = summarise(jobs, self.folder / "plots", self._run, lack) if jobs else []
             self._run.describe([*self._note(missing), *told])
             if jobs:
                 print(f"plots: {self.folder / 'plots'}")
@@ -236,7 +247,7 @@ class Sweep:
         self._run.end("FAILED" if missing else "FINISHED")
         write_record(self.folder / SWEEP, status=FAILED if missing else FINISHED)
         self._claim.close()
-        tell_where(self._tracking, self._run)
+        print_address(self._tracking, self._run)
         return len(missing)
 
     def _log_delivery(self, folder: Path, told: str) -> None:
@@ -252,7 +263,7 @@ class Sweep:
         if missing:
             lines = [f"- {notes.escaped(job)}: {notes.escaped(error)}" for job, error in missing.items()]
             note.append("Missing:\n\n" + "\n".join(lines[: notes.MOST_RUNS]))
-        return [*note, repeated(hydra, "-m")]
+        return [*note, repeat_command(hydra, "-m")]
 
     def abandon(self) -> None:
         """End the runs of a sweep that was interrupted."""
@@ -285,7 +296,7 @@ class JobWatch:
             advance = bars.counter("jobs", count)
             ended, last = set[Path](), False
             while not last:
-                last = self._stopped.wait(SECONDS_BETWEEN_LOOKS)
+                last = self._stopped.wait(SECONDS_BETWEEN_CHECKS)
                 for path in set(self._folder.rglob(STATUS)) - ended:
                     record = read_record(path)
                     if record.get("status") not in (FINISHED, FAILED):
@@ -297,7 +308,7 @@ class JobWatch:
                             "seed %s failed: %s\n%s",
                             record.get("seed"),
                             record.get("error"),
-                            last_words(path.parent),
+                            log_tail(path.parent),
                         )
 
 
@@ -317,7 +328,7 @@ def read_best(path: Path) -> str:
         return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
 
 
-def last_words(folder: Path) -> str:
+def log_tail(folder: Path) -> str:
     """The end of what a job has logged."""
     lines = [
         line

@@ -1,4 +1,4 @@
-"""When the explainer learns, and from what: alongside the policy, after it, or from a recording."""
+"""When the explainer learns, and from what: alongside the policy, after it, or from a dataset."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,22 +10,22 @@ from joblib import cpu_count
 
 from tpd.core.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
 from tpd.envs import Environment
-from tpd.envs.dataset import Description, require_free
+from tpd.envs.dataset import DatasetDescription, require_free
 from tpd.guards.settings import boolean, whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.policies.stored import save_policy
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration, require_tables
 from tpd.sources.parquet import count_rows, read_shard, remove_unfinished, shard_path, shard_paths
 from tpd.sources.shards import (
-    Share,
+    Shard,
     Work,
     in_stages,
     learn_apart,
     learn_from_files,
     learn_in_turn,
     merges,
-    recording,
+    saving,
 )
 
 COPY = 1000
@@ -35,9 +35,9 @@ COPY = 1000
 class Training:
     """Calls the same learner hook from the policy's own training and from transitions collected after.
 
-    shards: the transitions collected after come in so many shares, each with its own random stream; what
+    shards: the transitions collected after come in so many shards, each with its own random stream; what
     is learned depends on their number, and not on how many `processes` (None: one per core) collect them.
-    record: a folder to write these transitions to, for other tools, and to be learned from again.
+    dataset: a folder to write these transitions to, for other tools, and to be learned from again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Training:
         restarts: float,
         shards: int = 1,
         processes: int | None = None,
-        record: str | None = None,
+        dataset: str | None = None,
     ) -> None:
         self.alongside = boolean("alongside", alongside)
         self.steps = whole_number("steps", steps, at_least=0)
@@ -59,34 +59,36 @@ class Training:
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
         self.shards = whole_number("shards", shards, at_least=1)
         self.processes = _processes(processes, self.shards)
-        if record is not None and (not isinstance(record, str) or not record):
-            raise ValueError(f"record must be a folder, or null for none, got {record!r}")
-        self.record = None if record is None else Path(record).expanduser()
+        if dataset is not None and (not isinstance(dataset, str) or not dataset):
+            raise ValueError(f"dataset must be a folder, or null for none, got {dataset!r}")
+        self.dataset = None if dataset is None else Path(dataset).expanduser()
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
                 "alongside the policy's training it is the trainer that explores: "
                 "with steps=0, least_tried must be false and restarts 0"
             )
-        if self.steps < self.shards and (self.shards > 1 or self.record):
+        if self.steps < self.shards and (self.shards > 1 or self.dataset):
             raise ValueError(f"steps={steps} are too few to be collected in {shards} shards")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse what the environment cannot do, before any work.
 
-        run: the fingerprint of what is run, which may find the recording that it has made itself.
+        run: the fingerprint of what is run, which may find the dataset that it has made itself.
         """
         if self.steps and not env.playable:
-            raise ValueError(f"{env.id} cannot be stepped: learn with training=recorded")
+            raise ValueError(f"{env.id} cannot be stepped: learn with training=dataset")
         if env.tabular and self.steps:
             require_tables(env)
         if self.exploration.least_tried and not env.tabular:
             raise ValueError(f"{env.id} has no numbered states to count visits of: least_tried must be false")
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
-        require(f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs")
-        if self.record is not None:
-            require_free(self.record, run)
+        require_memory(
+            f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs"
+        )
+        if self.dataset is not None:
+            require_free(self.dataset, run)
         self._run = run
 
     def transitions(self, trainer: Trainer) -> int:
@@ -122,12 +124,12 @@ class Training:
         info_keys: Sequence[str] = (),
         report: Report = no_report,
     ) -> list[Stage]:
-        """The same in stages, between which the work can be put down: the policy's, then every share."""
+        """The same in stages, between which the work can be put down: the policy's, then every shard."""
         shown = [*watching, *learning] if self.alongside else watching
         stages: list[Stage] = [
             partial(trainer.train, shown, info_keys, report, number) for number in range(trainer.stages)
         ]
-        if self.steps and (learning or self.record):
+        if self.steps and (learning or self.dataset):
             stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
         return stages
 
@@ -139,11 +141,11 @@ class Training:
         learning: Sequence[TransitionsCallback],
         info_keys: Sequence[str],
     ) -> list[Stage]:
-        """Collect, here or in other processes, and learn from it; its description completes a recording."""
+        """Collect, here or in other processes, and learn from it; its description completes a dataset."""
         description = self._description(env, info_keys)
-        shares = self._shares(env, policy, rng, info_keys)
-        if self.record is not None:
-            shares = [recording(shard_path(self.record, n), share) for n, share in enumerate(shares)]
+        shards = self._shards(env, policy, rng, info_keys)
+        if self.dataset is not None:
+            shards = [saving(shard_path(self.dataset, n), shard) for n, shard in enumerate(shards)]
         work: Work
         if self.processes == 1:
             work = partial(learn_in_turn, learning)
@@ -151,14 +153,14 @@ class Training:
             work = partial(learn_apart, learning, self.processes, env)
         else:
             work = partial(learn_from_files, learning, self.processes, env, description)
-        stages = in_stages(work, shares)
-        if self.record is not None:
-            stages.append(partial(_complete, self.record, description, env, policy))
+        stages = in_stages(work, shards)
+        if self.dataset is not None:
+            stages.append(partial(_complete, self.dataset, description, env, policy))
         return stages
 
-    def _shares(
+    def _shards(
         self, env: Environment, policy: Policy, rng: np.random.Generator, info_keys: Sequence[str]
-    ) -> list[Share]:
+    ) -> list[Shard]:
         streams = [rng] if self.shards == 1 else rng.spawn(self.shards)
         most, left = divmod(self.steps, self.shards)
         return [
@@ -175,9 +177,9 @@ class Training:
             for number, stream in enumerate(streams)
         ]
 
-    def _description(self, env: Environment, info_keys: Sequence[str]) -> Description:
+    def _description(self, env: Environment, info_keys: Sequence[str]) -> DatasetDescription:
         names = map(env.name_of_action, range(env.num_actions)) if env.discrete else env.action_names
-        return Description(
+        return DatasetDescription(
             env=env.id,
             observation_space=env.observation_space,
             action_space=env.action_space,
@@ -189,33 +191,33 @@ class Training:
         )
 
 
-class RecordedTraining(Training):
-    """Takes the transitions from a recording instead; for the explainer no step is taken.
+class DatasetTraining(Training):
+    """Takes the transitions from a dataset instead; for the explainer no step is taken.
 
     processes: how many read the shards at once for a learner that can be merged (None: one per core).
     """
 
     def __init__(self, *, path: str | None, processes: int | None) -> None:
         if path is None:
-            raise ValueError("name the folder of the recording: training.path=…")
+            raise ValueError("name the folder of the dataset: training.path=…")
         folder = Path(path).expanduser()
-        self._recorded = Description.read(folder)
-        self._paths = shard_paths(folder, self._recorded)
+        self._dataset = DatasetDescription.read(folder)
+        self._paths = shard_paths(folder, self._dataset)
         self.alongside, self.steps = False, sum(map(count_rows, self._paths))
         self.processes = _processes(processes, len(self._paths))
         if not self.steps:
             raise ValueError(f"{folder} holds no transitions")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
-        """Refuse a recording of something else, or without what the outcomes read."""
+        """Refuse a dataset of something else, or without what the outcomes read."""
         for name in ("observation_space", "action_space"):
-            ours, theirs = getattr(env, name), getattr(self._recorded, name)
+            ours, theirs = getattr(env, name), getattr(self._dataset, name)
             if ours != theirs:
-                raise ValueError(f"the {name} of {env.id} is {ours}, but that of the recording is {theirs}")
-        missing = [key for key in info_keys if key not in self._recorded.info_keys]
+                raise ValueError(f"the {name} of {env.id} is {ours}, but that of the dataset is {theirs}")
+        missing = [key for key in info_keys if key not in self._dataset.info_keys]
         if missing:
-            kept = ", ".join(self._recorded.info_keys) or "none"
-            raise ValueError(f"the outcomes read info[{missing[0]!r}], of which the recording has {kept}")
+            kept = ", ".join(self._dataset.info_keys) or "none"
+            raise ValueError(f"the outcomes read info[{missing[0]!r}], of which the dataset has {kept}")
 
     def _learning_stages(
         self,
@@ -226,21 +228,21 @@ class RecordedTraining(Training):
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read, and learn from it."""
-        shares: list[Share] = [partial(read_shard, path, self._recorded) for path in self._paths]
+        shards: list[Shard] = [partial(read_shard, path, self._dataset) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and merges(learning):
             work = partial(learn_apart, learning, self.processes, env)
-        return in_stages(work, shares)
+        return in_stages(work, shards)
 
 
-def _complete(folder: Path, description: Description, env: Environment, policy: Policy) -> None:
-    """Say of a recording what it is, which makes it one."""
+def _complete(folder: Path, description: DatasetDescription, env: Environment, policy: Policy) -> None:
+    """Say of a dataset what it is, which makes it one."""
     remove_unfinished(folder)
     if env.tabular and isinstance(policy, DiscretePolicy):
         save_policy(policy, env, folder)
     description.write(folder)
 
 
-def _processes(wanted: int | None, shares: int) -> int:
-    """How many processes to use for so many shares."""
-    return min(shares, int(cpu_count()) if wanted is None else whole_number("processes", wanted, at_least=1))
+def _processes(wanted: int | None, shards: int) -> int:
+    """How many processes to use for so many shards."""
+    return min(shards, int(cpu_count()) if wanted is None else whole_number("processes", wanted, at_least=1))

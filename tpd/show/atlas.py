@@ -100,7 +100,7 @@ def threshold(likely: FloatArray) -> int | None:
     return int(others[-1] + 1) if len(others) else None
 
 
-def settled_from(likely: FloatArray) -> int | None:
+def known_from(likely: FloatArray) -> int | None:
     """The first panel after which, but for the very first ones, every probability [panel] is known.
 
     None where that is not so up to the last panel, or for fewer than half of them.

@@ -7,7 +7,7 @@ from tpd.answers.sentences.describe import NEGLIGIBLE
 from tpd.core.explanation import Explanation
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
-from tpd.sources.moments import Moment
+from tpd.sources.named_states import NamedState
 
 
 def remarks(explanation: Explanation, row: int) -> list[str]:
@@ -30,7 +30,7 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
     return said
 
 
-def disagreement(explainer: Explainer, env: Environment, moment: Moment) -> str | None:
+def disagreement(explainer: Explainer, env: Environment, moment: NamedState) -> str | None:
     """A sentence where the explained returns do not support what the agent does; None where they do."""
     if explainer.legend.reward_bound is None or not env.discrete:
         return None

@@ -19,20 +19,20 @@ from tpd.guards.settings import boolean
 from tpd.predictors.explainer import Explainer
 from tpd.show import plots
 from tpd.show.figure_notes import disagreement, remarks
-from tpd.sources import moments
-from tpd.sources.moments import START, Moment, MomentDescription
+from tpd.sources import named_states
+from tpd.sources.named_states import START, NamedState, NamedStateDescription
 
 CHARACTERS_PER_COLUMN = 80
 LATER = {"episode": 0, "step": 50}
 
 
-def scenes_from_config(figures: DictConfig, env: Environment) -> "tuple[Scene, ...]":
-    """The scenes that a config asks for, or a look at the start and later where it asks for none."""
-    wanted = OmegaConf.to_container(figures, resolve=True) or default_scenes(env)
-    return tuple(Scene.from_config(str(name), env, **spec) for name, spec in dict(wanted).items())  # type: ignore[arg-type]
+def figures_from_config(figures: DictConfig, env: Environment) -> "tuple[FigureSpec, ...]":
+    """The figures that a config asks for, or a look at the start and later where it asks for none."""
+    wanted = OmegaConf.to_container(figures, resolve=True) or default_figures(env)
+    return tuple(FigureSpec.from_config(str(name), env, **spec) for name, spec in dict(wanted).items())  # type: ignore[arg-type]
 
 
-def default_scenes(env: Environment) -> dict[str, Any]:
+def default_figures(env: Environment) -> dict[str, Any]:
     """The policy's action against another, where episodes start and, if states have no names, later."""
     if not env.playable:
         return {}
@@ -45,7 +45,7 @@ def default_scenes(env: Environment) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Scene:
+class FigureSpec:
     """Pairs to explain side by side.
 
     Each pair names a moment and an action: by name or numbers, `policy` for what the agent does,
@@ -54,7 +54,7 @@ class Scene:
     """
 
     name: str
-    states: tuple[MomentDescription, ...]
+    states: tuple[NamedStateDescription, ...]
     actions: tuple[Any, ...]
     contrast: bool = False
     """Also show how the return of the first pair differs from that of the second."""
@@ -66,7 +66,7 @@ class Scene:
     @classmethod
     def from_config(
         cls, name: str, env: Environment, pairs: Sequence[Mapping[str, Any]], contrast: bool = False
-    ) -> "Scene":
+    ) -> "FigureSpec":
         """Resolve names, refusing those that the environment does not have."""
         boolean("contrast", contrast)
         if Path(name).name != name:
@@ -78,26 +78,26 @@ class Scene:
             unknown = set(pair) - {"state", "action"}
             if unknown or "state" not in pair:
                 raise ValueError(f"figure {name!r}: a pair has a state and an action, not {dict(pair)}")
-            moments.check(env, pair["state"])
+            named_states.check(env, pair["state"])
             states.append(pair["state"])
             action = pair.get("action", POLICY)
             relative = (POLICY, RUNNER_UP if env.discrete else OPPOSITE)
             actions.append(action if action in relative else env.action(action))
         return cls(name, tuple(states), tuple(actions), contrast)
 
-    def moments(self, env: Environment, policy: Policy) -> "list[Moment]":
+    def moments(self, env: Environment, policy: Policy) -> "list[NamedState]":
         """Where each pair stands; pairs of the same moment share it."""
-        found: dict[str, Moment] = {}
+        found: dict[str, NamedState] = {}
         for state in self.states:
             if repr(state) not in found:
-                found[repr(state)] = moments.find(env, policy, state)
+                found[repr(state)] = named_states.find(env, policy, state)
         return [found[repr(state)] for state in self.states]
 
     def explain(self, explainer: Explainer, env: Environment) -> Explanation:
         """The explanation of every pair, in order."""
         return self._explain(explainer, env, self.moments(env, explainer.policy))
 
-    def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[Moment]") -> Explanation:
+    def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[NamedState]") -> Explanation:
         observations = np.concatenate([moment.observation for moment in found])
         actions = [
             chosen(explainer, env, moment.observation, action)
@@ -121,7 +121,7 @@ class Scene:
         return figure, explanation
 
     def _notes(
-        self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[Moment]"
+        self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[NamedState]"
     ) -> list[str]:
         """Sentences to stand below the plots."""
         sentences = []

@@ -15,7 +15,7 @@ from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
-from tpd.show.atlas import EVEN, Atlas, MapSpec, settled_from, threshold
+from tpd.show.atlas import EVEN, Atlas, MapSpec, known_from, threshold
 from tpd.show.plots import UNKNOWN
 
 STEPS_COLOURS = "cividis_r"
@@ -122,7 +122,7 @@ def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappabl
     last = np.full((down, across), np.nan)
     for place in np.ndindex(down, across):
         every = likely[(slice(None), *place)]
-        begin = settled_from(every)
+        begin = known_from(every)
         if begin is None:
             continue
         last[place] = every[-1]

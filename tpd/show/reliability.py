@@ -10,7 +10,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from tpd.evaluation.forecasts import BINS, Verification
+from tpd.evaluation.forecasts import BINS, ForecastSkill
 from tpd.show import plots
 
 COLUMNS = 4
@@ -22,12 +22,12 @@ BASE_RATE: dict[str, Any] = {"color": EDGE, "linewidth": 0.8, "linestyle": ":"}
 MARKER: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": EDGE, "linestyle": ""}
 
 
-def draw(verification: Verification, title: str) -> Figure:
+def draw(forecasts: ForecastSkill, title: str) -> Figure:
     """A panel for each event: how often it happened against how likely it was said to be.
 
     The bars below count the forecasts.
     """
-    pairs = zip(verification.names, verification.is_event, strict=True)
+    pairs = zip(forecasts.names, forecasts.is_event, strict=True)
     events = [name for name, is_event in pairs if is_event]
     if not events:
         figure = Figure(figsize=(6, 2))
@@ -38,15 +38,15 @@ def draw(verification: Verification, title: str) -> Figure:
     for number, name in enumerate(events):
         panel = grid[number // columns, number % columns].subgridspec(2, 1, height_ratios=[3, 1], hspace=0.1)
         above, below = figure.add_subplot(panel[0]), figure.add_subplot(panel[1])
-        _frequencies(above, verification, name)
-        _counts(below, verification, name)
+        _frequencies(above, forecasts, name)
+        _counts(below, forecasts, name)
         if number % columns == 0:
             above.set_ylabel("observed frequency")
             below.set_ylabel("windows")
         if number + columns >= len(events):
             below.set_xlabel("forecast probability")
     figure.suptitle(title, fontsize=11)
-    _key(figure, verification)
+    _key(figure, forecasts)
     return figure
 
 
@@ -60,30 +60,30 @@ def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:
     return figure, grid
 
 
-def _frequencies(axes: Axes, verification: Verification, name: str) -> None:
-    bins = verification.reliability(name)
-    base_rate = verification.by_band.base_rate[-1, verification.names.index(name)]
+def _frequencies(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
+    bins = forecasts.reliability(name)
+    base_rate = forecasts.by_range.base_rate[-1, forecasts.names.index(name)]
     axes.plot([0, 1], [0, 1], **CALIBRATED)
     if not math.isnan(base_rate):
         axes.axhline(base_rate, **BASE_RATE)
-    colour = plots.style(verification.names, name)["facecolor"]
+    colour = plots.style(forecasts.names, name)["facecolor"]
     many, few = bins.windows >= FEW, (bins.windows > 0) & (bins.windows < FEW)
     forecast = np.clip(bins.forecast, 0, 1)  # a regression may leave the panel
     axes.plot(forecast[many], bins.frequency[many], color=EDGE, linewidth=0.8)
     for chosen, inside in ((few, "white"), (many, colour)):
         look = MARKER | {"markerfacecolor": inside}
         axes.plot(forecast[chosen], bins.frequency[chosen], **look, clip_on=False)
-    axes.set_title(f"{name}\n{_summary(verification, name)}", fontsize=9)
+    axes.set_title(f"{name}\n{_summary(forecasts, name)}", fontsize=9)
     axes.set_ylim(-0.02, 1.02)
     axes.tick_params(labelbottom=False)
     _finish(axes)
 
 
-def _counts(axes: Axes, verification: Verification, name: str) -> None:
+def _counts(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
     """On a log scale: most events are unlikely most of the time."""
-    windows = verification.reliability(name).windows
+    windows = forecasts.reliability(name).windows
     centres = (np.arange(BINS) + 0.5) / BINS
-    axes.bar(centres, windows, width=0.9 / BINS, log=True, **plots.style(verification.names, name))
+    axes.bar(centres, windows, width=0.9 / BINS, log=True, **plots.style(forecasts.names, name))
     axes.set_ylim(0.8, 2 * max(1, windows.max()))
     axes.yaxis.set_major_locator(LogLocator(numticks=4))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -96,30 +96,30 @@ def _finish(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _summary(verification: Verification, name: str) -> str:
-    scores, k = verification.by_band, verification.names.index(name)
+def _summary(forecasts: ForecastSkill, name: str) -> str:
+    scores, k = forecasts.by_range, forecasts.names.index(name)
     windows = f"{scores.windows[-1]:,} windows"
     if math.isnan(scores.base_rate[-1, k]):
         return "no windows"
     if math.isnan(scores.skill[-1, k]):
         constant = {0.0: "never happened", 1.0: "always happened"}
         return f"{constant.get(float(scores.base_rate[-1, k]), 'always at the same steps')}, {windows}"
-    error = verification.skill_error[-1, k]
+    error = forecasts.skill_error[-1, k]
     deviation = "" if math.isnan(error) else f" ± {error:.3f}"
     return f"skill {scores.skill[-1, k]:.3f}{deviation}, {windows}"
 
 
-def _key(figure: Figure, verification: Verification) -> None:
+def _key(figure: Figure, forecasts: ForecastSkill) -> None:
     handles = [
         Line2D([], [], **MARKER, markerfacecolor=EDGE, label="forecasts of much the same probability"),
         Line2D([], [], **MARKER, markerfacecolor="white", label=f"fewer than {FEW} windows"),
         Line2D([], [], **CALIBRATED, label="as often as forecast"),
         Line2D([], [], **BASE_RATE, label="base rate"),
     ]
-    unknown = f"left out as unknown: {verification.unknown:.1%} of the steps"
+    unknown = f"left out as unknown: {forecasts.unknown:.1%} of the steps"
     figure.legend(
         handles=handles,
-        title=unknown if verification.unknown else None,
+        title=unknown if forecasts.unknown else None,
         loc="lower center",
         ncols=4 if figure.get_figwidth() > 9 else 2,
         frameon=False,

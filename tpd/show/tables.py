@@ -60,18 +60,18 @@ def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | No
     return _with_deviation(value, None if std is None else float(std[metric][outcome]))
 
 
-def verification_table(title: str, frame: pd.DataFrame) -> Table:
+def forecast_table(title: str, frame: pd.DataFrame) -> Table:
     """Rows of outcomes: how often each comes up, and the skill of its forecasts by steps ahead."""
     table = Table(title=title, title_justify="left", caption_justify="left")
-    bands = list(dict.fromkeys(frame["band"]))
+    ranges = list(dict.fromkeys(frame["range"]))
     table.add_column("outcome")
     table.add_column("mean", justify="right")
-    for band in bands:
-        table.add_column("skill, all" if band == "all" else f"{band} ahead", justify="right")
-    rows = frame.set_index(["outcome", "band"])
+    for steps in ranges:
+        table.add_column("skill, all" if steps == "all" else f"{steps} ahead", justify="right")
+    rows = frame.set_index(["outcome", "range"])
     for outcome in dict.fromkeys(frame["outcome"]):
-        cells = [f"{rows.loc[(outcome, band), 'skill']:.3f}" for band in bands]
-        table.add_row(outcome, f"{rows.loc[(outcome, bands[-1]), 'base_rate']:.3g}", *cells)
+        cells = [f"{rows.loc[(outcome, steps), 'skill']:.3f}" for steps in ranges]
+        table.add_row(outcome, f"{rows.loc[(outcome, ranges[-1]), 'base_rate']:.3g}", *cells)
     table.caption = "skill: 1 is perfect, 0 no better than the mean at that step; nan where nothing varies"
     return table
 

@@ -17,7 +17,7 @@ from tpd.core.types import Array, Episodes, FloatArray, Policy, Transitions, con
 from tpd.envs import Environment
 from tpd.envs.environment import draw
 from tpd.guards.settings import whole_number
-from tpd.sources.hidden_state import begin, follow
+from tpd.sources.hidden_state import with_initial_state, with_next_state
 from tpd.sources.stepping import stepping
 
 FRAME_SIZE = (320, 240)
@@ -74,7 +74,7 @@ def play_one(
 ) -> Generator[Step]:
     """The steps of the episode that starts from its own seed, as the policy plays it."""
     one, rng = env.make(render_mode="rgb_array" if pictures else None), generator(number, "episode")
-    observation = begin(policy, batch(one.observation_space, [one.reset(seed=number)[0]]))
+    observation = with_initial_state(policy, batch(one.observation_space, [one.reset(seed=number)[0]]))
     ended = False
     with contextlib.closing(one):
         while not ended:
@@ -84,7 +84,7 @@ def play_one(
                 arrived, reward, terminated, truncated, info = one.step(action[0])
                 observed = batch(one.observation_space, [arrived])
                 gained = np.array([float(reward)])
-            next_observation = follow(policy, observation, observed)
+            next_observation = with_next_state(policy, observation, observed)
             transition = Transitions(
                 observation=observation,
                 action=action,

@@ -9,7 +9,7 @@ from tpd.core.pairs import pair_of
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.stepping import draw_columns
 
 CANDIDATES = 8
@@ -92,7 +92,7 @@ def explorer(
 
 def require_tables(env: Environment) -> None:
     """Refuse an environment with so many pairs that their exploration takes more than the free memory."""
-    require("exploration with tables", (3, *env.table_shape()), "float64", TOO_MANY_STATES)
+    require_memory("exploration with tables", (3, *env.table_shape()), "float64", TOO_MANY_STATES)
 
 
 class TabularExplorer:

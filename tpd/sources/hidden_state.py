@@ -1,4 +1,4 @@
-"""The memory of recurrent policies, which travels in the last columns of what they observe."""
+"""The hidden state of recurrent policies, carried in the last columns of their observations."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tpd.core.observations import pack
 from tpd.core.types import Array, Policy, RecurrentPolicy
 
 
-def begin(policy: Policy, observations: Array) -> Array:
+def with_initial_state(policy: Policy, observations: Array) -> Array:
     """[batch, ...]: the first observations of episodes, as the policy is to see them."""
     observations = pack(observations)
     if not isinstance(policy, RecurrentPolicy):
@@ -14,7 +14,7 @@ def begin(policy: Policy, observations: Array) -> Array:
     return np.concatenate([observations, policy.start(len(observations))], axis=1)
 
 
-def follow(policy: Policy, before: Array, observations: Array) -> Array:
+def with_next_state(policy: Policy, before: Array, observations: Array) -> Array:
     """[batch, ...]: what is observed next, after the policy saw the observations `before`."""
     observations = pack(observations)
     if not isinstance(policy, RecurrentPolicy):

@@ -1,6 +1,6 @@
 """Transitions in columns on disk: Parquet files that other tools read too, larger than memory.
 
-A recording is a folder: `recording.json` says what it is of, `shard-00000.parquet` and so on hold the
+A dataset is a folder: `dataset.json` says what it is of, `shard-00000.parquet` and so on hold the
 transitions. A vector is a list of fixed size, a matrix a list of those, an observation of a Dict space
 a struct; so dtypes and shapes are in the files themselves.
 """
@@ -18,7 +18,7 @@ from gymnasium import spaces
 
 from tpd.core.observations import pack
 from tpd.core.types import Array, Transitions, concatenate
-from tpd.envs.dataset import Description
+from tpd.envs.dataset import DatasetDescription
 from tpd.sources.collection import LARGEST_BATCH, SMALLEST_BATCH
 
 COLUMNS = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
@@ -27,8 +27,8 @@ MOST_BYTES = 64_000_000
 """Of a row group, so that it fits into memory whatever the transitions consist of."""
 
 
-class RecordingError(ValueError):
-    """A recording that cannot be what it claims to be."""
+class DatasetError(ValueError):
+    """A dataset that cannot be what it claims to be."""
 
 
 def shard_path(folder: Path, shard: int) -> Path:
@@ -36,20 +36,20 @@ def shard_path(folder: Path, shard: int) -> Path:
     return folder / f"shard-{shard:05d}.parquet"
 
 
-def shard_paths(folder: Path, description: Description) -> list[Path]:
-    """The files of a recording, in order, if none is missing."""
+def shard_paths(folder: Path, description: DatasetDescription) -> list[Path]:
+    """The files of a dataset, in order, if none is missing."""
     paths = list[Path]()
     for shard in range(description.shards):
         paths.append(shard_path(folder, shard))
         if not paths[-1].is_file():
-            raise RecordingError(f"{paths[-1]} is missing: the recording has {description.shards} shards")
+            raise DatasetError(f"{paths[-1]} is missing: the dataset has {description.shards} shards")
     return paths
 
 
 # Writing
 
 
-def recorded(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
+def saved(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
     """The same batches, each written to a shard that appears under its name once it is whole.
 
     Row groups are the batches as they come, small ones joined, so that reading gives the same batches.
@@ -68,7 +68,7 @@ def recorded(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions
         if waiting:
             writer = _write(growing, writer, waiting)
         if writer is None:
-            raise RecordingError(f"{path}: there are no transitions to record")
+            raise DatasetError(f"{path}: there are no transitions to dataset")
         writer.close()
         with growing.open("rb") as written:
             os.fsync(written.fileno())
@@ -93,7 +93,7 @@ def _write(path: Path, writer: pq.ParquetWriter | None, parts: list[Transitions]
     if writer is None:
         writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
     if table.schema != writer.schema:
-        raise RecordingError(f"{path}: the columns have changed from {writer.schema} to {table.schema}")
+        raise DatasetError(f"{path}: the columns have changed from {writer.schema} to {table.schema}")
     writer.write_table(table, row_group_size=_rows(table.schema))
     return writer
 
@@ -104,7 +104,7 @@ def _to_arrow(name: str, values: Array) -> Any:
         fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
         return pa.StructArray.from_arrays(fields, names=values.dtype.names)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or not values.dtype.isnative:
-        raise RecordingError(f"{name} holds {values.dtype}, but only plain numbers can be recorded")
+        raise DatasetError(f"{name} holds {values.dtype}, but only plain numbers can be saved")
     column = pa.array(values.ravel())
     for size in reversed(values.shape[1:]):
         column = pa.FixedSizeListArray.from_arrays(column, size)
@@ -114,7 +114,7 @@ def _to_arrow(name: str, values: Array) -> Any:
 # Reading
 
 
-def read_shard(path: Path, description: Description) -> Iterator[Transitions]:
+def read_shard(path: Path, description: DatasetDescription) -> Iterator[Transitions]:
     """The transitions of a shard, a row group or less at a time, checked against the spaces."""
     names = [*COLUMNS, *(f"{INFO}{key}" for key in description.info_keys)]
     with _opened(path) as file:
@@ -141,7 +141,7 @@ def _opened(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
-        raise RecordingError(f"{path} is no Parquet file that can be read: {_line(error)}") from error
+        raise DatasetError(f"{path} is no Parquet file that can be read: {_line(error)}") from error
 
 
 def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
@@ -152,15 +152,13 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
     }
     for name in names:
         if schema.get_field_index(name) < 0:
-            raise RecordingError(
-                f"{path}: the column {name} is missing or there twice; it has {schema.names}"
-            )
+            raise DatasetError(f"{path}: the column {name} is missing or there twice; it has {schema.names}")
         kind = schema.field(name).type
         if not (due[name](kind) if name in due else _plain(kind)):
-            raise RecordingError(f"{path}: the column {name} is of type {kind}, which is not of this place")
+            raise DatasetError(f"{path}: the column {name} is of type {kind}, which is not of this place")
     before, after = schema.field("observation").type, schema.field("next_observation").type
     if before != after:
-        raise RecordingError(f"{path}: the column next_observation is of type {after}, not {before}")
+        raise DatasetError(f"{path}: the column next_observation is of type {after}, not {before}")
 
 
 def _plain(kind: Any) -> bool:
@@ -182,14 +180,14 @@ def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: lis
                 file.read_row_group(group, columns=[name])
             except (pa.ArrowException, OSError) as culprit:
                 reason = _line(culprit)
-                raise RecordingError(f"{path}: the column {name} cannot be read: {reason}") from error
-        raise RecordingError(f"{path} cannot be read: {_line(error)}") from error
+                raise DatasetError(f"{path}: the column {name} cannot be read: {reason}") from error
+        raise DatasetError(f"{path} cannot be read: {_line(error)}") from error
 
 
 def _to_numpy(path: Path, name: str, column: Any) -> Array:
     """[batch, ...]: a copy, which may be written to as if it had just been collected."""
     if column.null_count:
-        raise RecordingError(f"{path}: the column {name} has {column.null_count} rows without a value")
+        raise DatasetError(f"{path}: the column {name} has {column.null_count} rows without a value")
     if pa.types.is_struct(column.type):
         fields = zip(column.type, column.flatten(), strict=True)
         return pack({field.name: _to_numpy(path, f"{name}.{field.name}", values) for field, values in fields})
@@ -198,11 +196,11 @@ def _to_numpy(path: Path, name: str, column: Any) -> Array:
         shape.append(column.type.list_size)
         column = column.flatten()
     if column.null_count or len(column) != math.prod(shape):
-        raise RecordingError(f"{path}: the column {name} has rows without a value")
+        raise DatasetError(f"{path}: the column {name} has rows without a value")
     return np.array(column.to_numpy(zero_copy_only=False)).reshape(shape)
 
 
-def _check_values(path: Path, batch: Transitions, description: Description) -> None:
+def _check_values(path: Path, batch: Transitions, description: DatasetDescription) -> None:
     """Refuse what the spaces do not hold; tables would take a number that is none of theirs for another."""
     space_of = {
         "observation": description.observation_space,
@@ -213,23 +211,23 @@ def _check_values(path: Path, batch: Transitions, description: Description) -> N
         values = getattr(batch, name)
         if not _fits(values, space):
             found = f"{values.dtype} of shape {values.shape[1:]}"
-            raise RecordingError(f"{path}: the column {name} holds {found}, not what {space} has")
+            raise DatasetError(f"{path}: the column {name} holds {found}, not what {space} has")
         if isinstance(space, spaces.Discrete):
             wrong = (values < space.start) | (values >= space.start + space.n)
             if wrong.any():
-                raise RecordingError(
-                    f"{path}: the column {name} holds {values[wrong][0]}, not one of {space}"
-                )
+                raise DatasetError(f"{path}: the column {name} holds {values[wrong][0]}, not one of {space}")
 
 
 def _fits(values: Array, space: spaces.Space[Any]) -> bool:
-    """Whether values [batch, ...] look like those of a space; a policy's memory may stand behind them."""
+    """Whether values [batch, ...] look like those of a space; a policy's hidden state may follow."""
     if isinstance(space, spaces.Dict):
         return values.dtype.names == tuple(space)
     if isinstance(space, spaces.Discrete):
         return values.ndim == 1 and values.dtype.kind in "iu"
-    with_memory = values.ndim == 2 and len(space.shape or ()) == 1 and values.shape[1:] > (space.shape or ())
-    return values.dtype.names is None and (values.shape[1:] == space.shape or with_memory)
+    with_hidden_state = (
+        values.ndim == 2 and len(space.shape or ()) == 1 and values.shape[1:] > (space.shape or ())
+    )
+    return values.dtype.names is None and (values.shape[1:] == space.shape or with_hidden_state)
 
 
 def _rows(schema: Any) -> int:

@@ -1,4 +1,4 @@
-"""Transitions in shares, which many processes can collect, or read, for one and the same learner."""
+"""Transitions in shards, which many processes can collect, or read, for one and the same learner."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -12,21 +12,21 @@ import numpy as np
 
 from tpd.core.types import Learner, Stage, Transitions, TransitionsCallback
 from tpd.envs import Environment
-from tpd.envs.dataset import Description
-from tpd.sources.parquet import read_shard, recorded, shard_path
+from tpd.envs.dataset import DatasetDescription
+from tpd.sources.parquet import read_shard, saved, shard_path
 from tpd.sources.workers import in_processes
 
-Share = Callable[[], Iterator[Transitions]]
+Shard = Callable[[], Iterator[Transitions]]
 """Begins to collect or read transitions, in whichever process it is called."""
-Work = Callable[[Sequence[Share]], Iterator[None]]
-"""Goes through shares and stops after each."""
+Work = Callable[[Sequence[Shard]], Iterator[None]]
+"""Goes through shards and stops after each."""
 AHEAD = 4
 """So many files for each process lie on the disk at most, when collecting is faster than learning."""
 
 
 @runtime_checkable
 class MergingLearner(Learner, Protocol):
-    """A learner that learns the same from shares in turn as from what others learned of each."""
+    """A learner that learns the same from shards in turn as from what others learned of each."""
 
     def empty(self) -> "MergingLearner":
         """Another one that has seen nothing."""
@@ -51,24 +51,24 @@ class Elsewhere(Transitions):
         return self.number
 
 
-def in_stages(work: Work, shares: Sequence[Share]) -> list[Stage]:
-    """One stage for each share; the work begins with the share whose stage comes first, whichever it is."""
+def in_stages(work: Work, shards: Sequence[Shard]) -> list[Stage]:
+    """One stage for each shard; the work begins with the shard whose stage comes first, whichever it is."""
     going: list[Iterator[None]] = []
 
     def advance(number: int) -> None:
         if not going:
-            going.append(work(shares[number:]))
+            going.append(work(shards[number:]))
         next(going[0])
-        if number == len(shares) - 1:
+        if number == len(shards) - 1:
             deque(going.pop(), maxlen=0)  # lets it put away what it has used
 
-    return [partial(advance, number) for number in range(len(shares))]
+    return [partial(advance, number) for number in range(len(shards))]
 
 
-def learn_in_turn(learning: Sequence[TransitionsCallback], shares: Sequence[Share]) -> Iterator[None]:
-    """Show all transitions to whoever learns, a share after the other."""
-    for share in shares:
-        for batch in share():
+def learn_in_turn(learning: Sequence[TransitionsCallback], shards: Sequence[Shard]) -> Iterator[None]:
+    """Show all transitions to whoever learns, a shard after the other."""
+    for shard in shards:
+        for batch in shard():
             for learn in learning:
                 learn(batch)
         yield
@@ -81,12 +81,12 @@ def merges(learning: Sequence[TransitionsCallback]) -> bool:
 
 
 def learn_apart(
-    learning: Sequence[TransitionsCallback], processes: int, env: Environment, shares: Sequence[Share]
+    learning: Sequence[TransitionsCallback], processes: int, env: Environment, shards: Sequence[Shard]
 ) -> Iterator[None]:
-    """As `learn_in_turn`, with others who learn from each share in its own process and are then merged."""
+    """As `learn_in_turn`, with others who learn from each shard in its own process and are then merged."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
     counting = [learn for learn in learning if not isinstance(_owner(learn), MergingLearner)]
-    tasks = [partial(_teach, share, [learner.empty() for learner in learners]) for share in shares]
+    tasks = [partial(_teach, shard, [learner.empty() for learner in learners]) for shard in shards]
     for others, number in in_processes(tasks, processes, env):
         for learner, other in zip(learners, others, strict=True):
             learner.merge(other)
@@ -99,29 +99,27 @@ def learn_from_files(
     learning: Sequence[TransitionsCallback],
     processes: int,
     env: Environment,
-    description: Description,
-    shares: Sequence[Share],
+    description: DatasetDescription,
+    shards: Sequence[Shard],
 ) -> Iterator[None]:
-    """As `learn_in_turn`, with shares that are collected in processes of their own and read from disk."""
-    for begin in range(0, len(shares), AHEAD * processes):
-        some = shares[begin : begin + AHEAD * processes]
+    """As `learn_in_turn`, with shards that are collected in processes of their own and read from disk."""
+    for begin in range(0, len(shards), AHEAD * processes):
+        some = shards[begin : begin + AHEAD * processes]
         with TemporaryDirectory(prefix="tpd-") as folder:
             paths = [shard_path(Path(folder), number) for number in range(len(some))]
-            tasks = [
-                partial(_exhaust, recording(path, share)) for path, share in zip(paths, some, strict=True)
-            ]
+            tasks = [partial(_exhaust, saving(path, shard)) for path, shard in zip(paths, some, strict=True)]
             for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
                 yield from learn_in_turn(learning, [partial(read_shard, path, description)])
                 path.unlink()
 
 
-def recording(path: Path, share: Share) -> Share:
-    """The share, which is also written to a file."""
-    return partial(_recorded, path, share)
+def saving(path: Path, shard: Shard) -> Shard:
+    """The shard, which is also written to a file."""
+    return partial(_saved, path, shard)
 
 
-def _recorded(path: Path, share: Share) -> Iterator[Transitions]:
-    return recorded(path, share())
+def _saved(path: Path, shard: Shard) -> Iterator[Transitions]:
+    return saved(path, shard())
 
 
 def _owner(learn: TransitionsCallback) -> object:
@@ -129,14 +127,14 @@ def _owner(learn: TransitionsCallback) -> object:
     return getattr(learn, "__self__", None)
 
 
-def _teach(share: Share, learners: Sequence[MergingLearner]) -> tuple[Sequence[MergingLearner], int]:
+def _teach(shard: Shard, learners: Sequence[MergingLearner]) -> tuple[Sequence[MergingLearner], int]:
     number = 0
-    for batch in share():
+    for batch in shard():
         number += len(batch)
         for learner in learners:
             learner.update(batch)
     return learners, number
 
 
-def _exhaust(share: Share) -> None:
-    deque(share(), maxlen=0)
+def _exhaust(shard: Shard) -> None:
+    deque(shard(), maxlen=0)

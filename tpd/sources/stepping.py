@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from tpd.core.observations import pack
 from tpd.core.outcomes import check_finite
 from tpd.core.types import Array, IntArray, Policy, RecurrentPolicy, Transitions
-from tpd.sources.hidden_state import begin, follow
+from tpd.sources.hidden_state import with_initial_state, with_next_state
 
 Behaviour = Callable[[Array], Array]
 """observations [num_envs, ...] -> actions [num_envs, ...]"""
@@ -27,7 +27,7 @@ def interact(
     """Step for ever; each time yield the transitions of one step and the copy each comes from.
 
     A copy whose episode has ended spends its next step on the reset, which is no transition.
-    The behaviour may depart from the policy, whose memory, if any, the observations carry.
+    The behaviour may depart from the policy, whose hidden state, if any, the observations carry.
     """
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
@@ -36,16 +36,16 @@ def interact(
     with stepping(envs):
         first = envs.reset(seed=seed)[0]
         _check_numbers(envs.single_observation_space, first)
-    observation = begin(policy, first)
+    observation = with_initial_state(policy, first)
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
         with stepping(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
             _check_numbers(envs.single_observation_space, arrived)
-        next_observation = follow(policy, observation, arrived) if remembers else pack(arrived)
+        next_observation = with_next_state(policy, observation, arrived) if remembers else pack(arrived)
         if remembers and ended.any():
-            next_observation[ended] = begin(policy, pack(arrived)[ended])
+            next_observation[ended] = with_initial_state(policy, pack(arrived)[ended])
         step = Transitions(
             observation=observation,
             action=action,

@@ -14,11 +14,11 @@ from joblib import Parallel, delayed
 
 from tpd.envs import Environment
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_CHECKS = 0.5
 
 
 @cache
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """From now on, end as soon as the parent has gone; nothing, if this process is no child of it."""
     if os.getppid() == parent:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -26,7 +26,7 @@ def end_with(parent: int) -> None:
 
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_CHECKS)
     os._exit(1)  # nobody waits for it any more, and somebody may want to go on in its place
 
 
@@ -51,6 +51,6 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
 
 
 def _call(task: Callable[[], T], spec: EnvSpec, parent: int) -> T:
-    end_with(parent)
+    exit_with_parent(parent)
     gym.registry.setdefault(spec.id, spec)  # it may be registered by a script, which is not run again here
     return task()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tpd.core.types import Array, Resumable, Stage
-from tpd.guards.atomic import whole
+from tpd.guards.atomic import atomic_write
 from tpd.guards.files import blame, read_arrays
 from tpd.guards.settings import whole_number
 
@@ -38,7 +38,7 @@ class Checkpoint:
             return
         arrays = {f"{name}/{key}": a for name, part in parts.items() for key, a in part.state().items()}
         about = {"fingerprint": self._fingerprint, "stage": stage, "digest": self._digest(stage, arrays)}
-        with whole(self._path) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(self._path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, allow_pickle=False, **{ABOUT: np.array(json.dumps(about))}, **arrays)
         self._saved = time.monotonic()
         log.info("checkpoint after stage %d", stage)
@@ -82,7 +82,7 @@ class Checkpoint:
         return digest.hexdigest()
 
 
-def go_through(stages: Sequence[Stage], parts: Mapping[str, object], checkpoint: Checkpoint | None) -> None:
+def run_stages(stages: Sequence[Stage], parts: Mapping[str, object], checkpoint: Checkpoint | None) -> None:
     """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up."""
     resumable = {name: part for name, part in parts.items() if isinstance(part, Resumable)}
     if len(resumable) < len(parts):

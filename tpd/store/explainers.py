@@ -13,10 +13,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd import __version__
 from tpd.core.types import Array, DiscretePolicy, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
 from tpd.guards.settings import number, whole_number
+from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.explainer import Explainer
@@ -25,7 +27,7 @@ from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store.legends import LARGEST, read_legend
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
-FORMAT = 2
+FORMAT = 3
 EDGE = "edge_"
 
 
@@ -51,6 +53,7 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     check(explainer.predictor)
     description: dict[str, Any] = {
         "format": FORMAT,
+        WRITTEN_BY: __version__,
         "discount": explainer.policy.discount,
         "legend": asdict(explainer.legend),
     }
@@ -108,6 +111,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     description = read_json(path)
     if not isinstance(description, dict):
         raise ValueError(f"{path}: is no description of an explainer, but a {type(description).__name__}")
+    require_version(path, description)
     if description.get("format") != FORMAT:
         raise ValueError(f"{path}: has format {description.get('format')!r}, this is for {FORMAT}")
     if not isinstance(description.get("network", {}), dict):
@@ -188,7 +192,7 @@ def _check_size(network: Mapping[str, Any], width: int, values: int) -> int:
     num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
     outputs = num_actions * whole_number("horizon", network["horizon"], at_least=1) * width
     hidden = [whole_number("hidden", size, at_least=1) for size in network["hidden"]]
-    inputs = observed + whole_number("memory", network["memory"], at_least=0)
+    inputs = observed + whole_number("hidden_state", network["hidden_state"], at_least=0)
     if network["extracted"] or network["observation_space"]["kind"] == "Discrete":
         observed, inputs = 0 if network["extracted"] else observed, 1  # features are made of them first
     layers = [inputs, *hidden, outputs]

@@ -12,7 +12,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tpd.guards.atomic import write_whole
+from tpd import __version__
+from tpd.guards.atomic import atomic_write_text
+from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.store.fingerprints import code_version
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ class BusyError(Exception):
 
 
 @contextmanager
-def claimed(folder: Path, patience: float = 0) -> Iterator[None]:
+def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     """Keep other processes out of a folder; the claim of a process ends with it, however it ends.
 
     patience: so many seconds to wait for one that is about to end.
@@ -74,9 +76,17 @@ def _warn(reason: str) -> None:
     log.warning("%s; it counts as unknown", reason)
 
 
+def require_own_version(path: Path) -> dict[str, Any]:
+    """What is known of a run or sweep, refused if another version of tpd wrote it."""
+    known = read_record(path)
+    if known:
+        require_version(path.parent, known)
+    return known
+
+
 def write_record(path: Path, **news: Any) -> None:
     """Add to what is known."""
-    write_whole(path, json.dumps(read_record(path) | news))
+    atomic_write_text(path, json.dumps(read_record(path) | {WRITTEN_BY: __version__} | news))
 
 
 def command() -> list[str]:
@@ -84,7 +94,7 @@ def command() -> list[str]:
     return [*sys.argv[1:], code_version()]
 
 
-def to_go_on_in(root: str, name: str) -> str:
+def resume_folder(root: str, name: str) -> str:
     """The folder in which the same command was begun and not finished, else a new one of that name.
 
     A new one is made at once, so that no other process takes the same.
@@ -93,7 +103,7 @@ def to_go_on_in(root: str, name: str) -> str:
         if record.name not in (STATUS, SWEEP) or not _same_unfinished(record):
             continue
         try:
-            with claimed(record.parent):
+            with locked(record.parent):
                 return str(record.parent)
         except BusyError:
             continue

@@ -22,7 +22,7 @@ CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedRun:
     """A finished run: the explainer, the world it speaks of, and episodes to look at."""
 
     config: DictConfig
@@ -52,14 +52,14 @@ class Kept:
         return outcomes
 
 
-def read(folder: Path, trusted: Sequence[str] = ()) -> Kept:
+def read(folder: Path, trusted: Sequence[str] = ()) -> SavedRun:
     """Read the folder of a run; `trusted` are modules of which its environment may be made."""
+    explainer = explainers.load(folder / EXPLAINER)  # first, for it says which version wrote the run
     config = read_config(folder / CONFIG)
-    env = env_of(config, trusted)
-    episodes, explainer = folder / EPISODES, explainers.load(folder / EXPLAINER)
+    env, episodes = env_of(config, trusted), folder / EPISODES
     recording = load_recording(episodes) if episodes.exists() else None
     outcomes = len(explainer.legend.names)
     if recording is not None and recording.happened.shape[1] != outcomes:
         shown = recording.happened.shape[1]
         raise ValueError(f"{episodes}: shows {shown} outcomes, and {outcomes} are explained")
-    return Kept(config, explainer, env, recording, tuple(trusted))
+    return SavedRun(config, explainer, env, recording, tuple(trusted))

@@ -41,10 +41,10 @@ def read_errors(path: Path, by: Sequence[str] = ()) -> pd.DataFrame:
     return frame.set_index("outcome")
 
 
-def read_verification(path: Path) -> pd.DataFrame:
-    """Read a table with one row for each outcome and band."""
-    frame = read_table(path, ["outcome", "band"], ["base_rate", "skill"])
-    _require_grid(path, frame, ["outcome", "band"])
+def read_forecasts(path: Path) -> pd.DataFrame:
+    """Read a table with one row for each outcome and range."""
+    frame = read_table(path, ["outcome", "range"], ["base_rate", "skill"])
+    _require_grid(path, frame, ["outcome", "range"])
     return frame
 
 

@@ -9,12 +9,18 @@ from pathlib import Path
 
 from filelock import FileLock
 from mlflow import MlflowClient
+from mlflow.entities import Experiment
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
+
+from tpd import __version__
+from tpd.guards.versions import WRITTEN_BY, require_version
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER = 10
+VERSION = f"tpd.{WRITTEN_BY}"  # of an experiment
+RUN_VERSION = "tpd.version"
 EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
 
@@ -39,6 +45,7 @@ def prepare(uri: str, experiment: str) -> str:
             return _create(client, experiment)
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
+        _require_version(client, found)
         return str(found.experiment_id)
 
 
@@ -62,12 +69,26 @@ def _client(uri: str) -> MlflowClient:
 def _create(client: MlflowClient, experiment: str) -> str:
     """The id of a new experiment, or of the one that another process has made at the same moment."""
     try:
-        return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
+        return str(
+            client.create_experiment(
+                experiment, tags={KIND: "custom_model_development", VERSION: __version__}
+            )
+        )
     except MlflowException:  # a server has no lock to wait at
         found = client.get_experiment_by_name(experiment)
         if found is None:
             raise
         return str(found.experiment_id)
+
+
+def _require_version(client: MlflowClient, experiment: Experiment) -> None:
+    """Refuse an experiment with runs of another version of tpd: their names and files would mix."""
+    wrote = experiment.tags.get(VERSION)
+    if wrote is None:  # of the first version, or not made by tpd
+        runs = client.search_runs([experiment.experiment_id], f"tags.`{RUN_VERSION}` != ''", max_results=1)
+        wrote = runs[0].data.tags[RUN_VERSION] if runs else __version__
+        client.set_experiment_tag(experiment.experiment_id, VERSION, wrote)
+    require_version(f"the experiment {experiment.name!r}", {WRITTEN_BY: wrote})
 
 
 def _knock(uri: str) -> None:

@@ -14,15 +14,16 @@ from typing import Any
 
 import pandas as pd
 
-from tpd.guards.atomic import write_whole
+from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import blame, brief, read_json, require_file
-from tpd.store.run_folders import BusyError, claimed
+from tpd.guards.versions import require_version
+from tpd.store.run_folders import BusyError, locked
 from tpd.tracking.backend_store import SQLITE
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 
 log = logging.getLogger(__name__)
 
-LETTER, JOURNAL = "tracking.json", "tracking.jsonl"
+ADDRESS, JOURNAL = "tracking.json", "tracking.jsonl"
 LARGEST_JOURNAL = 2**30
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
@@ -35,12 +36,12 @@ Trusts = Callable[[str], bool]
 
 
 class Delivery:
-    """The letter and the journal of a folder, and the run that they belong to."""
+    """The address and the journal of a folder, and the run that they belong to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._letter = _read_letter(folder / LETTER)
-        self.tracking = MlflowTracking(**self._letter["store"])
+        self._address = _read_address(folder / ADDRESS)
+        self.tracking = MlflowTracking(**self._address["store"])
         self.run: MlflowRun | None = None
         """In the store, once it has been reached."""
         self._failures = 0
@@ -48,9 +49,9 @@ class Delivery:
     def begin(self) -> MlflowRun:
         """The run in the store, made there if there is none yet."""
         if self.run is None:
-            token = self._letter["token"]
-            self.run = self.tracking.resume(self._letter["run_id"], token) or self.tracking.open(
-                **self._letter["opened"], token=token
+            token = self._address["token"]
+            self.run = self.tracking.resume(self._address["run_id"], token) or self.tracking.open(
+                **self._address["opened"], token=token
             )
             self._note(run_id=self.run.id)
         return self.run
@@ -58,19 +59,19 @@ class Delivery:
     @property
     def run_id(self) -> str | None:
         """None as long as the store does not know of the run."""
-        run_id: str | None = self._letter["run_id"]
+        run_id: str | None = self._address["run_id"]
         return run_id
 
     @property
     def store(self) -> dict[str, Any]:
         """Where the run belongs."""
-        store: dict[str, Any] = self._letter["store"]
+        store: dict[str, Any] = self._address["store"]
         return store
 
     @property
     def refused(self) -> list[Entry]:
         """What was put aside, with the error of the store."""
-        refused: list[Entry] = self._letter["refused"]
+        refused: list[Entry] = self._address["refused"]
         return refused
 
     def entries(self) -> list[Entry]:
@@ -85,7 +86,7 @@ class Delivery:
 
     def waiting(self) -> list[Entry]:
         """What has not been offered to the store yet."""
-        return self.entries()[self._letter["delivered"] :]
+        return self.entries()[self._address["delivered"] :]
 
     def deliver(self) -> None:
         """Hand over all that waits, in order, metrics many at a time."""
@@ -98,7 +99,7 @@ class Delivery:
             except Exception as error:
                 self._put_aside(run, some, error)
             self._failures = 0
-            self._note(delivered=self._letter["delivered"] + len(some))
+            self._note(delivered=self._address["delivered"] + len(some))
             waiting = waiting[len(some) :]
 
     def deliver_refused(self) -> None:
@@ -127,12 +128,12 @@ class Delivery:
         self._note(refused=[*self.refused, *refused])
 
     def _note(self, **news: Any) -> None:
-        if any(self._letter[key] != value for key, value in news.items()):
-            self._letter |= news
-            write_whole(self.folder / LETTER, json.dumps(self._letter))
+        if any(self._address[key] != value for key, value in news.items()):
+            self._address |= news
+            atomic_write_text(self.folder / ADDRESS, json.dumps(self._address))
 
 
-def _read_letter(path: Path) -> dict[str, Any]:
+def _read_address(path: Path) -> dict[str, Any]:
     """What a folder says of its run, if it can be that."""
     due = {
         "token": str,
@@ -142,19 +143,20 @@ def _read_letter(path: Path) -> dict[str, Any]:
         "delivered": int,
         "refused": list,
     }
-    letter = read_json(path)
-    if not isinstance(letter, dict):
-        raise ValueError(f"{path}: is no table of settings, but {letter!r:.50}")
+    address = read_json(path)
+    if not isinstance(address, dict):
+        raise ValueError(f"{path}: is no table of settings, but {address!r:.50}")
+    require_version(path.parent, address)
     for name, kind in due.items():
-        if name not in letter or not isinstance(letter[name], kind):
-            raise ValueError(f"{path}: {name} is {letter.get(name)!r:.50}, which cannot be")
-    if not re.fullmatch("[0-9a-f]{32}", letter["token"]):
-        raise ValueError(f"{path}: token is {letter['token']!r:.50}, which cannot be")
-    if letter["store"].keys() != {"uri", "experiment", "register"}:
+        if name not in address or not isinstance(address[name], kind):
+            raise ValueError(f"{path}: {name} is {address.get(name)!r:.50}, which cannot be")
+    if not re.fullmatch("[0-9a-f]{32}", address["token"]):
+        raise ValueError(f"{path}: token is {address['token']!r:.50}, which cannot be")
+    if address["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
-    for number, entry in enumerate(letter["refused"]):
+    for number, entry in enumerate(address["refused"]):
         _check_entry(entry, f"{path}, refused {number}")
-    return letter
+    return address
 
 
 def _read_entry(line: str, where: str) -> Entry:
@@ -203,17 +205,17 @@ def below_here(uri: str) -> bool:
 def deliver_all(folder: Path, tell: Callable[[Path, str], None], trusts: Trusts) -> int:
     """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
     left = 0
-    for letter in sorted(folder.rglob(LETTER)):
+    for address in sorted(folder.rglob(ADDRESS)):
         try:
-            with claimed(letter.parent):
-                told, done = _deliver_folder(letter.parent, trusts)
+            with locked(address.parent):
+                told, done = _deliver_folder(address.parent, trusts)
         except BusyError:
             told, done = "its run is still under way", True
         except Exception as error:
             told, done = f"not delivered: {first_line(error)}", False
         left += not done
         if told:
-            tell(letter.parent, told)
+            tell(address.parent, told)
     return left
 
 

@@ -25,7 +25,7 @@ from PIL import Image
 
 import tpd
 from tpd.tracking import notes, served_model
-from tpd.tracking.backend_store import absolute, alone, prepare
+from tpd.tracking.backend_store import RUN_VERSION, absolute, alone, prepare
 from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
 from tpd.tracking.served_requests import questions
 
@@ -257,7 +257,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _origin() -> dict[str, str]:
     """Which code made the run, on which versions."""
-    tags = {"tpd.version": tpd.__version__}
+    tags = {RUN_VERSION: tpd.__version__}
     tags |= {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     source = Path(tpd.__file__).parent
     commit = _git(source, "rev-parse", "HEAD")

@@ -55,24 +55,26 @@ def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
     return table(["error of", *(HEADINGS[metric] for metric in metrics)], rows)
 
 
-def skill_table(verification: pd.DataFrame) -> str:
-    """Rows of outcomes, columns of bands of steps ahead."""
-    bands = list(dict.fromkeys(verification["band"]))
-    skills = verification.set_index(["outcome", "band"])["skill"]
+def skill_table(forecasts: pd.DataFrame) -> str:
+    """Rows of outcomes, columns of ranges of steps ahead."""
+    ranges = list(dict.fromkeys(forecasts["range"]))
+    skills = forecasts.set_index(["outcome", "range"])["skill"]
     rows = [
-        [escaped(outcome), *(_known(skills[outcome, band], ".3f") for band in bands)]
-        for outcome in dict.fromkeys(verification["outcome"])
+        [escaped(outcome), *(_known(skills[outcome, steps], ".3f") for steps in ranges)]
+        for outcome in dict.fromkeys(forecasts["outcome"])
     ]
-    return table(["skill of", *("all steps" if band == "all" else f"{band} ahead" for band in bands)], rows)
+    return table(
+        ["skill of", *("all steps" if steps == "all" else f"{steps} ahead" for steps in ranges)], rows
+    )
 
 
-def headlines(errors: pd.DataFrame | None, verification: pd.DataFrame | None) -> dict[str, float]:
+def headlines(errors: pd.DataFrame | None, forecasts: pd.DataFrame | None) -> dict[str, float]:
     """What a run comes to: means over the outcomes."""
     found = dict[str, float]()
     if errors is not None:
         found |= {HEADINGS[metric]: float(errors[metric].mean()) for metric in ("pi_mse", "foil_mse")}
-    if verification is not None:
-        found["skill"] = float(verification.loc[verification["band"] == "all", "skill"].mean())
+    if forecasts is not None:
+        found["skill"] = float(forecasts.loc[forecasts["range"] == "all", "skill"].mean())
     return found
 
 

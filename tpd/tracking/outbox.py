@@ -17,9 +17,11 @@ from typing import Any
 
 import pandas as pd
 
-from tpd.guards.atomic import write_whole
+from tpd import __version__
+from tpd.guards.atomic import atomic_write_text
+from tpd.guards.versions import WRITTEN_BY
 from tpd.tracking.backend_store import absolute
-from tpd.tracking.delivery import JOURNAL, LETTER, Delivery, first_line
+from tpd.tracking.delivery import ADDRESS, JOURNAL, Delivery, first_line
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.runs import Run, Tracking, page, serve_command
 
@@ -54,47 +56,53 @@ def open_run(
         "register": tracking.register,
     }
     _put_aside_if_broken(folder)
-    new = not (folder / LETTER).exists()
+    new = not (folder / ADDRESS).exists()
     if new:
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
-        letter = {"token": uuid.uuid4().hex, "store": store, "opened": opened, "run_id": None}
-        write_whole(folder / LETTER, json.dumps({**letter, "delivered": 0, "refused": []}))
+        address = {
+            WRITTEN_BY: __version__,
+            "token": uuid.uuid4().hex,
+            "store": store,
+            "opened": opened,
+            "run_id": None,
+        }
+        atomic_write_text(folder / ADDRESS, json.dumps({**address, "delivered": 0, "refused": []}))
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
-            raise ValueError(f"{folder / LETTER} is of another store, {delivery.store['uri']}")
+            raise ValueError(f"{folder / ADDRESS} is of another store, {delivery.store['uri']}")
         return Outbox(delivery, needs_store=parent is None)
     except Exception:
         if new:
-            (folder / LETTER).unlink()  # nothing has begun
+            (folder / ADDRESS).unlink()  # nothing has begun
         raise
 
 
 def run_id(folder: Path) -> str | None:
     """The run of a folder in its store; None if it is not there, or not yet."""
-    return Delivery(folder).run_id if (folder / LETTER).exists() else None
+    return Delivery(folder).run_id if (folder / ADDRESS).exists() else None
 
 
 def forget(folder: Path) -> None:
     """Take nothing up in a folder: the run that was started there has nothing to do with the next."""
-    for name in (LETTER, JOURNAL):
+    for name in (ADDRESS, JOURNAL):
         (folder / name).unlink(missing_ok=True)
 
 
 def _put_aside_if_broken(folder: Path) -> None:
     """No run has to stop for what cannot be read of its tracking: it begins another one in the store."""
     try:
-        if (folder / LETTER).exists():
+        if (folder / ADDRESS).exists():
             Delivery(folder).entries()
     except ValueError as error:
         log.warning("%s; it is put aside, and what is tracked from here on goes to a new run", error)
-        for name in (LETTER, JOURNAL):
+        for name in (ADDRESS, JOURNAL):
             if (folder / name).exists():
                 (folder / name).replace(folder / f"{name}.broken")
 
 
 class Outbox:
-    """A run that writes down what it is told, while a courier delivers it; leaving its context ends it."""
+    """A run that writes a journal, which a thread delivers; leaving its context ends it."""
 
     def __init__(self, delivery: Delivery, *, needs_store: bool) -> None:
         self._folder = folder = delivery.folder
@@ -109,7 +117,7 @@ class Outbox:
         }
         _cut_broken_line(folder / JOURNAL)
         self._journal = (folder / JOURNAL).open("a")
-        self._courier = Courier(self._delivery)
+        self._thread = DeliveryThread(self._delivery)
 
     @property
     def id(self) -> str | None:
@@ -169,19 +177,19 @@ class Outbox:
         """hurry: somebody has interrupted the run, and does not want to wait for a slow store either."""
         self._write(do, *arguments)
         self._journal.close()
-        left = self._courier.finish(hurry)
+        left = self._thread.finish(hurry)
         if left:
             log.warning(
                 "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s uri=%s",
                 left,
                 self._folder,
-                self._courier.trouble or "the store is slow",
+                self._thread.trouble or "the store is slow",
                 self._folder,
                 self._delivery.tracking.uri,
             )
 
 
-class Courier:
+class DeliveryThread:
     """Delivers in the background, for as long as there is something to deliver."""
 
     def __init__(self, delivery: Delivery) -> None:

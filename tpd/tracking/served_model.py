@@ -15,7 +15,7 @@ from tpd.core.outcomes import Legend
 from tpd.core.types import Array, FloatArray, IntArray
 from tpd.predictors.explainer import Explainer
 from tpd.store import explainers
-from tpd.tracking.served_requests import ACTION, FOIL, STATE, QuestionError, Questions, questions
+from tpd.tracking.served_requests import ACTION, FOIL, STATE, Questions, RequestError, questions
 
 FACT, CONTRAST = "fact", "contrast"
 ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"
@@ -44,7 +44,7 @@ class ServedExplainer:
         try:
             asked = self.questions.read(model_input)
             asked.check_size(self.explainer.predictor.horizon)
-        except QuestionError as error:
+        except RequestError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         rows, contrasted = np.arange(len(asked.states)), np.flatnonzero(asked.contrasted)
         fact = self.explainer.explain(asked.states, asked.actions)

@@ -20,7 +20,7 @@ SHOWN_EXAMPLES = 2
 LARGEST_SHOWN = 10**15
 
 
-class QuestionError(ValueError):
+class RequestError(ValueError):
     """A question that cannot be answered."""
 
 
@@ -34,11 +34,11 @@ class Numbered:
     def read(self, value: Any) -> int:
         """The number, which may come as a float where a column has gaps."""
         if not _is_number(value) or value != value // 1:
-            raise QuestionError(f"{reprlib.repr(value)} is not a whole number")
+            raise RequestError(f"{reprlib.repr(value)} is not a whole number")
         if not 0 <= value < self.count:
             article = "an" if self.noun[0] in "aeiou" else "a"
             shown = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else reprlib.repr(value)
-            raise QuestionError(
+            raise RequestError(
                 f"{shown} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
             )
         return int(value)
@@ -62,13 +62,13 @@ class Numbers:
         """The numbers [*shape]."""
         numbers = _array(value)
         if numbers.shape != self.shape:
-            raise QuestionError(f"expected {self.description}, got {_size(numbers.shape)}")
+            raise RequestError(f"expected {self.description}, got {_size(numbers.shape)}")
         for place in np.argwhere(
             ~np.isfinite(numbers) | (numbers < self.low) | (numbers > self.high)
         ).tolist():
             value, low, high = (float(array[tuple(place)]) for array in (numbers, self.low, self.high))
             right = f"in [{low:g}, {high:g}]" if np.isfinite(value) else "finite"
-            raise QuestionError(f"entry {', '.join(map(str, place))} is {value:g}, which is not {right}")
+            raise RequestError(f"entry {', '.join(map(str, place))} is {value:g}, which is not {right}")
         return numbers
 
     @property
@@ -95,7 +95,7 @@ class Asked(NamedTuple):
         """Refuse what would take too long to answer: a line for each step, three with a foil."""
         lines = (len(self.states) + 2 * len(self.foils)) * horizon
         if lines > MOST_LINES:
-            raise QuestionError(f"that would take {lines:,} lines to answer; ask for at most {MOST_LINES:,}")
+            raise RequestError(f"that would take {lines:,} lines to answer; ask for at most {MOST_LINES:,}")
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,12 @@ class Questions:
     def read(self, rows: pd.DataFrame) -> Asked:
         """The questions of all rows, or the first thing that is wrong with them."""
         if not 0 < len(rows) <= MOST_ROWS:
-            raise QuestionError(f"{len(rows)} rows; ask with 1 to {MOST_ROWS:,} at a time")
+            raise RequestError(f"{len(rows)} rows; ask with 1 to {MOST_ROWS:,} at a time")
         for column in (STATE, ACTION):
             if column not in rows:
-                raise QuestionError(f"column {column} is missing")
+                raise RequestError(f"column {column} is missing")
         for column in rows.columns[rows.columns.duplicated()]:
-            raise QuestionError(f"column {reprlib.repr(column)} is there twice")
+            raise RequestError(f"column {reprlib.repr(column)} is there twice")
         foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
         contrasted = np.array([not _is_missing(foil) for foil in foils])
         return Asked(
@@ -138,8 +138,8 @@ class Questions:
         for row in range(len(values)) if rows is None else rows:
             try:
                 read.append(kind.read(values[row]))
-            except QuestionError as error:
-                raise QuestionError(f"row {row}, column {name}: {error}") from None
+            except RequestError as error:
+                raise RequestError(f"row {row}, column {name}: {error}") from None
         return np.array(read)
 
 
@@ -173,7 +173,11 @@ def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Q
     if observed["kind"] == "Discrete":
         states, state = Numbered(STATE, observed["n"]), 0
     else:
-        shape = (observed["shape"][0] + network["memory"],) if network["memory"] else tuple(observed["shape"])
+        shape = (
+            (observed["shape"][0] + network["hidden_state"],)
+            if network["hidden_state"]
+            else tuple(observed["shape"])
+        )
         states, state = _unbounded(shape), arrays["weight.encoder.mean"].reshape(shape).tolist()
     if acted["kind"] == "Discrete":
         actions, fact, foil = Numbered(ACTION, acted["n"]), 0, acted["n"] - 1
@@ -195,7 +199,7 @@ def _array(value: Any) -> FloatArray:
     except ValueError:  # lists of different lengths
         numbers = np.asarray(None)
     if numbers.dtype.kind not in "fiu":
-        raise QuestionError(f"{reprlib.repr(value)} is not a list of numbers")
+        raise RequestError(f"{reprlib.repr(value)} is not a list of numbers")
     with np.errstate(over="ignore"):  # what overflows is not finite
         return numbers.astype(np.float32)
 

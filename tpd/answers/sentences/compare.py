@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpd.answers.differences import Differences, Fact
+from tpd.answers.differences import Difference, Differences
 from tpd.answers.sentences.describe import (
     LARGE,
     MOST_SAID,
@@ -15,8 +15,8 @@ from tpd.answers.sentences.describe import (
     times,
 )
 from tpd.answers.sentences.phrases import WIDE, listed, percent, sentence, worth
-from tpd.answers.sentences.summary import Future, Futures, Term
-from tpd.answers.what_if import overtaking, reward_of, settled
+from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
+from tpd.answers.what_if import overtaking, reward_of, sign_certain
 from tpd.core.explanation import Contrast
 from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
@@ -31,7 +31,7 @@ class ContrastNarrator:
     """
 
     def __init__(self, contrast: Contrast, tie: float = 0.0) -> None:
-        self._fact, self._foil = Futures(contrast.fact), Futures(contrast.foil)
+        self._fact, self._foil = PairSummaries(contrast.fact), PairSummaries(contrast.foil)
         self._tie = tie
         self._differences = Differences(contrast)
         self._bands: list[list[float]] | None = None
@@ -41,7 +41,7 @@ class ContrastNarrator:
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
-        return self._compare(row, *self._futures(row, fact_name, foil_name), chosen)
+        return self._compare(row, *self._summaries(row, fact_name, foil_name), chosen)
 
     def paragraph(
         self,
@@ -55,7 +55,7 @@ class ContrastNarrator:
 
         `best` is a third action that the explained returns favour over the one chosen, and its return.
         """
-        fact, foil = self._futures(row, fact_name, foil_name)
+        fact, foil = self._summaries(row, fact_name, foil_name)
         said = [described(fact), described(foil, " instead")]
         if fact.known and foil.known:
             said.append(self._compare(row, fact, foil, chosen))
@@ -64,26 +64,26 @@ class ContrastNarrator:
             said.append(sentence(unsupported(*best, chosen, own.worth)))
         return " ".join(said)
 
-    def _futures(self, row: int, fact_name: str, foil_name: str) -> tuple[Future, Future]:
-        return Future(self._fact, row, fact_name), Future(self._foil, row, foil_name)
+    def _summaries(self, row: int, fact_name: str, foil_name: str) -> tuple[PairSummary, PairSummary]:
+        return PairSummary(self._fact, row, fact_name), PairSummary(self._foil, row, foil_name)
 
-    def _compare(self, row: int, fact: Future, foil: Future, chosen: str | None) -> str:
-        for future in (fact, foil):
-            if not future.known:
-                return sentence(f"{never_tried(future)}, and the two cannot be compared")
-            if not future.foreseen:
-                return sentence(f"{future.name} leads to the unknown, so the two cannot be compared")
+    def _compare(self, row: int, fact: PairSummary, foil: PairSummary, chosen: str | None) -> str:
+        for pair in (fact, foil):
+            if not pair.known:
+                return sentence(f"{never_tried(pair)}, and the two cannot be compared")
+            if not pair.foreseen:
+                return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared")
         if not self._differences.rewarded:
             return sentence(_differing(self._differences.main(row), fact, foil))
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
             return sentence(said)
-        facts = self._differences.main(row)
+        main = self._differences.main(row)
         if fact.worth > foil.worth:
-            said = _verdict(fact, foil, chosen) + _reasons(facts, fact, foil)
+            said = _verdict(fact, foil, chosen) + _reasons(main, fact, foil)
         else:
-            said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in facts], foil, fact)
+            said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in main], foil, fact)
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
         return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
 
@@ -124,7 +124,7 @@ def _only(contrast: Contrast, row: int, tie: float) -> ContrastNarrator:
     return ContrastNarrator(contrast.fact[one] - contrast.foil[one], tie)
 
 
-def _verdict(better: Future, lesser: Future, chosen: str | None) -> str:
+def _verdict(better: PairSummary, lesser: PairSummary, chosen: str | None) -> str:
     if chosen == lesser.name:
         return unsupported(better.name, better.worth, lesser.name, lesser.worth)
     return (
@@ -144,42 +144,50 @@ def favour(best: str, best_return: float, own: str, own_return: float) -> str:
     return f"favour {best} ({worth(best_return)}) over {own} ({worth(own_return)})"
 
 
-def _reversed(fact: Fact) -> Fact:
-    assert fact.gain is not None
-    return fact._replace(gain=-fact.gain, fact_count=fact.foil_count, foil_count=fact.fact_count)
+def _reversed(difference: Difference) -> Difference:
+    assert difference.gain is not None
+    return difference._replace(
+        gain=-difference.gain, fact_count=difference.foil_count, foil_count=difference.fact_count
+    )
 
 
-def _reasons(facts: Sequence[Fact], better: Future, lesser: Future) -> str:
+def _reasons(differences: Sequence[Difference], better: PairSummary, lesser: PairSummary) -> str:
     """Why one is worth more, seen from the better one."""
-    by_size = sorted(((fact.gain or 0.0, fact) for fact in facts), key=lambda pair: -abs(pair[0]))
+    by_size = sorted(
+        ((difference.gain or 0.0, difference) for difference in differences), key=lambda pair: -abs(pair[0])
+    )
     large = LARGE * (better.worth - lesser.worth)
-    pro = [_reason(fact, better, lesser) for gain, fact in by_size if gain > 0]
-    contra = [_reason(fact, better, lesser) for gain, fact in by_size if gain < -large]
+    pro = [_reason(difference, better, lesser) for gain, difference in by_size if gain > 0]
+    contra = [_reason(difference, better, lesser) for gain, difference in by_size if gain < -large]
     said = f", mainly because of {listed(pro[:MOST_SAID])}"
     return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if contra else said
 
 
-def _differing(facts: Sequence[Fact], fact: Future, foil: Future) -> str:
-    if not facts:
+def _differing(differences: Sequence[Difference], fact: PairSummary, foil: PairSummary) -> str:
+    if not differences:
         return f"{fact.name} and {foil.name} do not differ in the outcomes explained"
-    said = listed([_reason(one, fact, foil) for one in facts[:MOST_SAID]])
+    said = listed([_reason(one, fact, foil) for one in differences[:MOST_SAID]])
     return f"{fact.name} differs from {foil.name} most in {said}"
 
 
-def _reason(fact: Fact, better: Future, lesser: Future) -> str:
-    term = next(term for term in better.terms if term.name == fact.outcome.removeprefix(FIRST))
-    gain = "" if fact.gain is None else f"{'+' if fact.gain > 0 else ''}{worth(fact.gain)}"
-    amounts = _amounts(fact, term, better, lesser)
-    steps = f"step {fact.begin}" if fact.begin == fact.end else f"steps {fact.begin} to {fact.end}"
+def _reason(difference: Difference, better: PairSummary, lesser: PairSummary) -> str:
+    term = next(term for term in better.terms if term.name == difference.outcome.removeprefix(FIRST))
+    gain = "" if difference.gain is None else f"{'+' if difference.gain > 0 else ''}{worth(difference.gain)}"
+    amounts = _amounts(difference, term, better, lesser)
+    steps = (
+        f"step {difference.begin}"
+        if difference.begin == difference.end
+        else f"steps {difference.begin} to {difference.end}"
+    )
     said = ": ".join(part for part in (gain, amounts) if part)
     return f"{term.name} ({', '.join(part for part in (said, f'mostly at {steps}') if part)})"
 
 
-def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
+def _amounts(difference: Difference, term: Term, better: PairSummary, lesser: PairSummary) -> str:
     """How often or how likely the event is after both."""
     if not term.is_event:
         return ""
-    one, other = fact.fact_count, fact.foil_count
+    one, other = difference.fact_count, difference.foil_count
     if abs(one - other) < NEGLIGIBLE:
         sooner = better.discounted[term.column] > lesser.discounted[term.column]
         return f"as often, but {'sooner' if sooner else 'later'}"
@@ -193,7 +201,7 @@ def _amounts(fact: Fact, term: Term, better: Future, lesser: Future) -> str:
     return f"{times(one)} against {times(other)}{but}"
 
 
-def _doubts(band: Sequence[float], fact: Future, foil: Future) -> list[str]:
+def _doubts(band: Sequence[float], fact: PairSummary, foil: PairSummary) -> list[str]:
     """What the data leave open of the difference, where that is much."""
     low, high = band
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
@@ -208,7 +216,7 @@ def _doubts(band: Sequence[float], fact: Future, foil: Future) -> list[str]:
     return [f"by the data the difference is {worth(least)} to {worth(most)}"]
 
 
-def _beyond(fact: Future, foil: Future) -> list[str]:
+def _beyond(fact: PairSummary, foil: PairSummary) -> list[str]:
     """What the horizon cuts off, where it could outweigh the difference."""
     bound = fact.bound + foil.bound
     if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(fact.worth - foil.worth):
@@ -224,18 +232,18 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
     """At which reward of an outcome the one that is behind overtakes the other."""
     at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
     one = slice(row, row + 1)
-    fact = Future(Futures(contrast.fact[one]), 0, fact_name)
-    foil = Future(Futures(contrast.foil[one]), 0, foil_name)
-    for future in (fact, foil):
-        if not future.known:
-            return sentence(f"{never_tried(future)}, whatever {outcome} is worth")
-        if not future.foreseen:
-            return sentence(f"{into_unknown(future)}, so no reward can be named")
+    fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)
+    foil = PairSummary(PairSummaries(contrast.foil[one]), 0, foil_name)
+    for pair in (fact, foil):
+        if not pair.known:
+            return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
+        if not pair.foreseen:
+            return sentence(f"{into_unknown(pair)}, so no reward can be named")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:
         return sentence(f"{said} no reward of {outcome}")
-    if contrast.drawn and not settled(contrast, outcome)[row]:
+    if contrast.drawn and not sign_certain(contrast, outcome)[row]:
         return sentence(
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
             "nor whether it would have to be larger or smaller than now"

@@ -5,7 +5,7 @@ An expectation at one step is the probability of an event at that step. Words th
 """
 
 from tpd.answers.sentences.phrases import IMPOSSIBLE, likely, listed, percent, sentence, worth
-from tpd.answers.sentences.summary import Future, Futures, Term
+from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
 from tpd.core.bands import UNTOLD
 from tpd.core.explanation import ENOUGH_VISITS, Explanation
 
@@ -22,11 +22,11 @@ class Narrator:
     """Tells of the pairs of one explanation."""
 
     def __init__(self, explanation: Explanation) -> None:
-        self._futures = Futures(explanation)
+        self._summaries = PairSummaries(explanation)
 
     def describe(self, row: int, name: str) -> str:
         """What is expected after one pair: its few most consequential outcomes, and how well it is known."""
-        return described(Future(self._futures, row, name))
+        return described(PairSummary(self._summaries, row, name))
 
 
 def describe(explanation: Explanation, row: int, name: str) -> str:
@@ -34,47 +34,47 @@ def describe(explanation: Explanation, row: int, name: str) -> str:
     return Narrator(explanation[row : row + 1]).describe(0, name)
 
 
-def described(future: Future, also: str = "") -> str:
-    if not future.known:
-        return sentence(never_tried(future))
-    said = [f"{future.name}{also}: {_expectations(future)}"]
-    if not future.foreseen:
-        said.append(into_unknown(future))
-    if future.visits < FEW_VISITS:
-        stand = "visit stands" if future.visits == 1 else "visits stand"
-        much = "not enough data: " if future.visits < ENOUGH_VISITS else ""
-        said.append(f"{much}only {future.visits:.0f} {stand} behind this")
+def described(pair: PairSummary, also: str = "") -> str:
+    if not pair.known:
+        return sentence(never_tried(pair))
+    said = [f"{pair.name}{also}: {_expectations(pair)}"]
+    if not pair.foreseen:
+        said.append(into_unknown(pair))
+    if pair.visits < FEW_VISITS:
+        stand = "visit stands" if pair.visits == 1 else "visits stand"
+        much = "not enough data: " if pair.visits < ENOUGH_VISITS else ""
+        said.append(f"{much}only {pair.visits:.0f} {stand} behind this")
     return " ".join(map(sentence, said))
 
 
-def never_tried(future: Future) -> str:
-    return f"{future.name} was never tried here, so nothing is known of it"
+def never_tried(pair: PairSummary) -> str:
+    return f"{pair.name} was never tried here, so nothing is known of it"
 
 
-def into_unknown(future: Future) -> str:
+def into_unknown(pair: PairSummary) -> str:
     return (
-        f"from step {future.unknown_from} on the future after {future.name} is partly unknown: with "
-        f"{percent(future.unknown)} it has come to what was never tried by step {future.horizon - 1}"
+        f"from step {pair.unknown_from} on the future after {pair.name} is partly unknown: with "
+        f"{percent(pair.unknown)} it has come to what was never tried by step {pair.horizon - 1}"
     )
 
 
-def _expectations(future: Future) -> str:
+def _expectations(pair: PairSummary) -> str:
     peaks, others, risks, untold = list[Term](), list[str](), list[str](), list[str]()
-    for term in _worth_saying(future):
+    for term in _worth_saying(pair):
         if not term.is_event:
-            others.append(_component(future, term))
-        elif _untold(future, term):
+            others.append(_component(pair, term))
+        elif _untold(pair, term):
             untold.append(term.name)
-        elif (term.weight or 0) < 0 and future.ending[term.column]:
-            risks.append(_risk(future, term))
-        elif _peaks(future, term):
+        elif (term.weight or 0) < 0 and pair.ending[term.column]:
+            risks.append(_risk(pair, term))
+        elif _peaks(pair, term):
             peaks.append(term)
         elif term.first is not None:
-            others.append(f"{term.name} {_by_when(future, term.first)}: {_ever(future, term.first)}")
+            others.append(f"{term.name} {_by_when(pair, term.first)}: {_ever(pair, term.first)}")
         else:
-            others.append(f"{term.name} expected {times(future.count[term.column])}")
-    peaks.sort(key=lambda term: future.peak_step[term.column])
-    in_order = [_peak(future, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
+            others.append(f"{term.name} expected {times(pair.count[term.column])}")
+    peaks.sort(key=lambda term: pair.peak_step[term.column])
+    in_order = [_peak(pair, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
     said = [*([", ".join(in_order)] if peaks else []), *others, *risks]
     if untold:
         said.append(
@@ -83,80 +83,80 @@ def _expectations(future: Future) -> str:
     return "; ".join(said) or "none of the outcomes is expected"
 
 
-def _worth_saying(future: Future) -> list[Term]:
+def _worth_saying(pair: PairSummary) -> list[Term]:
     """The rare and consequential first; what fills most of the steps only if there is nothing else."""
-    count = future.count
-    every = [term for term in future.terms if abs(count[term.column]) > IMPOSSIBLE]
-    special = [term for term in every if not term.fills or count[term.column] <= max(1, future.steps / 2)]
+    count = pair.count
+    every = [term for term in pair.terms if abs(count[term.column]) > IMPOSSIBLE]
+    special = [term for term in every if not term.fills or count[term.column] <= max(1, pair.steps / 2)]
     stakes = {term: abs((term.weight or 0) * count[term.column]) for term in special}
     largest = max(stakes.values(), default=0.0)
     staked = [
         term
         for term, stake in stakes.items()
-        if stake and stake >= (WORTH_SAYING if _stands_out(future, term) else LARGE) * largest
+        if stake and stake >= (WORTH_SAYING if _stands_out(pair, term) else LARGE) * largest
     ]
-    free = [t for t in special if t.weight is None and t.is_event and future.peak[t.column] >= WORTH_SAYING]
+    free = [t for t in special if t.weight is None and t.is_event and pair.peak[t.column] >= WORTH_SAYING]
     staked.sort(key=lambda term: -stakes[term])
-    free.sort(key=lambda term: (term.first is None, -future.peak[term.column]))
+    free.sort(key=lambda term: (term.first is None, -pair.peak[term.column]))
     return (staked + free)[:MOST_SAID] or sorted(every, key=lambda term: -count[term.column])[:1]
 
 
-def _untold(future: Future, term: Term) -> bool:
+def _untold(pair: PairSummary, term: Term) -> bool:
     """Whether the band of an event is so wide that its probability says nothing."""
-    if future.count_band is None or (term.first is None and not future.ending[term.column]):
+    if pair.count_band is None or (term.first is None and not pair.ending[term.column]):
         return False
-    low, high = future.count_band[term.column if term.first is None else term.first]
+    low, high = pair.count_band[term.column if term.first is None else term.first]
     return high - low > UNTOLD
 
 
-def _stands_out(future: Future, term: Term) -> bool:
+def _stands_out(pair: PairSummary, term: Term) -> bool:
     """Whether there is more to say of an outcome than how often it is expected."""
-    return not term.is_event or term.first is not None or future.ending[term.column] or _peaks(future, term)
+    return not term.is_event or term.first is not None or pair.ending[term.column] or _peaks(pair, term)
 
 
-def _peaks(future: Future, term: Term) -> bool:
+def _peaks(pair: PairSummary, term: Term) -> bool:
     """Whether an event happens at one step more than at all others, and before the last one explained."""
-    low, high = (0.0, 0.0) if future.peak_band is None else future.peak_band[term.column]
+    low, high = (0.0, 0.0) if pair.peak_band is None else pair.peak_band[term.column]
     if high - low > UNTOLD:
         return False
-    last = future.peak_step[term.column] == future.horizon - 1
-    return 2 * future.peak[term.column] >= future.count[term.column] and not (last and future.horizon > 1)
+    last = pair.peak_step[term.column] == pair.horizon - 1
+    return 2 * pair.peak[term.column] >= pair.count[term.column] and not (last and pair.horizon > 1)
 
 
-def _peak(future: Future, term: Term, at: str) -> str:
+def _peak(pair: PairSummary, term: Term, at: str) -> str:
     """When the event is most likely and, where that is known and says more, how likely it is at all."""
-    k, step, at_all = term.column, future.peak_step[term.column], term.first
-    band = None if future.peak_band is None else future.peak_band[k]
-    said = f"{term.name} {at} step {step} ({likely(future.peak[k], band, future.foresees(step), '[]')}"
-    if at_all is None or percent(future.count[at_all]) == percent(future.peak[k]):
+    k, step, at_all = term.column, pair.peak_step[term.column], term.first
+    band = None if pair.peak_band is None else pair.peak_band[k]
+    said = f"{term.name} {at} step {step} ({likely(pair.peak[k], band, pair.foresees(step), '[]')}"
+    if at_all is None or percent(pair.count[at_all]) == percent(pair.peak[k]):
         return f"{said})"
-    return f"{said}; {_ever(future, at_all, '[]')} {_by_when(future, at_all)})"
+    return f"{said}; {_ever(pair, at_all, '[]')} {_by_when(pair, at_all)})"
 
 
-def _by_when(future: Future, first: int) -> str:
+def _by_when(pair: PairSummary, first: int) -> str:
     """By when the probability of a first occurrence is as large as it gets."""
-    step = future.settled[first]
+    step = pair.plateau[first]
     if step == 0:
         return "at step 0"
-    return f"by step {step}" if step < future.horizon - 1 else f"within {future.horizon} steps"
+    return f"by step {step}" if step < pair.horizon - 1 else f"within {pair.horizon} steps"
 
 
-def _risk(future: Future, term: Term) -> str:
+def _risk(pair: PairSummary, term: Term) -> str:
     if term.first is None:
-        return f"{_ever(future, term.column)} risk of {term.name}"
-    return f"{_ever(future, term.first)} risk of {term.name} {_by_when(future, term.first)}"
+        return f"{_ever(pair, term.column)} risk of {term.name}"
+    return f"{_ever(pair, term.first)} risk of {term.name} {_by_when(pair, term.first)}"
 
 
-def _ever(future: Future, column: int, brackets: str = "()") -> str:
+def _ever(pair: PairSummary, column: int, brackets: str = "()") -> str:
     """How likely an event is at all, and how sure that is."""
-    band = None if future.count_band is None else future.count_band[column]
-    return likely(future.count[column], band, future.foresees(future.settled[column]), brackets)
+    band = None if pair.count_band is None else pair.count_band[column]
+    return likely(pair.count[column], band, pair.foresees(pair.plateau[column]), brackets)
 
 
-def _component(future: Future, term: Term) -> str:
+def _component(pair: PairSummary, term: Term) -> str:
     if term.weight is None:
-        return f"{term.name} adds up to {worth(future.count[term.column])}"
-    return f"{term.name} adds {worth(future.discounted[term.column] * term.weight)} to the return"
+        return f"{term.name} adds up to {worth(pair.count[term.column])}"
+    return f"{term.name} adds {worth(pair.discounted[term.column] * term.weight)} to the return"
 
 
 def times(count: float) -> str:

@@ -39,7 +39,7 @@ def terms(legend: Legend) -> tuple[Term, ...]:
     return tuple(found)
 
 
-class Futures:
+class PairSummaries:
     """The pairs of an explanation, as lists that are quick to read one by one."""
 
     def __init__(self, explanation: Explanation) -> None:
@@ -54,7 +54,7 @@ class Futures:
         self.count: list[list[float]] = expected.sum(axis=1).tolist()
         self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
         self.peak: list[list[float]] = expected.max(axis=1).tolist()
-        self.settled: list[list[int]] = _settled(np.cumsum(expected, axis=1)).tolist()
+        self.plateau: list[list[int]] = _plateau(np.cumsum(expected, axis=1)).tolist()
         self.ending: list[list[bool]] = _ending(explanation).tolist()
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
@@ -64,42 +64,42 @@ class Futures:
         self.bound: list[float] = remainder.bound.tolist()
 
 
-class Future:
+class PairSummary:
     """One pair, by the name that sentences give it."""
 
-    def __init__(self, futures: Futures, row: int, name: str) -> None:
+    def __init__(self, summaries: PairSummaries, row: int, name: str) -> None:
         self.name = name
-        self.horizon = futures.horizon
-        self.terms = futures.terms
-        self.visits = futures.visits[row]
+        self.horizon = summaries.horizon
+        self.terms = summaries.terms
+        self.visits = summaries.visits[row]
         self.known = self.visits > 0
-        self.worth = futures.worth[row]
+        self.worth = summaries.worth[row]
         """The expected return to the horizon."""
-        self.count = futures.count[row]
+        self.count = summaries.count[row]
         """[outcome]: summed over the steps; of an event, how often it is expected."""
-        self.discounted = futures.discounted[row]
+        self.discounted = summaries.discounted[row]
         """[outcome]: the same with later steps discounted."""
-        self.peak = futures.peak[row]
+        self.peak = summaries.peak[row]
         """[outcome]: the most that is expected at one step."""
-        self.peak_step = futures.peak_step[row]
+        self.peak_step = summaries.peak_step[row]
         """[outcome]: that step."""
-        self.peak_band = None if futures.peak_band is None else futures.peak_band[row]
+        self.peak_band = None if summaries.peak_band is None else summaries.peak_band[row]
         """[outcome]: where the expectation at that step lies, if there are draws."""
-        self.count_band = None if futures.count_band is None else futures.count_band[row]
-        """[outcome]: where the sum lies, of a first occurrence by the step it settles, if there are draws."""
-        self.settled = futures.settled[row]
+        self.count_band = None if summaries.count_band is None else summaries.count_band[row]
+        """[outcome]: where the sum lies, of a first occurrence by its plateau, if there are draws."""
+        self.plateau = summaries.plateau[row]
         """[outcome]: the step by which the sum reads as at the end, in whole percent."""
-        self.ending = futures.ending[row]
+        self.ending = summaries.ending[row]
         """[outcome]: whether it happens only as the episode ends, and so not more than once."""
-        self.steps = futures.steps[row]
+        self.steps = summaries.steps[row]
         """How many steps the episode is expected to take, as far as it is explained."""
-        self.running = futures.running[row]
+        self.running = summaries.running[row]
         """How likely it runs on after the last step explained."""
-        self.bound = futures.bound[row]
+        self.bound = summaries.bound[row]
         """The largest possible |value| of what is not explained."""
-        self.unknown = futures.unknown[row]
+        self.unknown = summaries.unknown[row]
         """How likely it has come to what was never tried by the last step."""
-        self.unknown_from = futures.unknown_from[row]
+        self.unknown_from = summaries.unknown_from[row]
         """The first step at which that is more than a few percent."""
         self.foreseen = self.unknown <= TOLERATED
 
@@ -115,14 +115,14 @@ Ends = list[list[list[float]]]
 def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
     """Of the largest expectation of each outcome at one step, and of its sum by the step spoken of.
 
-    That is the step by which a first occurrence settles, and the last foreseen for all others; NaN where the
-    sum settles only later.
+    That is the plateau of a first occurrence, and the last step foreseen for all others; NaN where the sum
+    reaches its plateau only later.
     """
     if explanation.draws is None:
         return None, None
     firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
     last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
-    spoken = np.maximum(_settled(np.cumsum(explanation.expected, axis=1)), np.where(firsts, 0, last))
+    spoken = np.maximum(_plateau(np.cumsum(explanation.expected, axis=1)), np.where(firsts, 0, last))
     at = explanation.expected.argmax(axis=1), spoken
     peaks, sums = (
         np.stack([np.take_along_axis(end, steps[:, None], axis=1)[:, 0] for end in band], axis=-1).tolist()
@@ -131,7 +131,7 @@ def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
     return peaks, sums
 
 
-def _settled(likely: FloatArray) -> IntArray:
+def _plateau(likely: FloatArray) -> IntArray:
     """[batch, outcome]: from which step on a growing probability [batch, horizon, outcome] reads the same."""
     read = np.round(100 * likely)
     read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))

@@ -117,17 +117,19 @@ def channels_first(space: spaces.Space[Any]) -> spaces.Box:
     return spaces.Box(0, 255, shape, np.uint8)
 
 
-def make_encoder(space: spaces.Space[Any], memory: int, extractor: FeaturesExtractor | None) -> nn.Module:
-    """What turns observations of a space, and the memory that they carry, into features."""
+def make_encoder(
+    space: spaces.Space[Any], hidden_state: int, extractor: FeaturesExtractor | None
+) -> nn.Module:
+    """What turns observations of a space, and the hidden state that they carry, into features."""
     if extractor is not None:
-        if memory:
-            raise TypeError("a policy with a memory is explained for vectors, not with a features_extractor")
+        if hidden_state:
+            raise TypeError("a recurrent policy is explained for vectors, not with a features_extractor")
         return ExtractedEncoder(space, extractor)
-    if isinstance(space, spaces.Discrete) and not memory:
+    if isinstance(space, spaces.Discrete) and not hidden_state:
         return NumberEncoder(int(space.n))
     numbers = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
     if numbers and not is_image(space):
-        return VectorEncoder(math.prod(space.shape or ()) + memory)
+        return VectorEncoder(math.prod(space.shape or ()) + hidden_state)
     kind = "NatureCNN" if is_image(space) else "CombinedExtractor"
     raise TypeError(
         f"observations of {space} need a features extractor: explainer.features_extractor="

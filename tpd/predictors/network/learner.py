@@ -23,13 +23,13 @@ from tpd.predictors.network.predictor import CalibratedPredictor, NetworkPredict
 from tpd.predictors.network.replay_buffer import Experience, Replay
 from tpd.predictors.network.returns import FEWEST_ATOMS, ReturnLearner, ReturnNetwork, ReturnSettings
 from tpd.predictors.network.state import (
-    moments,
-    part,
-    put_moments,
-    put_stream,
+    generator_state,
+    optimizer_state,
+    prefixed,
+    put_generator_state,
+    put_optimizer_state,
     put_weights,
-    stream,
-    under,
+    unprefixed,
     weights,
 )
 from tpd.predictors.network.targets import least_losses, losses, observed, targets
@@ -69,7 +69,7 @@ class NetworkFHTD:
         batch_size: int,
         follow_rate: float,
         updates_per_step: float,
-        settling_updates: int,
+        fit_updates: int,
         replay_size: int,
         seed: int,
         return_atoms: int = 0,
@@ -81,7 +81,7 @@ class NetworkFHTD:
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.follow_rate = number("follow_rate", follow_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
-        self.settling = whole_number("settling_updates", settling_updates, at_least=0)
+        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
         self.policy = policy
@@ -91,7 +91,7 @@ class NetworkFHTD:
         alike: dict[str, Any] = {
             "horizon": self.horizon,
             "hidden": [whole_number("hidden", width, at_least=1) for width in hidden],
-            "memory": policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
+            "hidden_state": policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
             "features_extractor": features_extractor,
         }
         with _initialised(seed, "network"):
@@ -117,12 +117,12 @@ class NetworkFHTD:
         self._calibrated: CalibratedPredictor | None = None
         self._losses: list[float] = []
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
-        self._settled, self._best_loss, self._no_better = 0, np.inf, 0
+        self._fitted, self._best_loss, self._no_better = 0, np.inf, 0
         self.updates = 0
 
     def update(self, transitions: Transitions) -> None:
         """Keep a batch for replay, and make the updates that are due for it."""
-        self._forget_other_memories()
+        self._forget_other_hidden_states()
         experience = Experience(
             transitions.observation,
             transitions.action,
@@ -142,26 +142,24 @@ class NetworkFHTD:
             self._owed -= 1
             self.learn()
 
-    def settle(
-        self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None
-    ) -> None:
+    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
         """Replay until what was held out is predicted no better, or the updates allowed are spent.
 
         What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
         news had the time to travel through all steps ahead. With `at_most` so many updates are made, and
         the next call goes on.
         """
-        self._forget_other_memories()
+        self._forget_other_hidden_states()
         if not len(self._replay):
             return
-        check_every = max(1, self.settling // 40)
+        check_every = max(1, self.fit_updates // 40)
         warm_up = self.horizon / self.follow_rate
-        end = self.settling if at_most is None else min(self.settling, self._settled + at_most)
-        while self._settled < end:
+        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        while self._fitted < end:
             self.learn()
-            self._settled += 1
+            self._fitted += 1
             progress(1)
-            if self._settled % check_every or self.updates < warm_up or not len(self._held_out):
+            if self._fitted % check_every or self.updates < warm_up or not len(self._held_out):
                 continue
             loss = self.held_out_loss()
             if loss < BETTER * self._best_loss:
@@ -169,22 +167,22 @@ class NetworkFHTD:
             else:
                 self._no_better += 1
             if self._no_better == PATIENCE:
-                progress(self.settling - self._settled)
-                self._settled = self.settling
+                progress(self.fit_updates - self._fitted)
+                self._fitted = self.fit_updates
 
     def state(self) -> State:
-        """The networks, what is kept for replay, and how far learning and settling are."""
+        """The networks, what is kept for replay, and how far learning and fitting are."""
         numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
         return {
             **numbers,
             "tried": self._predictor.tried,
-            "stream": stream(self._rng),
-            **under("network", weights(self.network)),
-            **under("lagged", weights(self.lagged)),
-            **under("optimizer", moments(self._optimizer)),
-            **under("replay", self._replay.state()),
-            **under("held_out", self._held_out.state()),
-            **under("returns", {} if self._returns is None else self._returns.state()),
+            "stream": generator_state(self._rng),
+            **prefixed("network", weights(self.network)),
+            **prefixed("lagged", weights(self.lagged)),
+            **prefixed("optimizer", optimizer_state(self._optimizer)),
+            **prefixed("replay", self._replay.state()),
+            **prefixed("held_out", self._held_out.state()),
+            **prefixed("returns", {} if self._returns is None else self._returns.state()),
         }
 
     def restore(self, state: State) -> None:
@@ -192,14 +190,14 @@ class NetworkFHTD:
         for name in NUMBERS:
             setattr(self, name, state[name].item())
         self._predictor.tried[:] = state["tried"]
-        put_stream(self._rng, state["stream"])
-        put_weights(self.network, part("network", state))
-        put_weights(self.lagged, part("lagged", state))
-        put_moments(self._optimizer, part("optimizer", state))
-        self._replay.restore(part("replay", state))
-        self._held_out.restore(part("held_out", state))
+        put_generator_state(self._rng, state["stream"])
+        put_weights(self.network, unprefixed("network", state))
+        put_weights(self.lagged, unprefixed("lagged", state))
+        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        self._replay.restore(unprefixed("replay", state))
+        self._held_out.restore(unprefixed("held_out", state))
         if self._returns is not None:
-            self._returns.restore(part("returns", state))
+            self._returns.restore(unprefixed("returns", state))
 
     def calibrate(self, errors: KnownErrors) -> None:
         """Draw from these errors, until it learns again."""
@@ -243,8 +241,8 @@ class NetworkFHTD:
             least = least_losses(self.network, target).mean()
             return float(losses(self.network, outputs, target).mean() - least)
 
-    def _forget_other_memories(self) -> None:
-        """Drop what was kept, if it carries memories that no longer mean what they did."""
+    def _forget_other_hidden_states(self) -> None:
+        """Drop what was kept, if it carries hidden states of other weights."""
         if isinstance(self.policy, RecurrentPolicy) and self.policy.version != self._version:
             self._version = self.policy.version
             self._replay.clear()

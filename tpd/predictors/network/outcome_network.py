@@ -100,7 +100,7 @@ class OutcomeNetwork(nn.Module):
         *,
         horizon: int,
         hidden: Sequence[int],
-        memory: int = 0,
+        hidden_state: int = 0,
         features_extractor: FeaturesExtractor | None = None,
     ) -> None:
         super().__init__()
@@ -110,10 +110,10 @@ class OutcomeNetwork(nn.Module):
             "observation_space": describe_space(observation_space),
             "action_space": describe_space(action_space),
             "hidden": list(hidden),
-            "memory": memory,
+            "hidden_state": hidden_state,
             "extracted": features_extractor is not None,
         }
-        self.encoder = make_encoder(observation_space, memory, features_extractor)
+        self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
         size = int(self.encoder.features_dim)  # type: ignore[arg-type]
         self.discrete = isinstance(action_space, spaces.Discrete)
         if isinstance(action_space, spaces.Box):

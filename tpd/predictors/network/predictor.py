@@ -159,7 +159,7 @@ def read(
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
     both = space_from(description["observation_space"]), space_from(description["action_space"])
-    alike = {name: description[name] for name in ("horizon", "hidden", "memory")}
+    alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor
     columns = Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()})
     network = OutcomeNetwork(*both, columns, **alike)

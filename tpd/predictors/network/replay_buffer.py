@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.core.types import Array, FloatArray, IntArray, State
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Replay:
         grown = []
         for k, column in enumerate(experience.columns()):
             shape = (size, *column.shape[1:])
-            require("what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size")
+            require_memory(
+                "what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size"
+            )
             grown.append(np.empty(shape, column.dtype))
             if room:
                 grown[k][:room] = self._columns[k]

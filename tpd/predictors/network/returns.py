@@ -21,7 +21,14 @@ from tpd.predictors.network.encoders import FeaturesExtractor, VectorEncoder, te
 from tpd.predictors.network.next_actions import NextActions
 from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
 from tpd.predictors.network.replay_buffer import Experience
-from tpd.predictors.network.state import moments, part, put_moments, put_weights, under, weights
+from tpd.predictors.network.state import (
+    optimizer_state,
+    prefixed,
+    put_optimizer_state,
+    put_weights,
+    unprefixed,
+    weights,
+)
 
 FEWEST_ATOMS = 11
 REACH = 15.0  # spreads; at most 1 / REACH² of any distribution lies farther from its mean
@@ -97,7 +104,7 @@ class ReturnNetwork(OutcomeNetwork):
         *,
         horizon: int,
         hidden: Sequence[int],
-        memory: int = 0,
+        hidden_state: int = 0,
         features_extractor: FeaturesExtractor | None = None,
     ) -> None:
         super().__init__(
@@ -106,7 +113,7 @@ class ReturnNetwork(OutcomeNetwork):
             Columns.all_real(2 + settings.atoms),
             horizon=horizon,
             hidden=hidden,
-            memory=memory,
+            hidden_state=hidden_state,
             features_extractor=features_extractor,
         )
         self.settings = settings
@@ -237,13 +244,13 @@ class ReturnLearner:
     def state(self) -> State:
         """Both networks, and what the optimizer remembers."""
         return {
-            **under("network", weights(self.network)),
-            **under("lagged", weights(self.lagged)),
-            **under("optimizer", moments(self._optimizer)),
+            **prefixed("network", weights(self.network)),
+            **prefixed("lagged", weights(self.lagged)),
+            **prefixed("optimizer", optimizer_state(self._optimizer)),
         }
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        put_weights(self.network, part("network", state))
-        put_weights(self.lagged, part("lagged", state))
-        put_moments(self._optimizer, part("optimizer", state))
+        put_weights(self.network, unprefixed("network", state))
+        put_weights(self.lagged, unprefixed("lagged", state))
+        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))

@@ -10,13 +10,13 @@ from torch import nn
 from tpd.core.types import Array, State
 
 
-def under(prefix: str, state: State) -> dict[str, Array]:
-    """The same under longer names."""
+def prefixed(prefix: str, state: State) -> dict[str, Array]:
+    """The same prefixed longer names."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
-def part(prefix: str, state: State) -> dict[str, Array]:
-    """What `under` has put there."""
+def unprefixed(prefix: str, state: State) -> dict[str, Array]:
+    """What `prefixed` has put there."""
     start = f"{prefix}."
     return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
 
@@ -31,7 +31,7 @@ def put_weights(module: nn.Module, state: State) -> None:
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
 
 
-def moments(optimizer: torch.optim.Optimizer) -> State:
+def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """What an optimizer remembers of each parameter."""
     remembered: Mapping[int, Mapping[str, torch.Tensor | int]] = optimizer.state_dict()["state"]
     return {
@@ -41,7 +41,7 @@ def moments(optimizer: torch.optim.Optimizer) -> State:
     }
 
 
-def put_moments(optimizer: torch.optim.Optimizer, state: State) -> None:
+def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
     """Make an optimizer remember."""
     remembered: dict[int, dict[str, torch.Tensor | int]] = {}
     for key, value in state.items():
@@ -51,11 +51,11 @@ def put_moments(optimizer: torch.optim.Optimizer, state: State) -> None:
     optimizer.load_state_dict({**optimizer.state_dict(), "state": remembered})
 
 
-def stream(rng: np.random.Generator) -> Array:
+def generator_state(rng: np.random.Generator) -> Array:
     """Where a random generator is."""
     return np.array(json.dumps(rng.bit_generator.state))
 
 
-def put_stream(rng: np.random.Generator, state: Array) -> None:
+def put_generator_state(rng: np.random.Generator, state: Array) -> None:
     """Take a random generator there."""
     rng.bit_generator.state = json.loads(str(state))

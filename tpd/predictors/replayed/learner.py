@@ -10,7 +10,7 @@ from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.settings import whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.counts import solve_backwards
 from tpd.predictors.pair_table import Edges, PairTable
 from tpd.predictors.replayed.counts import Counts
@@ -130,5 +130,5 @@ class ReplayedFHTD:
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for so many pairs, refused if it is too large."""
         shape = (pairs, self.horizon, self.outcomes.width + 1)
-        require("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
+        require_memory("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
         return shape

@@ -17,7 +17,7 @@ from tpd.core.pairs import locate, pair_numbers, pair_of
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
 from tpd.guards.settings import number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.counts import keep_extremes, solve_backwards
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
@@ -123,7 +123,7 @@ class Posterior:
         count = max(ENOUGH_DRAWS, math.ceil(RANK / outside - ROUNDING) - 1)
         rank = math.floor(outside * (count + 1) + ROUNDING)
         estimate = quantity(self.table.expected)
-        require("the bands", (estimate.size, 2 * rank), "float32", "ask for fewer pairs at once")
+        require_memory("the bands", (estimate.size, 2 * rank), "float32", "ask for fewer pairs at once")
         smallest = np.full((estimate.size, rank), np.inf, np.float32)
         largest = np.full((estimate.size, rank), -np.inf, np.float32)
         for expected in self.draws(count):

@@ -12,7 +12,7 @@ from tpd.core.outcomes import Legend
 from tpd.core.pairs import locate, pair_numbers
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import whole_number
-from tpd.guards.sizes import require
+from tpd.guards.sizes import require_memory
 from tpd.kernels.counts import returns_one_step_longer
 from tpd.predictors.explainer import Explainer, SolvingPredictor
 from tpd.predictors.pair_table import PairTable
@@ -78,7 +78,7 @@ def return_table(
     if legend.reward_bound is None:
         raise ValueError("these outcomes do not account for the reward")
     over, unknown, size = len(table.pairs), len(table.pairs) + 1, len(table.pairs) + 2
-    require("distributions of returns", (2, size, atoms + 1), "float64", "use fewer atoms")
+    require_memory("distributions of returns", (2, size, atoms + 1), "float64", "use fewer atoms")
     row = np.searchsorted(table.pairs, edges.pair)
     share = edges.count / np.bincount(row, edges.count)[row]
     reward = edges.outcome[:, :-1] @ np.array([weight or 0.0 for weight in legend.weights])

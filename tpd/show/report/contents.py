@@ -1,4 +1,4 @@
-"""What a report shows: recorded moments, every action there, and what is expected of each."""
+"""What a report shows: recorded rows, every action there, and what is expected of each."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from tpd.envs import Environment
 from tpd.predictors.explainer import ROUNDING, Explainer
 from tpd.show.report import pictures
 from tpd.show.report.dynamics import dynamics
-from tpd.show.report.moments import NEVER, Moments, each_step, first_episodes, numbered_states
 from tpd.show.report.packing import Quantised
 from tpd.show.report.pictures import Pictures
+from tpd.show.report.rows import NEVER, Rows, each_step, first_episodes, numbered_states
 from tpd.sources.episodes import Recording
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 
 FEW_DRAWS = 19
 """Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
@@ -40,7 +40,7 @@ class Contents:
     files: tuple[bytes, ...]
 
 
-def gather(kept: Kept, episodes: int) -> Contents:
+def gather(kept: SavedRun, episodes: int) -> Contents:
     """Everything about the first so many episodes."""
     explainer, env = kept.explainer, kept.env
     recording = None if kept.recording is None else first_episodes(kept.recording, episodes)
@@ -48,23 +48,23 @@ def gather(kept: Kept, episodes: int) -> Contents:
     if recording is None and not fields:
         raise ValueError(f"{kept.name} has no recorded episodes, so there is nothing to report")
     if env.tabular:
-        moments = numbered_states(explainer, env, recording, explorable=bool(fields))
+        rows = numbered_states(explainer, env, recording, explorable=bool(fields))
     else:
         assert recording is not None
-        moments = each_step(env, recording)
-    state, column = np.nonzero(moments.valid)
-    asked = moments.observations[state], moments.actions[state, column]
+        rows = each_step(env, recording)
+    state, column = np.nonzero(rows.valid)
+    asked = rows.observations[state], rows.actions[state, column]
     explanation = explainer.explain(*asked, draws=FEW_DRAWS)
-    options = np.full(moments.valid.shape, NEVER, dtype=np.int32)
+    options = np.full(rows.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
-    shown = _pictures(env, recording, moments, explorable=bool(fields))
+    shown = _pictures(env, recording, rows, explorable=bool(fields))
     expected, unknown = _quantised(explanation)
     words = {
         "name": kept.name,
         "environment": env.id,
-        "actions": moments.names,
-        "states": [env.name_of_state(one) for one in moments.observations],
-        "sentences": _sentences(explainer, explanation, moments, options),
+        "actions": rows.names,
+        "states": [env.name_of_state(one) for one in rows.observations],
+        "sentences": _sentences(explainer, explanation, rows, options),
         "fields": [{"name": name, "values": values} for name, values in fields.items()],
         "layers": shown.layers,
         "expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()},
@@ -76,20 +76,20 @@ def gather(kept: Kept, episodes: int) -> Contents:
     }
     arrays = {
         "options": options,
-        "moments": moments.moments.astype(np.int32),
-        "steps": moments.steps.astype(np.int32),
+        "visits": rows.visits.astype(np.int32),
+        "steps": rows.steps.astype(np.int32),
         "picture": shown.shown,
         "expected": expected.planes,
         "unknown": unknown.planes,
         **_figures(explanation),
         **_bands(explanation),
-        **_settled(explanation, options),
+        **_sign_certain(explanation, options),
     }
     if recording is not None:
         arrays["begins"] = recording.episodes.begins.astype(np.int32)
         arrays["happened"] = recording.happened.astype(np.float32)
     if env.tabular:
-        arrays["state_number"] = moments.observations.astype(np.int32)
+        arrays["state_number"] = rows.observations.astype(np.int32)
         arrays |= dynamics(kept)
     return Contents(words, arrays, shown.files)
 
@@ -140,28 +140,28 @@ def _bands(explanation: Explanation) -> dict[str, Array]:
     return bands
 
 
-def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
+def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
     """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
     if explanation.draws is None:
         return {}
     powers = explanation.discount ** np.arange(explanation.horizon)
     counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
     columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
-    settled = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
+    sign_certain = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
     for fact, foil in np.ndindex(columns, columns):
         both = (options[:, fact] != NEVER) & (options[:, foil] != NEVER)
         apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
         against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
-        settled[both, fact, foil] = against < doubtful - ROUNDING
-    return {"settled": settled}
+        sign_certain[both, fact, foil] = against < doubtful - ROUNDING
+    return {"sign_certain": sign_certain}
 
 
-def _pictures(env: Environment, recording: Recording | None, moments: Moments, explorable: bool) -> Pictures:
+def _pictures(env: Environment, recording: Recording | None, rows: Rows, explorable: bool) -> Pictures:
     if explorable:
         return pictures.composed(env, env.state_fields)
     if recording is not None and recording.frames:
         return pictures.recorded(recording.frames)
-    return pictures.drawn(env, moments.observations)
+    return pictures.drawn(env, rows.observations)
 
 
 def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
@@ -241,28 +241,28 @@ def _forecast(outcome: str, horizon: int) -> str:
 
 
 def _sentences(
-    explainer: Explainer, explanation: Explanation, moments: Moments, options: IntArray
+    explainer: Explainer, explanation: Explanation, rows: Rows, options: IntArray
 ) -> list[list[str]]:
     """[moment][column]: the action taken against each foil, and on its own where the foil is itself."""
-    state, taken = moments.moments.T
-    asked, foil = np.nonzero(moments.valid[state])
+    state, taken = rows.visits.T
+    asked, foil = np.nonzero(rows.valid[state])
     fact_pair = options[state, taken]
     contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
     narrator, alone = ContrastNarrator(contrast, explainer.predictor.tie), Narrator(explanation)
     returns = _returns(explanation)
-    best = _best(explainer, returns, moments, options)
+    best = _best(explainer, returns, rows, options)
     said = [[""] * options.shape[1] for _ in state]
     for row, (moment, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
         own, here = int(taken[moment]), int(state[moment])
-        name = moments.name(here, own)
+        name = rows.name(here, own)
         if column == own:
             said[moment][column] = alone.describe(int(fact_pair[moment]), name)
             continue
         third = None
         if best[moment] not in (own, column):
             worth = float(returns[options[here, best[moment]]])
-            third = moments.name(here, int(best[moment])), worth
-        said[moment][column] = narrator.paragraph(row, name, moments.name(here, column), name, third)
+            third = rows.name(here, int(best[moment])), worth
+        said[moment][column] = narrator.paragraph(row, name, rows.name(here, column), name, third)
     return said
 
 
@@ -273,8 +273,8 @@ def _returns(explanation: Explanation) -> FloatArray:
     return np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
 
 
-def _best(explainer: Explainer, returns: FloatArray, moments: Moments, options: IntArray) -> IntArray:
+def _best(explainer: Explainer, returns: FloatArray, rows: Rows, options: IntArray) -> IntArray:
     """[moment]: the column that the explained returns favour over the action taken, or that action."""
-    state, taken = moments.moments.T
+    state, taken = rows.visits.T
     every = np.where(options == NEVER, np.nan, returns[options])
-    return explainer.favoured(every[state], taken, moments.valid[state])
+    return explainer.favoured(every[state], taken, rows.valid[state])

@@ -96,11 +96,11 @@ class Book {
   }
 
   // whether the data leave no doubt after which of two actions an outcome counts for more
-  settled(state, fact, foil, k) {
-    const { settled } = this.arrays;
-    if (!settled) return true;
+  signCertain(state, fact, foil, k) {
+    const certain = this.arrays.sign_certain;
+    if (!certain) return true;
     const pairs = this.columns * this.columns;
-    return settled[(state * pairs + fact * this.columns + foil) * this.outcomes.length + k] > 0;
+    return certain[(state * pairs + fact * this.columns + foil) * this.outcomes.length + k] > 0;
   }
 
   // the ends of the band of a return, in words; nothing where it has none
@@ -130,7 +130,7 @@ class Book {
   }
 
   moment(index) {
-    return { index, state: this.arrays.moments[2 * index], taken: this.arrays.moments[2 * index + 1] };
+    return { index, state: this.arrays.visits[2 * index], taken: this.arrays.visits[2 * index + 1] };
   }
 
   happened(step, k) {

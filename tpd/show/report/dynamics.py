@@ -3,11 +3,11 @@
 import numpy as np
 
 from tpd.core.types import Array
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.store.stored_configs import UntrustedError
 
 
-def dynamics(kept: Kept) -> dict[str, Array]:
+def dynamics(kept: SavedRun) -> dict[str, Array]:
     """Every transition that can happen, once; nothing where the page could not solve it."""
     if kept.explainer.legend.reward_bound is None or kept.explainer.policy.discount >= 1:
         return {}

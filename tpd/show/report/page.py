@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import pack, unpack
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
 SCRIPTS = ("data.js", "solve.js", "words.js", "charts.js", "report.js")
 
 
-def write(kept: Kept, path: Path) -> None:
+def write(kept: SavedRun, path: Path) -> None:
     """Write the report of a run: of all its episodes, or of as many as fit."""
     count = 1 if kept.recording is None else len(kept.recording.episodes)
     page = render(gather(kept, count))

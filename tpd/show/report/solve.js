@@ -1,6 +1,6 @@
 // The optimal policy of the known table under other rewards, by value iteration.
 
-const SETTLED = 1e-10;
+const CONVERGED = 1e-10;
 const SAME = 1e-9;
 
 function solved(book, weights) {
@@ -19,7 +19,7 @@ function solved(book, weights) {
   const values = new Float64Array(states * actions),
     best = new Float64Array(states);
   const largest = immediate.reduce((most, reward) => Math.max(most, Math.abs(reward)), 1);
-  for (let change = Infinity; change > SETTLED * largest; ) {
+  for (let change = Infinity; change > CONVERGED * largest; ) {
     change = 0;
     for (let s = 0; s < states; s++) {
       let most = -Infinity;

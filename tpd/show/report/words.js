@@ -35,7 +35,7 @@ function overtaking(book, state, fact, foil, k, weights) {
   const [ahead, behind] = factWorth >= foilWorth ? [fact, foil] : [foil, fact];
   const said = `with the rest of the policy unchanged, ${name(behind)} overtakes ${name(ahead)} at`;
   if (Math.abs(count) <= SAME_COUNT) return sentence(`${said} no reward of ${outcome}`);
-  if (!book.settled(state, fact, foil, k)) {
+  if (!book.signCertain(state, fact, foil, k)) {
     return sentence(
       `the data do not say at which reward of ${outcome} ${name(behind)} would overtake ${name(ahead)}, ` +
         `nor whether it would have to be larger or smaller than now`,

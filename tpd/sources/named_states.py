@@ -12,15 +12,15 @@ from tpd.envs import Environment
 from tpd.envs.environment import StateDescription
 from tpd.guards.settings import whole_number
 from tpd.sources.episodes import play_one
-from tpd.sources.hidden_state import begin
+from tpd.sources.hidden_state import with_initial_state
 
 START = "start"
-MomentDescription = StateDescription | str
+NamedStateDescription = StateDescription | str
 """A state, `start`, or the step of an episode of the policy: {episode: 3, step: 42}."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class NamedState:
     """What the policy observes, and what a person sees."""
 
     observation: Array
@@ -30,7 +30,7 @@ class Moment:
     """[height, width, 3]"""
 
 
-def check(env: Environment, description: MomentDescription) -> None:
+def check(env: Environment, description: NamedStateDescription) -> None:
     """Refuse what does not name a moment."""
     if not _played(description):
         env.state(description)  # type: ignore[arg-type]
@@ -38,26 +38,28 @@ def check(env: Environment, description: MomentDescription) -> None:
         raise ValueError(f"{env.id} cannot be stepped, so no episode comes to {description}: name a state")
 
 
-def name(env: Environment, description: MomentDescription) -> str:
+def name(env: Environment, description: NamedStateDescription) -> str:
     """The moment in words."""
     if not _played(description):
         return env.name_of_state(env.state(description))  # type: ignore[arg-type]
     return START if description == START else "episode {}, step {}".format(*_place(description))
 
 
-def find(env: Environment, policy: Policy, description: MomentDescription) -> Moment:
+def find(env: Environment, policy: Policy, description: NamedStateDescription) -> NamedState:
     """Go to the moment described; an episode that ends before the step asked for is left at its end."""
     if not _played(description):
         state = env.state(description)  # type: ignore[arg-type]
-        return Moment(begin(policy, state[None]), env.name_of_state(state), env.picture(state))
+        return NamedState(
+            with_initial_state(policy, state[None]), env.name_of_state(state), env.picture(state)
+        )
     episode, step = (0, 0) if description == START else _place(description)
     observation, reached, picture = _play(env, policy, episode, step)
     if env.tabular:
-        return Moment(observation, env.name_of_state(observation[0]), picture)
-    return Moment(observation, f"episode {episode}, step {reached}", picture)
+        return NamedState(observation, env.name_of_state(observation[0]), picture)
+    return NamedState(observation, f"episode {episode}, step {reached}", picture)
 
 
-def _played(description: MomentDescription) -> bool:
+def _played(description: NamedStateDescription) -> bool:
     if isinstance(description, Mapping) and set(description) == {"episode", "step"}:
         _place(description)
         return True

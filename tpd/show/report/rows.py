@@ -17,7 +17,7 @@ NEVER = -1
 
 
 @dataclass(frozen=True)
-class Moments:
+class Rows:
     """Where the agent stood, what could be done there, and what it did."""
 
     observations: Array
@@ -28,8 +28,8 @@ class Moments:
     """[state, column]"""
     names: tuple[tuple[str, ...], ...]
     """[state or 1, column]: what the actions are called; one row where that is the same in all states"""
-    moments: IntArray
-    """[moment, 2]: the state, and the column of the action taken"""
+    visits: IntArray
+    """[visit, 2]: the state, and the column of the action taken"""
     steps: IntArray
     """[step]: the moment of each recorded step"""
 
@@ -47,8 +47,8 @@ def first_episodes(recording: Recording, count: int) -> Recording:
 
 def numbered_states(
     explainer: Explainer, env: Environment, recording: Recording | None, explorable: bool
-) -> Moments:
-    """Moments of numbered states, each state once; all that fields can describe, if they are explorable."""
+) -> Rows:
+    """Rows of numbered states, each state once; all that fields can describe, if they are explorable."""
     own = np.zeros((0, 2), dtype=np.int64)
     if recording is not None:
         transitions = recording.episodes.transitions
@@ -60,12 +60,12 @@ def numbered_states(
     distinct, index = _distinct(own)
     row = np.zeros(env.table_shape()[0], dtype=np.int64)
     row[states] = np.arange(len(states))
-    return Moments(
+    return Rows(
         observations=states,
         actions=np.broadcast_to(np.arange(env.num_actions), (len(states), env.num_actions)),
         valid=env.mask(states),
         names=(tuple(env.name_of_action(a) for a in range(env.num_actions)),),
-        moments=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
+        visits=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
         steps=index[len(states) if explorable else 0 :],
     )
 
@@ -77,7 +77,7 @@ def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
     return rows[first[order]], np.argsort(order)[index.ravel()]
 
 
-def each_step(env: Environment, recording: Recording) -> Moments:
+def each_step(env: Environment, recording: Recording) -> Rows:
     """Every recorded step is a moment of its own; a continuous action has its opposite for a foil."""
     transitions = recording.episodes.transitions
     count = len(transitions)
@@ -94,5 +94,5 @@ def each_step(env: Environment, recording: Recording) -> Moments:
         names = tuple(tuple(env.name_of_action(a) for a in pair) for pair in actions)
         valid = np.ones((count, 2), dtype=np.bool_)
     steps = np.arange(count)
-    moments = np.stack([steps, taken], axis=1)
-    return Moments(transitions.observation, actions, valid, names, moments, steps)
+    visits = np.stack([steps, taken], axis=1)
+    return Rows(transitions.observation, actions, valid, names, visits, steps)

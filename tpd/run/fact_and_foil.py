@@ -17,18 +17,18 @@ from tpd.core.types import Array
 from tpd.guards.settings import whole_number
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.question import Question, QuestionError
-from tpd.sources.moments import START, Moment
+from tpd.sources.named_states import START, NamedState
 from tpd.store import saved_runs
-from tpd.store.saved_runs import Kept
+from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
 
 @dataclass(frozen=True)
-class Side:
+class Compared:
     """One half of a comparison: a run, a moment in it and what is done there."""
 
-    kept: Kept
-    moment: Moment
+    kept: SavedRun
+    moment: NamedState
     own: Array | None
     """What the agent does there, where that is known."""
     action: Array
@@ -42,7 +42,7 @@ class Side:
         return self.kept.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
 
 
-def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side | None]:
+def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:
     """The two things compared: actions, states or runs, whichever is asked for.
 
     No second one where there is no choice.
@@ -57,38 +57,38 @@ def sides(question: Question, run: Kept, scratch: Path) -> tuple[Side, Side | No
         foil = _action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
         return (
-            Side(run, moment, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
-            Side(rival, there, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
+            Compared(run, moment, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
+            Compared(rival, there, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
         there, its_own = _find(run, question.foil_state)
         foil = _action(run, there, its_own, question.foil or question.action, question.run)
         return (
-            Side(run, moment, own, action, f"{run.env.name_of_action(action)} in {moment.name}"),
-            Side(run, there, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
+            Compared(run, moment, own, action, f"{run.env.name_of_action(action)} in {moment.name}"),
+            Compared(run, there, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
         )
-    fact = Side(run, moment, own, action, run.env.name_of_action(action))
+    fact = Compared(run, moment, own, action, run.env.name_of_action(action))
     other = _foil(run, moment, action) if question.foil is None else _named(run, question.foil)
     if other is None:
         return fact, None
     if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {run.env.name_of_action(action)}")
-    return fact, Side(run, moment, own, other, run.env.name_of_action(other))
+    return fact, Compared(run, moment, own, other, run.env.name_of_action(other))
 
 
-def _find(run: Kept, state: Any) -> tuple[Moment, Array | None]:
+def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     """The moment that is asked for, and what the agent does in it."""
     if state == START:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping) and set(state) <= {"episode", "step"}:
         return _recorded(run, **{"episode": 0, "step": 0, **state})
     observation = run.env.state(state)
-    moment = Moment(observation[None], run.env.name_of_state(observation), run.env.picture(observation))
+    moment = NamedState(observation[None], run.env.name_of_state(observation), run.env.picture(observation))
     absent = isinstance(run.explainer.policy, AbsentPolicy)
     return moment, None if absent else run.explainer.policy.action(moment.observation)[0]
 
 
-def _recorded(run: Kept, episode: Any, step: Any) -> tuple[Moment, Array]:
+def _recorded(run: SavedRun, episode: Any, step: Any) -> tuple[NamedState, Array]:
     if run.recording is None:
         raise QuestionError(f"{run.name} has no recorded episodes: name a state")
     episodes = run.recording.episodes
@@ -104,10 +104,10 @@ def _recorded(run: Kept, episode: Any, step: Any) -> tuple[Moment, Array]:
     picture = run.env.picture(observation)
     if frames:
         picture = np.asarray(Image.open(io.BytesIO(frames[episodes.begins[episode] + step])))
-    return Moment(observation[None], name, picture), steps.action[step]
+    return NamedState(observation[None], name, picture), steps.action[step]
 
 
-def _action(run: Kept, moment: Moment, own: Array | None, wanted: Any, name: str) -> Array:
+def _action(run: SavedRun, moment: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
     if wanted is not None:
         return _named(run, wanted)
     if own is None:
@@ -118,11 +118,11 @@ def _action(run: Kept, moment: Moment, own: Array | None, wanted: Any, name: str
     return own
 
 
-def _named(run: Kept, action: Any) -> Array:
+def _named(run: SavedRun, action: Any) -> Array:
     return np.asarray(run.env.action(action))
 
 
-def _foil(run: Kept, moment: Moment, action: Array) -> Array | None:
+def _foil(run: SavedRun, moment: NamedState, action: Array) -> Array | None:
     """The best of the other actions as far as is known; where actions are continuous, the opposite.
 
     None where there is no other valid action.
@@ -139,9 +139,9 @@ def _foil(run: Kept, moment: Moment, action: Array) -> Array | None:
     return np.asarray(others[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
 
 
-def valid_actions(run: Kept, moment: Moment) -> list[int]:
+def valid_actions(run: SavedRun, moment: NamedState) -> list[int]:
     return [int(a) for a in np.flatnonzero(run.env.mask(moment.observation)[0])]
 
 
-def explain_each(run: Kept, moment: Moment, actions: Array) -> Explanation:
+def explain_each(run: SavedRun, moment: NamedState, actions: Array) -> Explanation:
     return run.explainer.explain(np.repeat(moment.observation, len(actions), axis=0), actions)

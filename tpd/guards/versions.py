@@ -1,0 +1,22 @@
+"""Which version of tpd wrote a folder or a store; this one reads what its own minor version wrote."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tpd import __version__
+
+WRITTEN_BY = "written_by"
+"""The key, or the tag behind `tpd.`, that names the version."""
+FIRST_VERSION = "0.1.0"
+"""Wrote no version into its files."""
+
+
+class VersionError(ValueError):
+    """Something that another version of tpd wrote."""
+
+
+def require_version(what: object, record: Mapping[str, Any]) -> None:
+    """Refuse what another version wrote, naming both."""
+    version = str(record.get(WRITTEN_BY, FIRST_VERSION))
+    if version.split(".")[:2] != __version__.split(".")[:2]:
+        raise VersionError(f"{what} was written by tpd {version[:20]}, and this is tpd {__version__}")

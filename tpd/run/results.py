@@ -1,0 +1,81 @@
+"""The results of a run: figures, tables, episodes and the explainer, saved in its folder and tracked."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from tpd.evaluation.errors import Errors
+from tpd.evaluation.forecasts import ForecastSkill
+from tpd.run.parts import Parts
+from tpd.show import reliability, survival_curves
+from tpd.sources.episodes import Recording
+from tpd.store import explainers
+from tpd.store.explanations import save_explanation
+from tpd.store.recordings import save_recording
+from tpd.store.saved_runs import EPISODES, EXPLAINER
+from tpd.store.tables import write_table
+from tpd.tracking.runs import Run
+
+PLOTS = "plots"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """How good the explanations turned out to be."""
+
+    errors: Errors | None
+    """Against the truth, where there is one."""
+    forecasts: ForecastSkill | None
+    """Against what happened in fresh episodes."""
+
+
+def save_results(
+    parts: Parts,
+    findings: Findings,
+    curve: Mapping[int, Errors],
+    recording: Recording | None,
+    folder: Path,
+    tracked: Run,
+) -> None:
+    """Write everything to the folder, and to the tracked run."""
+    step = parts.training.transitions(parts.trainer)
+    _draw(parts, findings, folder)
+    if findings.forecasts is not None:
+        write_table(findings.forecasts.frame(), folder / "forecasts.json")
+        tracked.metrics(findings.forecasts.metrics(), step)
+        tracked.table(findings.forecasts.frame(), "forecasts.json")
+    tracked.files(folder / PLOTS, PLOTS)
+    if recording is not None:
+        save_recording(recording, folder / EPISODES)
+        tracked.files(folder / EPISODES)
+    explainers.save(parts.explainer, parts.env, folder / EXPLAINER)
+    tracked.model(folder / EXPLAINER, EXPLAINER)
+    if findings.errors is not None:
+        write_table(findings.errors.frame(), folder / "errors.json")
+        (folder / "metrics.json").write_text(json.dumps(findings.errors.metrics()))
+        tracked.metrics(findings.errors.metrics(), step)
+        tracked.table(findings.errors.frame(), "errors.json")
+    if curve:
+        frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
+        write_table(pd.concat(frames), folder / "curve.json")
+
+
+def _draw(parts: Parts, findings: Findings, folder: Path) -> None:
+    """Draw the figures that the config asks for, reliability diagrams, and survival curves."""
+    plots = folder / PLOTS
+    plots.mkdir(parents=True, exist_ok=True)
+    for spec in parts.figures:
+        figure, explanation = spec.draw(parts.explainer, parts.env, f"seed {parts.seed}")
+        figure.savefig(plots / f"{spec.name}.png")
+        save_explanation(explanation, folder / f"{spec.name}.npz")
+    if findings.forecasts is not None:
+        title = f"Reliability, seed {parts.seed}"
+        reliability.draw(findings.forecasts, title).savefig(plots / "reliability.png")
+    if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
+        title = f"What has happened by then, seed {parts.seed}"
+        page = survival_curves.draw(parts.explainer, *rolled_out, title)
+        if page is not None:
+            page.savefig(plots / "survival.png")
