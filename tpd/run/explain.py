@@ -77,7 +77,7 @@ def _tell_alone(fact: Compared, out: Path) -> None:
     """What is expected where there is no choice."""
     explanation = fact.explain()
     said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
-    print(f"{fact.kept.name}: {fact.moment.name}\n\n{' '.join(said)}\n")
+    print(f"{fact.run.name}: {fact.moment.name}\n\n{' '.join(said)}\n")
     name = f"{fact.moment.name}: {fact.action_name}"
     page(fact.name, explanation, [name], [fact.moment.picture], said).savefig(out / "explanation.png")
     save_explanation(explanation, out / "explanation.npz")
@@ -88,7 +88,7 @@ def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) ->
     contrast = fact.explain() - foil.explain()
     here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
     said = _said(question, fact, foil, contrast)
-    print("\n\n".join([f"{fact.kept.name}: {here}", *said]) + "\n")
+    print("\n\n".join([f"{fact.run.name}: {here}", *said]) + "\n")
     show(answers.comparison(contrast, fact.name, foil.name))
     both = _joined(contrast)
     figure = page(
@@ -107,9 +107,9 @@ def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast
     """The paragraphs of the answer."""
     same_place = question.against is None and question.foil_state is None
     chosen, best = None, None
-    tie = fact.kept.explainer.predictor.tie
+    tie = fact.run.explainer.predictor.tie
     if same_place and fact.own is not None:
-        chosen = fact.kept.env.name_of_action(fact.own)
+        chosen = fact.run.env.name_of_action(fact.own)
         best = _favoured(fact, foil)
     said = [words.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
     if question.what_if is not None:
@@ -119,7 +119,7 @@ def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast
 
 def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     """A third action that the explained returns favour over the agent's own, and its return."""
-    run = fact.kept
+    run = fact.run
     if not run.env.discrete or run.explainer.legend.reward_bound is None:
         return None
     valid = run.env.mask(fact.moment.observation)
@@ -153,7 +153,7 @@ def _joined(contrast: Contrast) -> Explanation:
 
 def _rank(question: Question, fact: Compared, out: Path) -> None:
     """All valid actions here, under the rewards as they are and as they might be."""
-    run = fact.kept
+    run = fact.run
     if run.explainer.legend.reward_bound is None:
         return
     actions = np.array(valid_actions(run, fact.moment))

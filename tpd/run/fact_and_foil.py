@@ -27,7 +27,7 @@ from tpd.tracking.fetch import fetch
 class Compared:
     """One half of a comparison: a run, a moment in it and what is done there."""
 
-    kept: SavedRun
+    run: SavedRun
     moment: NamedState
     own: Array | None
     """What the agent does there, where that is known."""
@@ -36,10 +36,10 @@ class Compared:
 
     @property
     def action_name(self) -> str:
-        return self.kept.env.name_of_action(self.action)
+        return self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        return self.kept.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
+        return self.run.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
 
 
 def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.run.experiment import run
-from tpd.run.overview import OVERVIEW, REPORT
+from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
 from tpd.run.results import Findings
 from tpd.show.tables import error_table, forecast_table, overall, show
@@ -191,12 +191,6 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
     note += [repeat_command(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
     return note + sorted((folder / "plots").glob("*.png"))
-
-
-def report_link(tracked: Run, overview: str) -> str:
-    """Link to the report in the overview of a run."""
-    address = tracked.page(file=f"{overview}/{REPORT}")
-    return f"[**Play its episodes and explore its states**]({address})"
 
 
 def make_tracking(cfg: DictConfig) -> Tracking:

@@ -30,3 +30,9 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
             tracked.table(points, "turning_points.json")
         report.write(run, folder / REPORT)
     tracked.files(folder, OVERVIEW)
+
+
+def report_link(tracked: Run, overview: str) -> str:
+    """Link to the report in the overview of a run."""
+    address = tracked.page(file=f"{overview}/{REPORT}")
+    return f"[**Play its episodes and explore its states**]({address})"

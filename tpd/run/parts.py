@@ -84,24 +84,14 @@ def build(cfg: DictConfig) -> Parts:
         if isinstance(explainer.predictor, Learner) and not training.transitions(trainer):
             raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
     evaluation: Evaluation = _make(cfg, "evaluation")
-    examiner = None
-    if evaluation.truth is not None:
-        with blame("evaluation"):
-            truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
-            examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
+    with blame("evaluation"):
+        examiner = _examiner(evaluation, explainer, env, outcomes, seed, training)
     with blame("figures"):
         figures = figures_from_config(cfg.figures, env)
     with blame("maps"):
         MapSpec.from_config(cfg.maps, env)
     recorder: Recorder = _make(cfg, "recording")
-    playing = {
-        "policy.steps": trainer.steps,
-        "evaluation.forecast_episodes": evaluation.forecast_episodes,
-        "recording.episodes": recorder.episodes,
-    }
-    for name, count in playing.items():
-        if count and not env.playable:
-            raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
+    _check_playable(env, trainer, evaluation, recorder)
     with blame("overview"):
         overview = boolean("overview", cfg.overview)
     with blame("checkpoint_seconds"):
@@ -120,6 +110,33 @@ def build(cfg: DictConfig) -> Parts:
         recorder=recorder,
         overview=overview,
     )
+
+
+def _examiner(
+    evaluation: Evaluation,
+    explainer: Explainer,
+    env: Environment,
+    outcomes: OutcomeSet,
+    seed: int,
+    training: Training,
+) -> Examiner | None:
+    """What judges the explainer; None where there is no truth."""
+    if evaluation.truth is None:
+        return None
+    truth = evaluation.truth(env, explainer.policy, outcomes, horizon=explainer.predictor.horizon)
+    return Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
+
+
+def _check_playable(env: Environment, trainer: Trainer, evaluation: Evaluation, recorder: Recorder) -> None:
+    """Refuse to play episodes in an environment that cannot be stepped."""
+    playing = {
+        "policy.steps": trainer.steps,
+        "evaluation.forecast_episodes": evaluation.forecast_episodes,
+        "recording.episodes": recorder.episodes,
+    }
+    for name, count in playing.items():
+        if count and not env.playable:
+            raise ConfigError(f"env: {env.id} cannot be stepped, so {name} must be 0")
 
 
 def settings(cfg: DictConfig) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The story of a sweep: what its finished jobs found, told together."""
+"""The summary of a sweep: tables and plots over the jobs that finished."""
 
 import json
 import logging
@@ -17,8 +17,7 @@ from tpd.core.explanation import Explanation
 from tpd.envs import Environment
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
-from tpd.run.job import report_link
-from tpd.run.overview import OVERVIEW, REPORT
+from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import settings
 from tpd.show import learning_curves, plots
 from tpd.show.figures import FigureSpec, figures_from_config
@@ -175,56 +174,78 @@ def _without_seed(plain: Any, seed: int) -> Any:
 def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
     """The tables of mean and standard deviation, and the plots with one line per seed.
 
-    What belongs in a note: links to the runs, tables and pictures. The step of a metric is the number of
-    jobs that it is of, which grows when a sweep is taken up again.
+    Returns what belongs in a note: links to the runs, tables and pictures. The step of a metric is the number
+    of jobs that it is of, which grows when a sweep is resumed.
     missing: what every title says of jobs that are not among these.
     """
-    tables, verified, curves = [], [], defaultdict[str, dict[str, pd.DataFrame]](dict)
+    errors, forecasts = list[pd.DataFrame](), list[pd.DataFrame]()
+    curves = defaultdict[str, dict[str, pd.DataFrame]](dict)
     note, runs = list[str | Path](), dict[str, dict[str, float]]()
     for label, group in alike(jobs).items():
         seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
         title = ", ".join(filter(None, [group[0].config.name, label, seeds, missing]))
-        prefix = f"{label}/" if label else ""
         note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
-        if errors := [job.errors for job in group if job.errors is not None]:
-            mean, std = _mean_and_std(errors)
-            show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
-            note.append(notes.error_table(mean, std if len(errors) > 1 else None))
-            table = mean.join(std.add_suffix("_std"))
-            tables.append(table.assign(jobs=label) if label else table)
-            metrics = pd.DataFrame([job.metrics for job in group])
-            means = {str(name): float(value) for name, value in metrics.mean().items()}
-            print(overall(means))
-            tracked.metrics({f"{prefix}{name}": value for name, value in means.items()}, len(group))
-            tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()}, len(group))
-        if forecasts := [job.forecasts for job in group if job.forecasts is not None]:
-            table = pd.concat(forecasts).groupby(["outcome", "range"], sort=False).mean().reset_index()
-            show(forecast_table(f"Forecasts of {title}, against what happened", table))
-            note.append(notes.skill_table(table))
-            verified.append(table.assign(jobs=label) if label else table)
-            skills = table[table["range"] == "all"].set_index("outcome")["skill"]
-            means = {f"{prefix}{outcome}/skill": float(skill) for outcome, skill in skills.items()}
-            tracked.metrics(means, len(group))
+        for summarise_table, tables in ((_summarise_errors, errors), (_summarise_forecasts, forecasts)):
+            if (found := summarise_table(group, label, title, tracked)) is not None:
+                table, shown = found
+                tables.append(table.assign(jobs=label) if label else table)
+                note.append(shown)
         if curve := [job.curve for job in group if job.curve is not None]:
             config = group[0].config
             curves[config.env.id][label or str(config.name)] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
-        if (group[0].folder / OVERVIEW).exists():
-            overview = f"{OVERVIEW}/{label.replace('/', '_')}".rstrip("/")
-            tracked.files(group[0].folder / OVERVIEW, overview)
-            if (group[0].folder / OVERVIEW / REPORT).exists():
-                note.append(report_link(tracked, overview))
+        note += _track_overview(group[0].folder, label, tracked)
         runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.forecasts) for job in group}
-    if tables:
-        tracked.table(pd.concat(tables), "errors.json")
-    if verified:
-        tracked.table(pd.concat(verified), "forecasts.json")
+    for tables, name in ((errors, "errors.json"), (forecasts, "forecasts.json")):
+        if tables:
+            tracked.table(pd.concat(tables), name)
     for env_id, of_env in curves.items():
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
         learning_curves.draw(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
     tracked.files(target, "plots")
     pictures = [*sorted(target.glob("error_against_steps*.png")), *sorted(target.rglob("*_over_seeds.png"))]
     return [notes.run_table(runs), *note, *pictures]
+
+
+def _summarise_errors(
+    group: Sequence[Job], label: str, title: str, tracked: Run
+) -> tuple[pd.DataFrame, str] | None:
+    """The table of errors over seeds, also for a note; None where nothing was compared with the truth."""
+    errors = [job.errors for job in group if job.errors is not None]
+    if not errors:
+        return None
+    mean, std = _mean_and_std(errors)
+    show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
+    metrics, prefix = pd.DataFrame([job.metrics for job in group]), f"{label}/" if label else ""
+    means = {str(name): float(value) for name, value in metrics.mean().items()}
+    print(overall(means))
+    tracked.metrics({f"{prefix}{name}": value for name, value in means.items()}, len(group))
+    tracked.metrics({f"{prefix}{name}_std": v for name, v in metrics.std(ddof=1).items()}, len(group))
+    return mean.join(std.add_suffix("_std")), notes.error_table(mean, std if len(errors) > 1 else None)
+
+
+def _summarise_forecasts(
+    group: Sequence[Job], label: str, title: str, tracked: Run
+) -> tuple[pd.DataFrame, str] | None:
+    """The table of forecast skill over seeds, also for a note; None where no fresh episodes were played."""
+    forecasts = [job.forecasts for job in group if job.forecasts is not None]
+    if not forecasts:
+        return None
+    table = pd.concat(forecasts).groupby(["outcome", "range"], sort=False).mean().reset_index()
+    show(forecast_table(f"Forecasts of {title}, against what happened", table))
+    skills = table[table["range"] == "all"].set_index("outcome")["skill"]
+    prefix = f"{label}/" if label else ""
+    tracked.metrics({f"{prefix}{name}/skill": float(skill) for name, skill in skills.items()}, len(group))
+    return table, notes.skill_table(table)
+
+
+def _track_overview(folder: Path, label: str, tracked: Run) -> list[str]:
+    """Track the overview of a job with the sweep; a link to its report for the note, where there is one."""
+    if not (folder / OVERVIEW).exists():
+        return []
+    overview = f"{OVERVIEW}/{label.replace('/', '_')}".rstrip("/")
+    tracked.files(folder / OVERVIEW, overview)
+    return [report_link(tracked, overview)] if (folder / OVERVIEW / REPORT).exists() else []
 
 
 def _link(job: Job, label: str, tracked: Run) -> str:

@@ -40,27 +40,26 @@ class Contents:
     files: tuple[bytes, ...]
 
 
-def gather(kept: SavedRun, episodes: int) -> Contents:
+def gather(run: SavedRun, episodes: int) -> Contents:
     """Everything about the first so many episodes."""
-    explainer, env = kept.explainer, kept.env
-    recording = None if kept.recording is None else first_episodes(kept.recording, episodes)
+    explainer, env = run.explainer, run.env
+    recording = None if run.recording is None else first_episodes(run.recording, episodes)
     fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
     if recording is None and not fields:
-        raise ValueError(f"{kept.name} has no recorded episodes, so there is nothing to report")
+        raise ValueError(f"{run.name} has no recorded episodes, so there is nothing to report")
     if env.tabular:
         rows = numbered_states(explainer, env, recording, explorable=bool(fields))
     else:
         assert recording is not None
         rows = each_step(env, recording)
     state, column = np.nonzero(rows.valid)
-    asked = rows.observations[state], rows.actions[state, column]
-    explanation = explainer.explain(*asked, draws=FEW_DRAWS)
+    explanation = explainer.explain(rows.observations[state], rows.actions[state, column], draws=FEW_DRAWS)
     options = np.full(rows.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
     expected, unknown = _quantised(explanation)
     words = {
-        "name": kept.name,
+        "name": run.name,
         "environment": env.id,
         "actions": rows.names,
         "states": [env.name_of_state(one) for one in rows.observations],
@@ -70,7 +69,7 @@ def gather(kept: SavedRun, episodes: int) -> Contents:
         "expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()},
         "tie": explainer.predictor.tie,
         "rounding": ROUNDING,
-        "left_out": 0 if kept.recording is None else max(len(kept.recording.episodes) - episodes, 0),
+        "left_out": 0 if run.recording is None else max(len(run.recording.episodes) - episodes, 0),
         **_about_outcomes(explanation),
         **_about_episodes(explainer, env, recording),
     }
@@ -90,7 +89,7 @@ def gather(kept: SavedRun, episodes: int) -> Contents:
         arrays["happened"] = recording.happened.astype(np.float32)
     if env.tabular:
         arrays["state_number"] = rows.observations.astype(np.int32)
-        arrays |= dynamics(kept)
+        arrays |= dynamics(run)
     return Contents(words, arrays, shown.files)
 
 

@@ -7,12 +7,12 @@ from tpd.store.saved_runs import SavedRun
 from tpd.store.stored_configs import UntrustedError
 
 
-def dynamics(kept: SavedRun) -> dict[str, Array]:
+def dynamics(run: SavedRun) -> dict[str, Array]:
     """Every transition that can happen, once; nothing where the page could not solve it."""
-    if kept.explainer.legend.reward_bound is None or kept.explainer.policy.discount >= 1:
+    if run.explainer.legend.reward_bound is None or run.explainer.policy.discount >= 1:
         return {}
     try:
-        model, outcomes = kept.model(), kept.outcomes()
+        model, outcomes = run.model(), run.outcomes()
     except UntrustedError:
         return {}  # what only strangers' code can tell apart is left as it is
     if model is None or outcomes.info_keys:

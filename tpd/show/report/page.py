@@ -17,13 +17,13 @@ LARGEST = 15_000_000
 SCRIPTS = ("data.js", "solve.js", "words.js", "charts.js", "report.js")
 
 
-def write(kept: SavedRun, path: Path) -> None:
+def write(run: SavedRun, path: Path) -> None:
     """Write the report of a run: of all its episodes, or of as many as fit."""
-    count = 1 if kept.recording is None else len(kept.recording.episodes)
-    page = render(gather(kept, count))
+    count = 1 if run.recording is None else len(run.recording.episodes)
+    page = render(gather(run, count))
     while len(page) > LARGEST and count > 1:
         count = max(1, min(count - 1, count * LARGEST // len(page)))
-        page = render(gather(kept, count))
+        page = render(gather(run, count))
     path.write_bytes(page)
 
 

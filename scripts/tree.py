@@ -1,0 +1,106 @@
+"""Print the shape of the source tree: rooms, layers, import chains, long files and long functions.
+
+Usage: python scripts/tree.py
+"""
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("tpd", "sb3_ext", "scripts")
+LONG_FILE, LONG_FUNCTION = 300, 50
+
+
+def rooms() -> dict[str, int]:
+    """The packages of tpd, and how many modules each has."""
+    found = (path for path in sorted((ROOT / "tpd").iterdir()) if (path / "__init__.py").exists())
+    return {
+        path.name: len([file for file in path.rglob("*.py") if file.name != "__init__.py"]) for path in found
+    }
+
+
+def loose_modules() -> list[str]:
+    """Modules that lie in no room."""
+    return sorted(path.name for path in (ROOT / "tpd").glob("*.py") if path.name != "__init__.py")
+
+
+def layers() -> list[str]:
+    """The layers that import-linter checks, from the highest to the lowest."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    return next(list(contract["layers"]) for contract in contracts if contract["type"] == "layers")
+
+
+def imports() -> dict[str, set[str]]:
+    """The modules of tpd, and which of them each imports anywhere."""
+    files = {_module(path): path for path in sorted((ROOT / "tpd").rglob("*.py"))}
+    graph: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module in files:
+                named = {f"{node.module}.{alias.name}" for alias in node.names} & files.keys()
+                graph[name] |= named or {node.module}  # a module of a package, or something of a module
+    return graph
+
+
+def longest_chain(graph: dict[str, set[str]]) -> list[str]:
+    """The longest chain of modules of which each imports the next."""
+
+    @cache
+    def chain(module: str) -> tuple[str, ...]:
+        chains: list[tuple[str, ...]] = [chain(other) for other in sorted(graph[module])]
+        longest: tuple[str, ...] = max(chains, key=len, default=())
+        return (module, *longest)
+
+    chains: list[tuple[str, ...]] = [chain(module) for module in sorted(graph)]
+    return list(max(chains, key=len))
+
+
+def long_files() -> dict[str, int]:
+    """Files of more than 300 lines."""
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in _sources()}
+    return {name: size for name, size in sizes.items() if size > LONG_FILE}
+
+
+def long_functions() -> dict[str, int]:
+    """Functions of more than 50 lines, from `def` to the last line."""
+    found = {}
+    for path in _sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > LONG_FUNCTION:
+                    found[f"{path.relative_to(ROOT)}:{node.name}"] = lines
+    return found
+
+
+def _sources() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def main() -> None:
+    """Print everything."""
+    chain = longest_chain(imports())
+    print("rooms:", ", ".join(f"{room} ({count})" for room, count in rooms().items()))
+    print("layers:", " > ".join(layers()))
+    print("loose modules:", len(loose_modules()), *loose_modules())
+    print(f"longest import chain: {len(chain)} modules:", " > ".join(chain))
+    for title, found in (
+        ("functions over 50 lines", long_functions()),
+        ("files over 300 lines", long_files()),
+    ):
+        print(f"{title}: {len(found)}")
+        for name, lines in sorted(found.items(), key=lambda item: -item[1]):
+            print(f"    {lines:4d} {name}")
+
+
+if __name__ == "__main__":
+    main()
