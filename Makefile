@@ -38,7 +38,7 @@ test-cluster: $(CLUSTER) $(SLURM) ## Lose a worker and the store of a sweep on a
 	$(BIN)/python -m pytest -m cluster tests/cluster
 
 test-optuna: $(OPTUNA) ## Tune a network, in an environment of its own: every start would wait for Optuna
-	.venv-optuna/bin/python -m pytest -m optuna tests/test_tuning.py
+	.venv-optuna/bin/python -m pytest -m optuna tests/run/test_tuning.py
 
 test-ray: $(RAY) ## Run a sweep through Ray, in an environment of its own, .venv-ray
 	.venv-ray/bin/python -m pytest -m ray tests/ray

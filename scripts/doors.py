@@ -9,16 +9,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
+from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
 
-TABLE = Path(__file__).resolve().parent.parent / "docs" / "doors.md"
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "doors.md"
 HEAD = f"""# Doors
 
 Every function that reads a file or a request, and the hostile inputs that it was handed, each in a process
 of its own with {SECONDS} s and {ROOM // 2**30} GB. No code of theirs ran: what cannot be is refused in one
 line, and what nobody believes or looks at is left alone. `python scripts/doors.py` makes this page, and
-fails if something ran, hung, or was not refused in one line that names the culprit; `tests/test_doors.py`
-asserts the same.
+fails if something ran, hung, or was not refused in one line that names the culprit;
+`tests/store/test_doors.py` asserts the same.
 """
 TOLD_HEAD = """
 ## Only when told

@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 from mlflow import MlflowClient
 
-from tests.breakable import Server, disk, enlarge
+from tests.support.breakable import Server, disk, enlarge
 from tpd.store.run_folders import FINISHED, read_record
 from tpd.tracking.delivery import JOURNAL
 
 SCRIPT = Path(__file__).with_name("run.py")
 SYNC = Path(__file__).with_name("sync.py")
-DOCUMENT = Path(__file__).parent.parent / "docs" / "faults.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 SMALL = (
     "experiment=paper",
     "policy.steps=50000",

@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
 
     from sb3_ext.loading import load_agent
     from sb3_ext.normalization import load_normalization
-    from tests import good_files
+    from tests.support import good_files
     from tpd.predictors.explainer import Explainer
     from tpd.run.parts import CHECKPOINT
     from tpd.run.sweep import BEST, read_best

@@ -52,11 +52,12 @@ def longest_chain(graph: dict[str, set[str]]) -> list[str]:
     @cache
     def chain(module: str) -> tuple[str, ...]:
         chains: list[tuple[str, ...]] = [chain(other) for other in sorted(graph[module])]
-        longest: tuple[str, ...] = max(chains, key=len, default=())
+        longest = max(chains, key=len, default=())
         return (module, *longest)
 
     chains: list[tuple[str, ...]] = [chain(module) for module in sorted(graph)]
-    return list(max(chains, key=len))
+    longest = max(chains, key=len)
+    return list(longest)
 
 
 def long_files() -> dict[str, int]:

@@ -1,26 +1,25 @@
 """What many tests start from."""
 
 import os
-from collections.abc import Callable
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from tests.support import Compose
 from tpd.envs import Environment
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
-Compose = Callable[..., DictConfig]
 LONGEST = (
     "test_experiment",
     "test_resume",
     "test_doors",
-    "test_ask",
+    "test_explain",
     "test_notebooks",
-    "test_served",
+    "test_served_model",
     "test_report",
     "test_wheel",
     "test_outbox",

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, FrameLocator, Page, expect
 
 from tests.browser.conftest import Sweep
-from tests.test_report import HOSTILE, small
+from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import overtakes, paragraph

@@ -1,0 +1,169 @@
+"""What if: exact where the futures stay as they are, and silent on what is unknown."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.support import small_mdp
+from tpd.answers.what_if import (
+    best_rows,
+    fragility,
+    overtaking,
+    ranking,
+    returns,
+    reward_of,
+    valued,
+    with_rewards,
+)
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import Legend
+from tpd.core.types import FloatArray
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import PairTable
+
+HORIZON, NAMES, WEIGHTS = 4, ("a", "b", "first a"), (2.0, -1.0, None)
+ROWS = 4
+futures = arrays(np.float64, (ROWS, HORIZON, len(NAMES)), elements=st.floats(0, 1, width=16))
+rewards = st.floats(-50, 50, width=16)
+
+
+def explanation(expected: FloatArray, visits: FloatArray | None = None) -> Explanation:
+    count = len(expected)
+    legend = Legend(NAMES, WEIGHTS, ("a", "b"), 2.0, NAMES)
+    return Explanation(
+        np.zeros(count, int),
+        np.arange(count),
+        expected,
+        np.ones((count, HORIZON)),
+        np.ones(count) if visits is None else visits,
+        legend,
+        0.9,
+    )
+
+
+@given(futures, rewards, rewards)
+def test_returns_are_those_of_the_new_rewards(expected: FloatArray, a: float, b: float) -> None:
+    powers = 0.9 ** np.arange(HORIZON)
+    by_hand = np.einsum("nhk,h,k->n", expected, powers, [a, b, 0.0])
+    np.testing.assert_allclose(returns(explanation(expected), {"a": a, "b": b}), by_hand, atol=1e-9)
+
+
+def test_a_legend_with_other_rewards_bounds_them() -> None:
+    legend = Legend(NAMES, WEIGHTS, ("a", "b"), 2.0, NAMES)
+    assert with_rewards(legend, {"b": -7.0}).weights == (2.0, -7.0, None)
+    assert with_rewards(legend, {"b": -7.0}).reward_bound == 7
+    assert with_rewards(legend, {"a": 0.5}).reward_bound == 1
+    terms = Legend(("x", "y"), (2.0, 1.0), (), 30.0)
+    assert with_rewards(terms, {"x": -6.0}).reward_bound == 90
+    assert with_rewards(Legend(("x", "y"), (0.0, 1.0), (), 30.0), {"x": 1.0}).reward_bound == np.inf
+
+
+@pytest.mark.parametrize("change", [{"first a": 1.0}, {"c": 1.0}])
+def test_only_parts_of_the_reward_can_be_exchanged(change: Mapping[str, float]) -> None:
+    (name,) = change
+    with pytest.raises(ValueError, match=f"'{name}' is no part of the reward; these are: a, b"):
+        returns(explanation(np.zeros((1, HORIZON, 3))), change)
+    with pytest.raises(ValueError, match="do not account for the reward"):
+        reward_of(Legend(("a",), (None,), (), None), "a")
+
+
+@given(futures, st.sampled_from(["a", "b"]))
+def test_at_the_overtaking_reward_both_are_worth_the_same(expected: FloatArray, outcome: str) -> None:
+    both = explanation(expected)
+    contrast = both[:2] - both[2:]
+    at = overtaking(contrast, 1, outcome)
+    if at is None:
+        k = NAMES.index(outcome)
+        counts = 0.9 ** np.arange(HORIZON) @ contrast.expected[1, :, k]
+        assert abs(counts) < 1e-8
+    else:
+        fact, foil = (returns(one, {outcome: at})[1] for one in (contrast.fact, contrast.foil))
+        assert fact == pytest.approx(foil, abs=1e-6 * max(1, abs(at)))
+        ahead = [
+            returns(contrast.fact, {outcome: x})[1] - returns(contrast.foil, {outcome: x})[1]
+            for x in (at - 1, at + 1)
+        ]
+        assert ahead[0] * ahead[1] <= 1e-6 * max(1, abs(at))
+
+
+def test_the_unknown_never_overtakes() -> None:
+    some = explanation(np.ones((2, HORIZON, 3)) * [[[0.1]], [[0.9]]], np.array([1.0, 0.0]))
+    assert overtaking(some[:1] - some[1:], 0, "a") is None
+    assert ranking(some, "a", -5, 5) == [(-5, 5, (0,))]
+
+
+def test_different_rewards_of_one_outcome_cannot_be_compared() -> None:
+    some = explanation(np.ones((1, HORIZON, 3)))
+    with pytest.raises(ValueError, match="different rewards of 'a'"):
+        overtaking(some - valued(some, {"a": 5.0}), 0, "a")
+
+
+@given(futures, st.sampled_from(["a", "b"]), st.lists(st.floats(-9.9, 9.9), min_size=1, max_size=5))
+def test_the_ranking_is_that_of_the_returns_at_any_reward(
+    expected: FloatArray, outcome: str, probes: list[float]
+) -> None:
+    pairs = explanation(expected)
+    intervals = ranking(pairs, outcome, -10, 10)
+    assert intervals[0].low == -10
+    assert intervals[-1].high == 10
+    assert all(one.high == other.low for one, other in pairwise(intervals))
+    assert all(one.order != other.order for one, other in pairwise(intervals))
+    best = best_rows(intervals)
+    for probe in probes:
+        worth = returns(pairs, {outcome: probe})
+        order = next(one.order for one in intervals if one.low <= probe <= one.high)
+        assert (np.diff(worth[list(order)]) <= 1e-6).all()
+        (row, *_) = (row for low, high, row in best if low <= probe <= high)
+        assert worth[row] == pytest.approx(worth.max(), abs=1e-6)
+    assert all(one[2] != other[2] for one, other in pairwise(best))
+
+
+def test_a_range_needs_an_extent() -> None:
+    with pytest.raises(ValueError, match="got 3 to 3"):
+        ranking(explanation(np.ones((1, HORIZON, 3))), "a", 3, 3)
+
+
+@pytest.fixture
+def explainer() -> Explainer:
+    policy, outcomes = small_mdp.policy(), small_mdp.outcomes()
+    solution = ExactSolution(small_mdp.environment(), policy, outcomes, horizon=10)
+    return Explainer(solution, policy, outcomes.legend)
+
+
+@pytest.mark.parametrize("outcome", ["odd", "even"])
+def test_no_other_reward_within_the_fragility_changes_the_best_action(
+    explainer: Explainer, outcome: str
+) -> None:
+    env, states = small_mdp.environment(), np.arange(small_mdp.NUM_STATES)
+    found = fragility(explainer, env, states, outcome)
+    now = reward_of(explainer.legend, outcome)
+    assert (found.best == explainer.action_returns(states).argmax(axis=1)).all()
+    assert np.isfinite(found.reward).any()
+    for state in states[np.isfinite(found.reward)]:
+        pairs = explainer.explain(np.repeat(state, small_mdp.NUM_ACTIONS), np.arange(small_mdp.NUM_ACTIONS))
+        distance = abs(found.reward[state] - now)
+        for x in np.linspace(now - distance, now + distance, 21)[1:-1]:
+            assert returns(pairs, {outcome: x}).argmax() == found.best[state]
+        beyond = returns(pairs, {outcome: found.reward[state] + 1e-6 * np.sign(found.reward[state] - now)})
+        assert beyond.argmax() == found.rival[state]
+
+
+def test_only_known_pairs_are_rivals(explainer: Explainer) -> None:
+    """A table that knows one action of state 0, two of state 1 and nothing of state 2."""
+    solution = explainer.predictor
+    assert isinstance(solution, ExactSolution)
+    pairs = np.array([0, 3, 4])
+    table = PairTable(small_mdp.NUM_ACTIONS, pairs, solution.table().expected[pairs], np.ones(3))
+    known = Explainer(table, explainer.policy, explainer.legend)
+    found = fragility(known, small_mdp.environment(), np.arange(3), "odd")
+    assert found.best[0] == 0
+    assert found.best[2] == -1
+    np.testing.assert_array_equal(found.rival == -1, [True, False, True])
+    np.testing.assert_array_equal(np.isnan(found.reward), [True, False, True])
+    assert {int(found.best[1]), int(found.rival[1])} == {0, 1}

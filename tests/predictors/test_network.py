@@ -1,0 +1,646 @@
+"""FHTD with networks: comes close to the exact solution, and keeps the laws of what it predicts."""
+
+import zipfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.spaces import Discrete
+from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
+
+from tests.support import small_mdp
+from tests.support.networks import (
+    ACTIONS,
+    HORIZON,
+    STATES,
+    Restless,
+    collected,
+    dial_outcomes,
+    network,
+    small_network,
+    small_transitions,
+    taught,
+    turn,
+    wait,
+)
+from tpd.core.outcomes import Outcome, OutcomeSet, event
+from tpd.core.types import (
+    Array,
+    BoolArray,
+    FittingLearner,
+    FloatArray,
+    Learner,
+    Policy,
+    Transitions,
+)
+from tpd.envs import Environment
+from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.network.encoders import VectorEncoder
+from tpd.predictors.network.learner import HOLD_OUT, NetworkFHTD
+from tpd.predictors.network.outcome_network import Columns, Heads, OutcomeNetwork
+from tpd.predictors.network.predictor import ROWS_AT_ONCE, read
+from tpd.predictors.network.replay_buffer import Experience, Replay
+from tpd.store import explainers
+
+
+def exact(policy: Any) -> FloatArray:
+    """[pair, horizon, outcome]"""
+    solution = ExactSolution(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=HORIZON)
+    return solution.predict(STATES, ACTIONS)
+
+
+def typical_errors(learner: NetworkFHTD, policy: Any) -> FloatArray:
+    """[outcome]: root mean square over pairs and horizons; the last outcome is termination."""
+    error = learner.predict(STATES, ACTIONS) - exact(policy)
+    return np.asarray(np.sqrt(np.square(error).mean(axis=(0, 1))))
+
+
+# What is learned
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize(("form", "discount"), [("efo", 1.0), ("fhgvf", 0.9)])
+def test_comes_close_to_the_exact_solution(form: str, discount: float, stochastic: bool) -> None:
+    """Events of a partition, a first occurrence and termination; for stochastic policies too."""
+    policy, other = small_mdp.policy(stochastic), small_mdp.policy(not stochastic)
+    learner = small_network(policy, form=form, discount=discount)
+    taught(learner, small_transitions(policy), updates=400)
+    errors = typical_errors(learner, policy)
+    assert errors.shape == (4,)
+    assert (errors < 0.03).all()
+    assert typical_errors(learner, other)[:2].min() > 0.06  # of another policy it would not be true
+    odd, _, first, _ = np.moveaxis(learner.predict(STATES, ACTIONS), 2, 0)
+    assert (first.sum(axis=1) < 1.1).all()
+    assert (odd.sum(axis=1) > 1.5).any()
+
+
+def test_transitions_of_another_policy_serve() -> None:
+    """The next action is the policy's own, whoever took the actions that were seen."""
+    behaviour, policy = small_mdp.policy(stochastic=False), small_mdp.policy(stochastic=True)
+    learner = taught(small_network(policy), small_transitions(behaviour), updates=400)
+    assert (typical_errors(learner, policy) < 0.03).all()
+
+
+def test_targets_of_a_stochastic_policy_are_expectations() -> None:
+    """Nothing in them is drawn: the same transitions give the same targets again."""
+    policy = small_mdp.policy()
+    learner = taught(small_network(policy), small_transitions(policy, 500), updates=20)
+    assert learner.held_out_loss() == learner.held_out_loss()
+
+
+class Dial(gym.Env[Any, Any]):
+    """An action sets the dial; the higher the dial stood before, the more likely the bell rings."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.dial = float(self.np_random.uniform(-1, 1))
+        return np.array([self.dial, 0], dtype=np.float32), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        rings = self.np_random.random() < (self.dial + 1) / 2
+        reward = 3 * self.dial + float(self.np_random.normal(scale=0.1))
+        self.dial = float(action[0])
+        return np.array([self.dial, rings], dtype=np.float32), reward, False, False, {}
+
+
+gym.register(id="Dial-v0", entry_point="tests.predictors.test_network:Dial", max_episode_steps=10)
+
+
+@pytest.mark.parametrize("form", ["efo", "fhgvf"])
+def test_continuous_actions_are_told_apart(form: str) -> None:
+    """An event and a real outcome whose future depends on the action, each step the other way round."""
+    env = Environment("Dial-v0")
+    policy = FunctionPolicy(turn, 0.9, env.action_space)
+    learner = network(env, policy, dial_outcomes(), form=form, horizon=4)
+    taught(learner, collected(env, policy, 10_000), updates=500)
+    actions = np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
+    observations = np.tile(np.array([[0.4, 0]], dtype=np.float32), (9, 1))
+    a = actions[:, 0]
+    dial = np.stack([np.full(9, 0.4), a, -a, a], axis=1)
+    predicted = learner.predict(observations, actions)
+    np.testing.assert_allclose(predicted[:, :, 0], (dial + 1) / 2, atol=0.12)
+    np.testing.assert_allclose(predicted[:, :, 1], 3 * dial, atol=0.4)
+    np.testing.assert_allclose(predicted[:, :, 2], 0, atol=0.05)
+    assert (learner.support(observations, actions) == 10_000).all()
+
+
+def test_next_continuous_actions_are_drawn_from_the_policy() -> None:
+    env, policy = Environment("Dial-v0"), Restless()
+    far = OutcomeSet([event("far", lambda t: np.abs(t.action[:, 0]) > 0.5)])
+    learner = taught(network(env, policy, far, horizon=3), collected(env, policy, 5_000), updates=400)
+    here = np.zeros((1, 2), dtype=np.float32), np.zeros((1, 1), dtype=np.float32)
+    np.testing.assert_allclose(learner.predict(*here)[0, :, 0], [0, 1, 1], atol=0.1)
+
+
+class Clock(gym.Env[Any, Any]):
+    """Ticks, and may break at each tick; how long it has run cannot be seen."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, breaks: float = 0.0, render_mode: str | None = None) -> None:
+        self.breaks, self.render_mode = breaks, render_mode
+
+    def _look(self) -> Array:
+        return self.np_random.uniform(-1, 1, 1).astype(np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        return self._look(), 1.0, bool(self.np_random.random() < self.breaks), False, {}
+
+
+gym.register(id="Clock-v0", entry_point="tests.predictors.test_network:Clock", max_episode_steps=3)
+
+
+def clock_outcomes(partition: bool = True) -> OutcomeSet:
+    """Something that happens at every step; a softmax, or a sigmoid."""
+    return OutcomeSet([event("ticks", lambda t: np.ones(len(t)), 1.0)], partition=partition)
+
+
+@pytest.mark.parametrize(
+    ("partition", "form"),
+    [(True, "efo"), (False, "efo"), (False, "fhgvf")],
+    ids=["softmax", "sigmoid", "values"],
+)
+@pytest.mark.parametrize(
+    ("breaks", "confused", "goes_on"),
+    [
+        (0.0, False, 1.0),  # only ever cut off by the time limit, a third of all steps
+        (0.3, False, 0.7),
+        (0.0, True, 2 / 3),  # what taking the time limit for an ending would look like
+    ],
+    ids=["truncated", "terminated", "confused"],
+)
+def test_a_time_limit_is_no_ending(
+    breaks: float, confused: bool, goes_on: float, partition: bool, form: str
+) -> None:
+    env = Environment("Clock-v0", kwargs={"breaks": breaks})
+    policy = DiscreteFunctionPolicy(wait, 0.99, Discrete(2))
+    transitions = collected(env, policy, 5_000)
+    assert transitions.truncated.mean() > 0.1
+    if confused:
+        transitions = replace(transitions, terminated=transitions.terminated | transitions.truncated)
+    learner = network(env, policy, clock_outcomes(partition), form=form, hidden=[16])
+    taught(learner, transitions, updates=250)
+    explainer = Explainer(learner, policy, learner.outcomes.legend)
+    explanation = explainer.explain(np.zeros((1, 1), dtype=np.float32))
+    running = goes_on ** np.arange(HORIZON + 1)
+    np.testing.assert_allclose(explanation.running[0], running[1:], atol=0.08)
+    np.testing.assert_allclose(explanation.expected[0, :, 0], running[:-1], atol=0.08)
+
+
+# What is predicted
+
+
+def mixed_outcomes() -> OutcomeSet:
+    """A partition between first occurrences and real numbers, in an order that no network has them in."""
+    return OutcomeSet(
+        [
+            Outcome("twice", lambda t: 2 * t.reward, 0, 2),
+            event("odd", small_mdp.odd, first=True),
+            event("odd", small_mdp.odd, 1.0),
+            Outcome("state", lambda t: t.next_observation, 0, 5),
+            event("even", small_mdp.even, 0.0),
+        ],
+        partition=True,
+    )
+
+
+def test_every_outcome_is_learned_as_its_kind_and_told_in_its_place() -> None:
+    policy, outcomes = small_mdp.policy(), mixed_outcomes()
+    columns = Columns.of(outcomes)
+    assert columns == Columns(partition=(2, 4), events=(1, 5), real=(0, 3))
+    assert (columns.width, columns.channels) == (6, 7)
+    learner = network(small_mdp.environment(), policy, outcomes)
+    taught(learner, small_transitions(policy), updates=400)
+    solution = ExactSolution(small_mdp.environment(), policy, outcomes, horizon=HORIZON)
+    error = learner.predict(STATES, ACTIONS) - solution.predict(STATES, ACTIONS)
+    typical = np.sqrt(np.square(error).mean(axis=(0, 1)))
+    assert (typical < np.array([0.06, 0.03, 0.03, 0.2, 0.03, 0.03])).all()
+
+
+def up(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, 0] > 0)
+
+
+def down(t: Transitions) -> BoolArray:
+    return ~up(t)
+
+
+@pytest.mark.parametrize("updates", [0, 50])
+def test_probabilities_are_probabilities_however_far_out(updates: int) -> None:
+    env, policy = (
+        Environment("Clock-v0", kwargs={"breaks": 0.2}),
+        DiscreteFunctionPolicy(wait, 0.99, Discrete(2)),
+    )
+    halves = [event("up", up, 0.0), event("down", down, 0.0), event("down", down, first=True)]
+    learner = network(env, policy, OutcomeSet(halves, partition=True))
+    taught(learner, collected(env, policy, 500), updates)
+    rng = np.random.default_rng(0)
+    seen = (10.0 ** rng.uniform(-3, 6, (200, 1)) * rng.choice([-1, 1], (200, 1))).astype(np.float32)
+    actions = rng.integers(2, size=200)
+    predicted = learner.predict(seen, actions)
+    assert np.isfinite(predicted).all()
+    assert ((predicted >= 0) & (predicted <= 1)).all()
+    copied = learner.lagged
+    with torch.no_grad():
+        outputs = copied.outputs(copied.features(seen), actions)
+        partition, _, _ = copied.split(copied.channels(outputs))
+    np.testing.assert_allclose(partition.sum(dim=-1).numpy(), 1, atol=1e-5)
+    np.testing.assert_allclose(partition[..., :2].numpy(), predicted[:, :, :2], atol=1e-6)
+    ended = Explainer(learner, policy, learner.outcomes.legend).explain(seen, actions).ended
+    np.testing.assert_allclose(partition[..., 2].numpy(), ended, atol=1e-5)
+
+
+def test_heads_compute_only_what_is_asked_and_that_rightly() -> None:
+    torch.manual_seed(0)
+    heads, features = Heads(5, num_actions=4, outputs=3), torch.randn(50, 5)
+    every = torch.einsum("bf,aof->bao", features, heads.weight) + heads.bias
+    for actions in (torch.randint(4, (50,)), torch.full((50,), 2), torch.arange(50) % 4):
+        torch.testing.assert_close(heads(features, actions), every[torch.arange(50), actions])
+
+
+def test_a_batch_is_answered_as_its_rows_are() -> None:
+    policy = small_mdp.policy()
+    learner = taught(small_network(policy, hidden=[4]), small_transitions(policy, 200), updates=3)
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(6, size=ROWS_AT_ONCE + 5), rng.integers(3, size=ROWS_AT_ONCE + 5)
+    many = learner.predict(states, actions)
+    assert learner.predict(states[:0], actions[:0]).shape == (0, HORIZON, 4)
+    np.testing.assert_allclose(many, learner.predict(STATES, ACTIONS)[states * 3 + actions], atol=1e-6)
+    with pytest.raises(ValueError, match="numbered from 0 to 2"):
+        learner.predict(np.array([0]), np.array([3]))
+
+
+def test_support_is_how_often_an_action_was_tried() -> None:
+    policy = small_mdp.policy()
+    batch = small_transitions(policy, 300)
+    learner = taught(small_network(policy), batch[batch.action != 2], updates=0)
+    counts = np.bincount(batch.action, minlength=3) * [1, 1, 0]
+    np.testing.assert_array_equal(learner.support(STATES, ACTIONS), counts[ACTIONS])
+
+
+# How it learns
+
+
+def test_updates_are_as_many_as_asked_for() -> None:
+    policy = small_mdp.policy()
+    learner = small_network(policy, updates_per_step=0.05, hidden=[4], batch_size=8)
+    assert isinstance(learner, Learner)
+    assert isinstance(learner, FittingLearner)
+    batch = small_transitions(policy, 999)
+    for start in range(0, 999, 27):
+        learner.update(batch[start : start + 27])
+    assert learner.updates == 49
+    figures = learner.figures()
+    assert figures["explainer/updates"] == 49
+    assert figures["explainer/loss"] > 0
+    assert "explainer/loss" not in learner.figures()  # told once
+
+
+def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:
+    policy = small_mdp.policy()
+    counted: list[int] = []
+    learner = small_network(policy, horizon=2, follow_rate=0.5, fit_updates=2000, batch_size=64)
+    learner.fit(counted.append)  # nothing came, so there is nothing to fit
+    assert not counted
+    learner.update(small_transitions(policy, 4_000))
+    before = learner.held_out_loss()
+    learner.fit(counted.append)
+    assert sum(counted) == 2000
+    assert 0 < learner.updates < 2000
+    assert 0 < learner.held_out_loss() < 0.8 * before
+
+
+def test_what_is_held_out_is_not_trained_on() -> None:
+    """One in so many transitions shows something that no other shows."""
+    env, policy = Environment("Clock-v0"), DiscreteFunctionPolicy(wait, 0.99, Discrete(2))
+    batch = collected(env, policy, 2_000)
+    odd_one = np.arange(2_000) % HOLD_OUT == HOLD_OUT - 1
+    outcomes = OutcomeSet([event("shown", lambda t: t.reward)])
+    learner = network(env, policy, outcomes, horizon=1, hidden=[8], learning_rate=0.05)
+    for part in (slice(0, 777), slice(777, 2_000)):  # counted over batches
+        learner.update(replace(batch, reward=odd_one.astype(np.float64))[part])
+    for _ in range(200):
+        learner.learn()
+    assert learner.predict(batch.observation, batch.action)[:, :, 0].max() < 0.01
+    assert learner.held_out_loss() > 3
+
+
+def global_numpy_state() -> str:
+    return str(np.random.get_state())  # noqa: NPY002
+
+
+def test_the_same_seed_learns_the_same_and_no_other_generator_is_touched() -> None:
+    policy = small_mdp.policy()
+    batch = small_transitions(policy, 500)
+    before, before_numpy = torch.random.get_rng_state(), global_numpy_state()
+    learners = [taught(small_network(policy, seed=seed), batch, updates=20) for seed in (3, 3, 4)]
+    answers = [learner.predict(STATES, ACTIONS) for learner in learners]
+    np.testing.assert_array_equal(answers[0], answers[1])
+    assert not np.allclose(answers[0], answers[2])
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert before_numpy == global_numpy_state()
+
+
+class Remembering:
+    """Carries one number that it never looks at."""
+
+    discount = 0.9
+
+    def __init__(self) -> None:
+        self.version = 0
+
+    def action(self, observations: Array) -> Array:
+        return wait(observations)
+
+    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+        return wait(observations)
+
+    def probabilities(self, observations: Array) -> FloatArray:
+        return np.eye(2)[wait(observations)]
+
+    def action_values(self, observations: Array) -> None:
+        return None
+
+    def start(self, count: int) -> FloatArray:
+        return np.zeros((count, 1), dtype=np.float32)
+
+    def advance(self, observations: Array) -> FloatArray:
+        return observations[:, -1:] + 1
+
+
+@pytest.mark.parametrize(("changes", "expected"), [(False, 0.5), (True, 1.0)])
+def test_memories_of_other_weights_are_forgotten(changes: bool, expected: float) -> None:
+    """What was kept before the hidden state changed its meaning is not learned from any more."""
+    env, policy = Environment("Clock-v0"), Remembering()
+    batch = collected(env, policy, 1_000)
+    assert batch.observation.shape == (1_000, 2)
+    outcomes = OutcomeSet([event("shown", lambda t: t.reward)])
+    learner = network(env, policy, outcomes, horizon=1, hidden=[8])
+    learner.update(replace(batch, reward=np.zeros(1_000)))
+    policy.version += changes
+    learner.update(replace(batch, reward=np.ones(1_000)))
+    for _ in range(200):
+        learner.learn()
+    predicted = learner.predict(batch.observation[:20], np.zeros(20, dtype=np.int64))[:, 0, 0]
+    np.testing.assert_allclose(predicted, expected, atol=0.12)
+
+
+def experience(numbers: Array) -> Experience:
+    column = numbers.astype(np.float32)[:, None]
+    return Experience(numbers, numbers * 2, numbers + 1, column, column)
+
+
+@pytest.mark.parametrize("sizes", [[3], [10], [4, 4, 4, 4], [9, 9], [25], [1] * 23, [7, 25, 2]])
+def test_replay_keeps_the_newest(sizes: list[int]) -> None:
+    replay, begin = Replay(10), 0
+    for size in sizes:
+        replay.add(experience(np.arange(begin, begin + size)))
+        begin += size
+    assert len(replay) == min(10, begin)
+    kept = replay[slice(None)]
+    assert sorted(kept.observation) == list(range(max(0, begin - 10), begin))
+    np.testing.assert_array_equal(kept.action, kept.observation * 2)
+    np.testing.assert_array_equal(kept.outcome[:, 0], kept.observation)
+    drawn = replay.sample(500, np.random.default_rng(0))
+    assert set(drawn.observation) == set(kept.observation)
+    np.testing.assert_array_equal(drawn.next_observation, drawn.observation + 1)
+    replay.clear()
+    assert len(replay) == 0
+
+
+def test_observations_are_brought_to_zero_mean_and_unit_variance() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal([3, -200, 0], [0.01, 50, 0], (1000, 3)).astype(np.float32)
+    encoder = VectorEncoder(3)
+    for part in (values[:1], values[1:300], values[300:]):
+        encoder.see(torch.from_numpy(part))
+    np.testing.assert_allclose(encoder.mean.numpy(), values.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(encoder.variance.numpy(), values.var(axis=0), rtol=1e-2, atol=1e-8)
+    scaled = encoder(torch.from_numpy(values)).numpy()
+    np.testing.assert_allclose(scaled[:, :2].std(axis=0), 1, rtol=1e-2)
+    assert np.isfinite(encoder(torch.full((1, 3), 1e30)).numpy()).all()
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("form", ["efo", "fhgvf"])
+@pytest.mark.parametrize("world", ["numbers", "vectors"])
+def test_what_is_saved_answers_alike_and_is_no_pickle(form: str, world: str, tmp_path: Path) -> None:
+    env = small_mdp.environment() if world == "numbers" else Environment("Dial-v0")
+    policy: Policy = (
+        small_mdp.policy()
+        if world == "numbers"
+        else FunctionPolicy(turn, 0.9, Environment("Dial-v0").action_space)
+    )
+    outcomes = mixed_outcomes() if world == "numbers" else dial_outcomes()
+    batch = collected(env, policy, 300)
+    learner = taught(network(env, policy, outcomes, form=form, hidden=[8, 8]), batch, updates=10)
+    explainers.save(Explainer(learner, policy, outcomes.legend), env, tmp_path)
+    loaded = explainers.load(tmp_path)
+    pairs = batch.observation[:50], batch.action[:50]
+    explanation = loaded.explain(*pairs)
+    original = Explainer(learner, policy, outcomes.legend).explain(*pairs)
+    np.testing.assert_array_equal(explanation.expected, original.expected)
+    np.testing.assert_array_equal(explanation.running, original.running)
+    np.testing.assert_array_equal(explanation.support, original.support)
+    assert explanation.legend == original.legend
+    assert (explanation.discount, loaded.predictor.horizon) == (0.9, HORIZON)
+    assert {path.name for path in tmp_path.iterdir()} == {"explainer.json", "arrays.npz"}
+    for name in zipfile.ZipFile(tmp_path / "arrays.npz").namelist():
+        assert name.endswith(".npy")
+    with np.load(tmp_path / "arrays.npz", allow_pickle=False) as stored:
+        assert all(stored[name].dtype.kind in "fiu" for name in stored)
+    with pytest.raises(ValueError, match="name the actions to explain"):
+        loaded.explain(pairs[0])
+
+
+# Pictures and dicts
+
+
+class Camera(gym.Env[Any, Any]):
+    """A grey picture, alone or beside a number; it goes dark when the episode is about to end."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, form: str = "last", render_mode: str | None = None) -> None:
+        self.form, self.render_mode = form, render_mode
+        first, last = (spaces.Box(0, 255, shape, np.uint8) for shape in ((1, 36, 36), (36, 36, 1)))
+        speed = spaces.Box(-1, 1, (2,))
+        forms: dict[str, spaces.Space[Any]] = {
+            "first": first,
+            "last": last,
+            "dict": spaces.Dict({"picture": last, "speed": speed}),
+            "numbered": spaces.Dict({"gear": spaces.Discrete(3), "speed": speed}),
+        }
+        self.observation_space = forms[form]
+
+    def _look(self) -> Any:
+        picture = np.full((36, 36, 1), self.light, dtype=np.uint8)
+        picture[:18] //= 2
+        speed = np.array([self.light / 255, 0.5], dtype=np.float32)
+        looks: dict[str, Any] = {
+            "first": np.moveaxis(picture, -1, 0),
+            "last": picture,
+            "dict": {"picture": picture, "speed": speed},
+            "numbered": {"gear": self.light // 100, "speed": speed},
+        }
+        return looks[self.form]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.light = int(self.np_random.integers(50, 255))
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        dark = self.light < 30
+        self.light = int(self.np_random.integers(255))
+        return self._look(), 0.0, dark, False, {}
+
+
+gym.register(id="Camera-v0", entry_point="tests.predictors.test_network:Camera", max_episode_steps=20)
+
+
+def camera(form: str, extractor: Any, updates: int) -> tuple[NetworkFHTD, Transitions]:
+    env, policy = (
+        Environment("Camera-v0", kwargs={"form": form}),
+        DiscreteFunctionPolicy(wait, 0.99, Discrete(2)),
+    )
+    outcomes = OutcomeSet([event("ends", lambda t: t.terminated)])
+    extracted = {"horizon": 2, "batch_size": 8, "features_extractor": extractor}
+    learner = network(env, policy, outcomes, **extracted)
+    batch = collected(env, policy, 60)
+    return taught(learner, batch, updates), batch
+
+
+@pytest.mark.parametrize(
+    ("form", "extractor"),
+    [
+        ("last", partial(NatureCNN, features_dim=16)),
+        ("first", partial(NatureCNN, features_dim=16)),
+        ("dict", partial(CombinedExtractor, cnn_output_dim=16)),
+        ("numbered", CombinedExtractor),
+    ],
+)
+def test_pictures_and_dicts_go_through_an_extractor(form: str, extractor: Any) -> None:
+    untaught, batch = camera(form, extractor, updates=0)
+    taught_, _ = camera(form, extractor, updates=3)
+    before = untaught.predict(batch.observation, batch.action)
+    after = taught_.predict(batch.observation, batch.action)
+    assert before.shape == (60, 2, 2)
+    assert np.isfinite(after).all()
+    assert np.ptp(before[:, 0, 0]) > 0  # it looks at what is there
+    assert not np.allclose(before, after)
+    changed = [
+        not torch.equal(old, new)
+        for old, new in zip(
+            untaught.network.encoder.parameters(), taught_.network.encoder.parameters(), strict=True
+        )
+    ]
+    assert all(changed)
+
+
+def test_pictures_look_the_same_with_their_channels_first_or_last() -> None:
+    answers = []
+    for form in ("first", "last"):
+        learner, batch = camera(form, partial(NatureCNN, features_dim=16), updates=2)
+        answers.append(learner.predict(batch.observation, batch.action))
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-6)
+
+
+def test_an_extractor_is_not_kept_but_can_be_given_again() -> None:
+    extractor = partial(NatureCNN, features_dim=16)
+    learner, batch = camera("last", extractor, updates=1)
+    description, arrays = learner.description(), learner.arrays()
+    with pytest.raises(ValueError, match="features extractor, which is not stored"):
+        read(description, arrays)
+    pairs = batch.observation[:5], batch.action[:5]
+    again = read(description, arrays, extractor)
+    np.testing.assert_array_equal(again.predict(*pairs), learner.predict(*pairs))
+
+
+@pytest.mark.parametrize("form", ["last", "dict"])
+def test_pictures_without_an_extractor_are_refused_by_name(form: str) -> None:
+    with pytest.raises(TypeError, match=r"features_extractor=\{_target_: .*_partial_: true"):
+        camera(form, None, updates=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"horizon": 0}, "horizon must be 1 or more"),
+        ({"form": "both"}, "form must be one of efo, fhgvf"),
+        ({"discount": 0.0}, "discount must lie in"),
+        ({"form": "fhgvf", "discount": 0.3, "horizon": 30}, "form=efo"),
+        ({"follow_rate": 0}, "follow_rate must lie in"),
+        ({"hidden": [8, 0]}, "hidden must be 1 or more, got 0"),
+        ({"replay_size": 0}, "replay_size must be 1 or more"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_network(small_mdp.policy(), **settings)
+
+
+def test_terminations_add_up_to_no_more_than_one_and_to_what_a_partition_leaves() -> None:
+    env, policy = small_mdp.environment(), small_mdp.policy()
+    learner = network(env, policy, small_mdp.outcomes())
+    learner.update(collected(env, policy, 500))
+    for _ in range(3):
+        explanation = Explainer(learner, policy, learner.outcomes.legend).explain(np.arange(6))
+        assert (np.diff(explanation.running, axis=1) <= 1e-6).all()
+        assert explanation.running.min() >= -1e-6
+        for _ in range(60):
+            learner.learn()
+    explanation = Explainer(learner, policy, learner.outcomes.legend).explain(np.arange(6))
+    np.testing.assert_allclose(explanation.ended[:, 1:], 1 - explanation.running[:, :-1], atol=0.01)
+
+
+def test_what_was_not_learned_yet_does_not_look_like_an_ending() -> None:
+    env = Environment("Dial-v0")
+    policy = FunctionPolicy(turn, 0.9, env.action_space)
+    learner = network(env, policy, dial_outcomes())
+    running = Explainer(learner, policy, learner.outcomes.legend).explain(np.zeros((1, 2))).running
+    assert running[0, -1] > 0.8
+
+
+def test_an_action_without_a_choice_is_no_trouble() -> None:
+    narrow = spaces.Box(np.array([-1, 0], dtype=np.float32), np.array([1, 0], dtype=np.float32))
+    made = OutcomeNetwork(spaces.Box(-1, 1, (2,)), narrow, Columns.all_real(1), horizon=2, hidden=[4])
+    features = made.features(np.zeros((3, 2), dtype=np.float32), np.zeros((3, 2), dtype=np.float32))
+    assert torch.isfinite(features).all()
+
+
+def test_what_lies_nowhere_near_what_was_seen_is_unseen() -> None:
+    encoder = VectorEncoder(2)
+    observations = torch.as_tensor(np.random.default_rng(0).normal(size=(5000, 2)), dtype=torch.float32)
+    rare = torch.cat([observations[:, :1], (torch.arange(5000) % 1000 == 0).float()[:, None]], dim=1)
+    assert not encoder.unseen(rare).any()  # as long as nothing was seen, nothing can be far from it
+    encoder.see(rare)
+    assert not encoder.unseen(rare).any()
+    assert encoder.unseen(torch.tensor([[99.0, 0.0], [0.0, 0.0]])).tolist() == [True, False]

@@ -1,0 +1,285 @@
+"""Every config composes and instantiates, and a wrong one is refused by name before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from stable_baselines3 import PPO
+
+from tests.support import Compose
+from tpd.core.seeding import generator
+from tpd.core.types import Array
+from tpd.envs import Environment
+from tpd.policies.function import GivenFunction
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import ConfigError, build
+from tpd.run.training import Training
+
+
+class Unsaveable:
+    """A predictor with nothing to save."""
+
+    tie = 0.0
+
+    def __init__(self, *parts: object, **settings: object) -> None:
+        self.horizon = 1
+
+
+def still(observations: Array) -> Array:
+    """A policy that always does the same."""
+    return np.zeros(len(observations), dtype=np.int64)
+
+
+class TwoDials(gym.Env[Any, Any]):
+    """Actions that are neither numbered nor made of real numbers."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.MultiDiscrete([2, 3])
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+
+gym.register(id="TwoDials-v0", entry_point="tests.run.test_configs:TwoDials")
+
+
+OPTIONS = sorted(
+    f"{path.parent.name}={path.stem}"
+    for path in CONFIG_FOLDER.glob("*/*.yaml")
+    if path.parent.name != "hydra" and path.stem != "tune_network"  # needs an extra: tests/run/test_tuning.py
+)
+# environments that no table can hold
+UNNUMBERED = ("acrobot", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
+FUNCTION = "policy.function={_target_: tests.run.test_configs.still, _partial_: true}"
+NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
+CART_POLE = ["env=cart_pole", *NO_TABLES]
+# what else must be chosen, for the option to fit
+PARTNERS: dict[str, list[str]] = {
+    # an outcome set fits its own environment only
+    "outcomes=frozen_lake": ["env=frozen_lake"],
+    "outcomes=cliff_walking": ["env=cliff_walking"],
+    "outcomes=taxi": ["env=taxi"],
+    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
+    **{f"env={name}": NO_TABLES for name in UNNUMBERED},
+    "policy=function": [FUNCTION],
+    # what was recorded goes with what knows the recording
+    "policy=dataset": ["training=dataset"],
+    "env=dataset": ["experiment=dataset"],
+}
+# agents are explained from their zip
+ENV_OF_AGENT = {
+    "policy=sb3_zip": "fuel_taxi",
+    "experiment=agent": "fuel_taxi",
+    **{f"experiment={name}": name for name in UNNUMBERED},
+}
+
+
+@pytest.fixture
+def agent(tmp_path: Path, compose_config: Compose) -> Any:
+    """Saves an agent of an environment, untrained; the override that names its file."""
+
+    def saved(env: str) -> str:
+        environment: Environment = instantiate(compose_config(f"env={env}").env)
+        PPO("MlpPolicy", environment.make(), device="cpu").save(tmp_path / "agent.zip")
+        return f"policy.path={tmp_path / 'agent.zip'}"
+
+    return saved
+
+
+@pytest.fixture
+def recording(tmp_path: Path, fuel_taxi: Environment) -> str:
+    """A short recording; the override that names its folder."""
+    rng, folder = generator(0, "test"), tmp_path / "recording"
+    agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
+    settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
+    Training(**settings, steps=100, dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
+    return f"training.path={folder}"
+
+
+def test_there_is_a_config_for_every_group() -> None:
+    groups = {option.split("=")[0] for option in OPTIONS}
+    assert groups == {
+        "env",
+        "policy",
+        "outcomes",
+        "explainer",
+        "training",
+        "evaluation",
+        "tracking",
+        "experiment",
+    }
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes_and_instantiates(
+    option: str, compose_config: Compose, agent: Any, recording: str
+) -> None:
+    partners = list(PARTNERS.get(option, []))
+    if option.endswith("=recorded"):
+        partners.append(recording)
+    if option in ENV_OF_AGENT:
+        partners.append(agent(ENV_OF_AGENT[option]))
+    cfg = compose_config(option, *partners)
+    build(cfg)
+    instantiate(cfg.tracking)
+
+
+@pytest.mark.parametrize("env", ["fuel_taxi", "frozen_lake", *UNNUMBERED])
+def test_any_agent_is_explained_at_once(env: str, compose_config: Compose, agent: Any) -> None:
+    """Nothing but its zip and its environment is named."""
+    parts = build(compose_config("experiment=agent", f"env={env}", agent(env)))
+    assert parts.examiner is not None
+    explanation = parts.figures[0].explain(parts.explainer, parts.env)
+    assert explanation.legend.names[-1] == "reward" or not parts.env.discrete
+    assert explanation.expected.shape == (2, 30, len(explanation.legend.names))
+    assert not explanation.known.any()
+
+
+@pytest.mark.parametrize("form", ["efo", "fhgvf"])
+def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose_config: Compose) -> None:
+    extractor = "{_target_: stable_baselines3.common.torch_layers.FlattenExtractor, _partial_: true}"
+    parts = build(
+        compose_config(*CART_POLE, f"explainer.form={form}", f"explainer.features_extractor={extractor}")
+    )
+    learner: Any = parts.explainer.predictor
+    assert learner.form == form
+    assert type(learner.network.encoder.extractor).__name__ == "FlattenExtractor"
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("explainer.horizn=3", "horizn"),
+        ("polcy=q_learning", "polcy"),
+        ("policy=sarsa", "sarsa"),
+        ("sed=1", "sed"),
+    ],
+)
+def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_config: Compose) -> None:
+    with pytest.raises(HydraException, match=named):
+        compose_config(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("explainer.horizon=0", "explainer: horizon must be 1 or more, got 0"),
+        ("explainer.horizon=long", "explainer: horizon must be a whole number, got 'long'"),
+        ("explainer.step_size.rate=2", "explainer: rate must lie in"),
+        ("explainer.discount=1.5", "explainer: discount must lie in"),
+        ("+explainer.colour=red", "explainer: .*colour"),
+        ("policy.learning_rate=fast", "policy: learning_rate must lie in .* got 'fast'"),
+        ("policy.steps=-1", "policy: steps must be 0 or more, got -1"),
+        ("+policy.stepz=3", "policy: .*stepz"),
+        ("training.epsilon=1.2", "training: .*epsilon must lie in"),
+        ("training.steps=1.5", "training: .*steps must be a whole number, got 1.5"),
+        ("evaluation.episodes=0", "evaluation: .*episodes must be 1 or more"),
+        ("seed=-1", "seed: seed must be 0 or more"),
+        ("seed=one", "seed: seed must be a whole number, got 'one'"),
+        ("env.id=FuelTaxi-v9", "env: .*FuelTaxi"),
+        ("env.id=CartPole-v1", "policy: a table needs discrete observations, but CartPole-v1"),
+        ("env.id=TwoDials-v0", r"env: TwoDials-v0 has actions of MultiDiscrete\(\[2 3\]\)"),
+        ("outcomes=taxi", "outcomes: "),
+        ("outcomes.outcomes.0.reward=19", "outcomes: .*dropoff should give 19, the transition gave 20"),
+        ("outcomes.outcomes.0.function._target_=tpd.nothing.here", "outcomes: .*tpd.nothing"),
+        ("+figures.mine={pairs: [{state: {row: 9, col: 0, fuel: 1, passenger: false}}]}", "figures: .*row=9"),
+        ("+figures.mine={pairs: [{state: 3, action: fly}]}", "figures: .*fly.*south"),
+        ("evaluation.curve_episodes=0.5", "evaluation: .*curve_episodes must be a whole number"),
+        ("+evaluation.reference.dropoff={pi_mse: 5}", "evaluation: reference.dropoff.pi_mse must be"),
+        ("+evaluation.reference.dropoff={pi_mse: ab}", "evaluation: reference.dropoff.pi_mse must be"),
+        ("+figures.mine={pairs: [{state: 3}], contrast: fals}", "figures: contrast must be true or false"),
+        (
+            "explainer._target_=tests.run.test_configs.Unsaveable",
+            "explainer: Unsaveable has no method `table`",
+        ),
+        ("training.alongside=fals", "training: alongside must be true or false, got 'fals'"),
+        ("outcomes.partition=nope", "outcomes: partition must be true or false"),
+        ("+figures.mine={pairs: [{state: {row: 2.5, col: 0, fuel: 1, passenger: false}}]}", "row=2.5"),
+        ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
+        ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
+        ("+figures.mine={pairs: []}", "figures: .*mine"),
+        ("training.dataset=/proc/x", "training: no dataset can be written to /proc/x"),
+        ("training.dataset=''", "training: dataset must be a folder, or null for none, got ''"),
+        ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
+        ("training.steps=0", "training: there are no transitions to learn from: steps is 0"),
+        ("policy.steps=1e30", r"policy: steps must be 1e\+15 or less"),
+        ("evaluation.curve_points=1e30", "evaluation: .*curve_points must be 10000 or less"),
+        ("evaluation.episodes=1e30", r"evaluation: .*episodes must be 1e\+15 or less"),
+        ("evaluation.forecast_episodes=1e12", "evaluation: .*lessen forecast_episodes"),
+        ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
+        ("recording=null", "recording: it must be named, got null"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(compose_config("explainer=paper", override))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("policy=q_learning", "policy: a table needs discrete observations, but CartPole-v1"),
+        ("policy=sb3_zip", "policy: .*path"),
+        ("policy.discount=2", "policy: discount must lie in"),
+        ("explainer=replayed", "explainer: a table needs discrete observations, but CartPole-v1"),
+        ("explainer=exact", "explainer: CartPole-v1 publishes no table P"),
+        ("explainer.form=both", "explainer: form must be one of efo, fhgvf, got 'both'"),
+        ("explainer.hidden=[32,0]", "explainer: hidden must be 1 or more, got 0"),
+        ("explainer.follow_rate=0", "explainer: follow_rate must lie in"),
+        ("explainer.learning_rate=-1", "explainer: learning_rate must lie in"),
+        ("explainer.replay_size=0", "explainer: replay_size must be 1 or more"),
+        ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),
+        ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
+        ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
+        ("training=spread", "training: CartPole-v1 has no numbered states"),
+        ("training.restarts=0.5", "training: CartPole-v1 cannot be restarted"),
+        ("evaluation=exact", "evaluation: CartPole-v1 publishes no table P"),
+        ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
+        (
+            "+figures.mine={pairs: [{state: [0, 0]}]}",
+            r"figures: CartPole-v1 has observations of shape \(4,\)",
+        ),
+        ("+figures.mine={pairs: [{state: {episode: -1, step: 0}}]}", "figures: episode must be 0 or more"),
+        ("+figures.mine={pairs: [{state: start, action: opposite}]}", "figures: .*no action 'opposite'"),
+    ],
+)
+def test_what_does_not_fit_a_world_without_tables_is_refused(
+    override: str, message: str, compose_config: Compose
+) -> None:
+    overrides = [given for given in CART_POLE if given != FUNCTION or not override.startswith("policy=")]
+    with pytest.raises(ConfigError, match=message):
+        build(compose_config(*overrides, override))
+
+
+def test_continuous_actions_have_an_opposite_and_no_runner_up(compose_config: Compose) -> None:
+    pendulum = ["env=pendulum", *NO_TABLES]
+    build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: opposite}]}"))
+    build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: [1.5]}]}"))
+    with pytest.raises(ConfigError, match=r"figures: .*runner_up"):
+        build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: runner_up}]}"))
+    with pytest.raises(ConfigError, match=r"figures: Pendulum-v1 has no action \[3"):
+        build(compose_config(*pendulum, "+figures.mine={pairs: [{state: start, action: [3.0]}]}"))
+
+
+def test_whole_numbers_may_be_written_with_an_exponent(compose_config: Compose) -> None:
+    parts = build(compose_config("training.steps=1e5", "evaluation.episodes=1e3", "seed=1e0"))
+    assert (parts.training.steps, parts.evaluation.episodes, parts.seed) == (100_000, 1000, 1)
+
+
+def test_seed_zero_is_a_seed(compose_config: Compose) -> None:
+    assert build(compose_config("seed=0")).seed == 0
+
+
+def test_the_paper_settings_are_the_papers(compose_config: Compose) -> None:
+    cfg = compose_config("experiment=paper")
+    assert (cfg.explainer.horizon, cfg.explainer.discount, cfg.explainer.step_size.rate) == (30, 1.0, 0.1)
+    assert (cfg.training.steps, cfg.training.epsilon) == (5_000_000, 0.2)
+    policy = cfg.policy
+    assert (policy.steps, policy.discount, policy.learning_rate) == (500_000, 0.99, 0.1)
+    assert (policy.epsilon_start, policy.epsilon_end, policy.epsilon_decay_steps) == (1.0, 0.05, 250_000)
+    assert cfg.evaluation.episodes == 10_000
+    assert cfg.evaluation.reference.dropoff.pi_mse[0] == pytest.approx(1.86e-4)

@@ -1,0 +1,213 @@
+"""Questions to finished runs, as users ask them."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+from omegaconf import OmegaConf
+
+from tests.support.commands import IN_TURN, ROOT, tpd_run
+from tpd.answers.what_if import returns
+from tpd.run import explain as answer
+from tpd.run.question import QuestionError, parse
+from tpd.store import saved_runs
+from tpd.store.explanations import load_explanation
+from tpd.store.saved_runs import SavedRun
+from tpd.store.stored_configs import UntrustedError
+
+SMALL = ("policy.steps=150_000", "training.steps=100_000", "evaluation=none", "tracking.register=taxi")
+HERE = ("row=2", "col=0", "fuel=6", "passenger=false")
+
+
+class Store(NamedTuple):
+    """Two seeds of FuelTaxi in a store."""
+
+    folder: Path
+    sweep: str
+    seeds: tuple[str, str]
+    """The ids of the runs of seeds 0 and 1"""
+
+    @property
+    def uri(self) -> str:
+        return f"sqlite:///{self.folder}/mlflow.db"
+
+    def job(self, seed: int) -> Path:
+        (found,) = self.folder.glob(f"outputs/sweeps/*/{seed}")
+        return found
+
+    def read(self, seed: int) -> SavedRun:
+        return saved_runs.read(self.job(seed))
+
+
+Ask = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("asked")
+    tpd_run(folder, "-m", *SMALL, "seed=0,1", IN_TURN)
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("tpd")
+    assert experiment is not None
+    runs = {
+        run.data.params.get("seed"): run.info.run_id for run in client.search_runs([experiment.experiment_id])
+    }
+    return Store(folder, runs[None], (runs["0"], runs["1"]))
+
+
+@pytest.fixture
+def ask(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
+    """Asks, and gives what is printed, spaces and line breaks as one space."""
+
+    def asked(*arguments: str) -> str:
+        answer.main([*arguments, f"store={store.uri}", f"out={tmp_path}"])
+        return re.sub(r"\s+", " ", capsys.readouterr().out)
+
+    return asked
+
+
+def number(text: str, pattern: str) -> float:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
+
+
+def test_the_sentences_have_the_numbers_of_the_explanation(store: Store, ask: Ask, tmp_path: Path) -> None:
+    said = ask(f"run={store.seeds[0]}", *HERE, "action=south", "foil=east")
+    run = store.read(0)
+    state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})
+    names = run.explainer.legend.names
+    south, east = run.explainer.explain(np.repeat(state, 2), np.array([0, 2])).expected
+    pickup = south[:, names.index("pickup")]
+    assert number(said, r"pickup most likely at step (\d+)") == pickup.argmax()
+    assert number(said, r"pickup most likely at step \d+ \((\d+) %") == round(100 * pickup.max())
+    risk = south[:, names.index("first failure")].sum()
+    assert number(said, r"(\d+) % risk of failure by step") == round(100 * risk)
+    both = returns(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])), {})
+    assert f"({both.max():.2f}" in said
+    assert f"{both.min():.2f})" in said
+    drawn = load_explanation(tmp_path / "explanation.npz")
+    np.testing.assert_array_equal(drawn.expected, np.stack([south, east]))
+    assert (tmp_path / "explanation.png").stat().st_size > 10_000
+
+
+def test_a_state_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
+    run = f"run={store.seeds[0]}"
+    index = int(store.read(0).env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False}))
+    by_fields = ask(run, *HERE)
+    assert ask(run, f"state={index}") == by_fields
+    assert ask(run, "state={row: 2, col: 0, fuel: 6, passenger: false}") == by_fields
+    recording = store.read(0).recording
+    assert recording is not None
+    name = store.read(0).env.name_of_state(recording.episodes[3].observation[2])
+    assert f"episode 3, step 2: {name}" in ask(run, "episode=3", "step=2")
+    assert "episode 0, step 0" in ask(run)
+
+
+def test_a_run_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
+    by_id = ask(f"run={store.seeds[1]}", *HERE)
+    assert ask("run=models:/taxi@seed-1", *HERE) == by_id
+    assert ask(f"run={store.job(1)}", *HERE) == by_id
+
+
+def test_without_names_the_agents_action_meets_the_best_of_the_others(store: Store, ask: Ask) -> None:
+    run = store.read(0)
+    state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})[None]
+    own = run.env.name_of_action(run.explainer.policy.action(state)[0])
+    assert f"{own} against" in ask(f"run={store.seeds[0]}", *HERE)
+
+
+def test_states_and_runs_are_compared_too(store: Store, ask: Ask) -> None:
+    states = ask(f"run={store.seeds[0]}", *HERE, "foil_state={row: 2, col: 0, fuel: 20, passenger: false}")
+    assert "in (2, 0), fuel 6, passenger waiting against" in states
+    assert "in (2, 0), fuel 20, passenger waiting" in states
+    seeds = ask(f"run={store.seeds[0]}", f"against={store.seeds[1]}", *HERE)
+    assert re.search(r"tpd, seed 0 \(\w+\) against tpd, seed 1 \(\w+\)", seeds)
+
+
+def test_what_if_names_the_reward_at_which_the_foil_overtakes(store: Store, ask: Ask) -> None:
+    run = f"run={store.seeds[0]}"
+    said = ask(run, *HERE, "action=south", "foil=east", "what_if=move", "rewards.move=-3", "resolve=true")
+    assert "ith the rest of the policy unchanged, " in said
+    assert "the agent would" not in said
+    assert "re-solved" in said
+    at = re.search(r"overtakes (\w+) at a move (penalty|reward) of ([\d.e+]+)", said)
+    assert at is not None
+    reward = (-1 if at[2] == "penalty" else 1) * float(at[3])
+    explainer, env = store.read(0).explainer, store.read(0).env
+    state = env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})
+    south, east = returns(explainer.explain(np.repeat(state, 2), np.array([0, 2])), {"move": reward})
+    assert south == pytest.approx(east, rel=1e-2, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["row=9", "col=0", "fuel=6", "passenger=false"], "row and col must be 0 to 4"),
+        (["state=5000"], "has 1050 states"),
+        (["episode=99", "step=0"], "recorded are 0 to 9"),
+        (["episode=0", "step=999"], "has no step 999"),
+        ([*HERE, "action=up"], "has no action 'up'; it has south"),
+        ([*HERE, "action=south", "foil=south"], "both south"),
+        ([*HERE, "what_if=luck"], "'luck' is no part of the reward"),
+        ([*HERE, "rewards.luck=2"], "'luck' is no part of the reward"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_in_one_line(
+    store: Store, ask: Ask, arguments: list[str], complaint: str
+) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        ask(f"run={store.seeds[0]}", *arguments)
+    assert complaint in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_runs_that_cannot_be_asked_say_why(store: Store, ask: Ask) -> None:
+    with pytest.raises(SystemExit, match=f"is a sweep; ask one of its runs: .*{store.seeds[0]}"):
+        ask(f"run={store.sweep}")
+    with pytest.raises(SystemExit, match="run=nowhere is neither"):
+        ask("run=nowhere")
+
+
+def test_questions_that_are_no_questions_are_refused() -> None:
+    for arguments, complaint in (
+        (["row=2"], "say of which run"),
+        (["run=x", "what"], "key=value"),
+        (["run=x", "state=1", "row=2"], "given twice"),
+    ):
+        with pytest.raises(QuestionError, match=complaint):
+            parse(arguments)
+
+
+def test_a_stored_config_runs_no_code_of_strangers(store: Store, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for target in ("os.system", "tpd.envs.environment.os.system", "subprocess.getoutput"):
+        folder = tmp_path / target
+        shutil.copytree(store.job(0), folder)
+        config = OmegaConf.load(folder / "config.yaml")
+        config.env = {"_target_": target, "_args_": [f"touch {ran}"]}
+        OmegaConf.save(config, folder / "config.yaml")
+        with pytest.raises(UntrustedError, match=re.escape(target)):
+            saved_runs.read(folder)
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(store.job(0), folder)
+    config = OmegaConf.load(folder / "config.yaml")
+    config.env.id = "strangers:FuelTaxi-v0"
+    OmegaConf.save(config, folder / "config.yaml")
+    with pytest.raises(UntrustedError, match="strangers"):
+        saved_runs.read(folder)
+    assert not ran.exists()
+
+
+def test_help_comes_without_a_run(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "explain.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "tpd-explain run=" in done.stdout
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,521 @@
+"""Runs and sweeps that end before they are finished, and what the same command does then."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from mlflow import MlflowClient
+from omegaconf import DictConfig
+
+from tests.support import Compose
+from tests.support.breakable import Server, disk, enlarge
+from tests.support.commands import IN_TURN
+from tpd.core.types import Array, Resumable
+from tpd.kernels.interrupts import interruptible
+from tpd.run.experiment import learn
+from tpd.run.parts import CHECKPOINT, ConfigError, Parts, build
+from tpd.run.training import DatasetTraining
+from tpd.show.progress import ProgressBars
+from tpd.store import explainers
+from tpd.store.checkpoints import Checkpoint, run_stages
+from tpd.store.fingerprints import fingerprint
+from tpd.store.run_folders import STATUS, command, locked, resume_folder, write_record
+from tpd.tracking.runs import NoRun
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "experiment=paper",
+    "policy.steps=20000",
+    "training.steps=60000",
+    "training.shards=4",
+    "training.processes=1",
+    "evaluation.episodes=200",
+    "evaluation.curve_episodes=50",
+    "evaluation.curve_points=4",
+    "recording.episodes=0",
+    "checkpoint_seconds=0",
+    "overview=false",
+]
+NETWORK = [
+    "explainer=network",
+    "explainer.fit_updates=40",
+    "explainer.hidden=[16]",
+    "explainer.return_atoms=11",
+    "training.steps=4000",
+]
+EXPLAINERS = [["explainer=paper"], ["explainer=replayed"], ["explainer=polynomial"], NETWORK]
+
+
+class Killed(BaseException):
+    """What no part of a run expects."""
+
+
+def arrays_of(parts: Parts, folder: Path) -> dict[str, bytes]:
+    explainers.save(parts.explainer, parts.env, folder)
+    with np.load(folder / explainers.ARRAYS) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays}
+
+
+def learned(config: DictConfig, folder: Path) -> tuple[Parts, dict[int, dict[str, float]]]:
+    folder.mkdir(exist_ok=True)
+    parts = build(config)
+    curve = learn(parts, NoRun(), ProgressBars(False), folder)
+    return parts, {step: errors.metrics() for step, errors in curve.items()}
+
+
+def interrupted(config: DictConfig, folder: Path, survived: int) -> None:
+    """Learn, and die when the checkpoint after a stage is written."""
+
+    def die_after(self: Checkpoint, stage: int, resumed: dict[str, object]) -> None:
+        save(self, stage, resumed)  # type: ignore[arg-type]
+        if stage == survived:
+            raise Killed
+
+    save = Checkpoint.save
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "save", die_after)
+        with pytest.raises(Killed):
+            learned(config, folder)
+
+
+@pytest.mark.parametrize("explainer", EXPLAINERS, ids=lambda words: words[0])
+@pytest.mark.parametrize("survived", [1, 3, 5])
+def test_learning_goes_on_to_the_same_bits(
+    compose_config: Compose,
+    tmp_path: Path,
+    explainer: list[str],
+    survived: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stage 1 is the policy, the next four are shares; whoever comes back knows nothing but the file."""
+    config = compose_config(*SMALL, *explainer)
+    parts, curve = learned(config, tmp_path)
+    due = arrays_of(parts, tmp_path / "due")
+    (tmp_path / CHECKPOINT).unlink()
+    interrupted(config, tmp_path, survived)
+    again = build(config)
+    monkeypatch.setattr(again.trainer, "train", lambda *arguments: pytest.fail("done already"))
+    curve_again = learn(again, NoRun(), ProgressBars(False), tmp_path)
+    assert arrays_of(again, tmp_path / "again") == due
+    assert {step: errors.metrics() for step, errors in curve_again.items()} == curve
+
+
+@pytest.mark.parametrize("explainer", [["explainer=replayed"], NETWORK], ids=lambda words: words[0])
+def test_shares_of_many_processes_are_stages_too(
+    compose_config: Compose, tmp_path: Path, explainer: list[str]
+) -> None:
+    """As above, with two processes; what they record is the same as well, and none of it is refused."""
+    words = [*SMALL, *explainer, "training.processes=2", "evaluation.curve_points=0"]
+    due, _ = learned(compose_config(*words, "training.processes=1"), tmp_path / "whole")
+    config = compose_config(*words, f"training.dataset={tmp_path / 'r'}")
+    interrupted(config, tmp_path, 3)
+    shards = [tmp_path / "r" / f"shard-0000{number}.parquet" for number in range(4)]
+    written = [shard.stat().st_mtime_ns for shard in shards[:2]]
+    (tmp_path / "r" / ".shard-00003.parquet.1").touch()  # by a process that was killed
+    interrupted(config, tmp_path, 6)  # when the recording is whole
+    again, _ = learned(config, tmp_path)
+    assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
+    assert [shard.stat().st_mtime_ns for shard in shards[:2]] == written
+    assert len(list((tmp_path / "r").iterdir())) == 6  # with the description and the policy
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=2)
+    assert source.steps == due.training.steps
+    with pytest.raises(ConfigError, match="holds a dataset already"):
+        build(compose_config(*words, f"training.dataset={tmp_path / 'r'}", "seed=1"))
+
+
+AGENT = [
+    "experiment=cart_pole",
+    "evaluation=none",
+    *NETWORK[1:],
+    "training.steps=300",
+    "recording.episodes=0",
+    "checkpoint_seconds=0",
+    "policy.stages=4",
+    "+policy.algorithm.policy_kwargs.net_arch=[16]",
+]
+PPO = ["policy=sb3_ppo", "policy.steps=600", "policy.num_envs=2", "+policy.algorithm.n_steps=64"]
+DQN = ["policy=sb3_dqn", "policy.steps=400", "+policy.algorithm.target_update_interval=70"]
+TRAININGS = {
+    "Q-learning": [*SMALL, "policy.stages=4"],
+    "Q-learning, alongside": [*SMALL, "policy.stages=4", "training=alongside", "explainer=replayed"],
+    "PPO": [*AGENT, *PPO],
+    "PPO, alongside": [*(word for word in AGENT if "steps" not in word), *PPO, "training=alongside"],
+    "DQN": [*AGENT, *DQN],
+    "DQN, alongside": [*AGENT, *DQN, "training=alongside"],
+}
+
+
+@pytest.mark.parametrize("words", TRAININGS.values(), ids=TRAININGS)
+def test_training_of_the_policy_goes_on_to_the_same_bits(
+    compose_config: Compose, tmp_path: Path, words: list[str]
+) -> None:
+    config = compose_config(*words)
+    due, _ = learned(config, tmp_path / "whole")
+    interrupted(config, tmp_path, 2)
+    again, _ = learned(config, tmp_path)
+    assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
+    assert isinstance(again.trainer, Resumable)
+    assert isinstance(due.trainer, Resumable)
+    state, state_due = again.trainer.state(), due.trainer.state()
+    assert list(state) == list(state_due)
+    assert all(value.tobytes() == state_due[name].tobytes() for name, value in state.items())
+
+
+class Tally:
+    """A part that counts, and refuses what it did not say itself."""
+
+    def __init__(self) -> None:
+        self.count = np.zeros(3, dtype=np.int64)
+
+    def state(self) -> dict[str, Array]:
+        return {"count": self.count}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self.count = state["count"].copy()
+
+    def add(self) -> None:
+        self.count += 1
+
+
+def spoilt(path: Path, how: str) -> None:
+    """Leave something else there."""
+    with np.load(path) as stored:
+        good = dict(stored)
+    about = json.loads(str(good["about"]))
+    if how == "an array alone":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+        return
+    others = {
+        "a pickle": {"about": np.array([about], dtype=object)},
+        "nothing about it": {"about": np.array("{}")},
+        "about a list": {"about": np.array("[]")},
+        "a stage that there is not": {"about": np.array(json.dumps(about | {"stage": 999}))},
+        "another stage": {"about": np.array(json.dumps(about | {"stage": 1}))},
+        "a stage in words": {"about": np.array(json.dumps(about | {"stage": "two"}))},
+        "a cut array": {"tally/count": good["tally/count"][:1]},
+        "another array": {"tally/count": good["tally/count"] + 1},
+    }
+    arrays = good | others.get(how, {})
+    if how == "an array less":
+        del arrays["tally/count"]
+    np.savez(path, **arrays)
+
+
+SPOILT = (
+    "an array alone",
+    "a pickle",
+    "nothing about it",
+    "about a list",
+    "a stage that there is not",
+    "another stage",
+    "a stage in words",
+    "a cut array",
+    "another array",
+    "an array less",
+)
+
+
+@pytest.mark.parametrize("how", [*SPOILT, "cut", "empty", "other settings"])
+def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, settings = tmp_path / CHECKPOINT, "other" if how == "other settings" else "ours"
+
+    def counted(settings: str) -> list[int]:
+        tally = Tally()
+        run_stages([tally.add] * 2, {"tally": tally}, Checkpoint(path, settings, 0))
+        return tally.count.tolist()
+
+    assert counted("ours") == [2, 2, 2]
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how in SPOILT:
+        spoilt(path, how)
+    assert counted(settings) == [2, 2, 2]
+    assert f"the run starts anew, for its checkpoint cannot be taken up: {path}: " in caplog.text
+    caplog.clear()
+    assert counted(settings) == [2, 2, 2]
+    assert "starts anew" not in caplog.text
+
+
+# As a user sees it
+
+NAMES = ("outcomes=fuel_taxi, seed 0", "outcomes=fragile, seed 0")
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "run.py"), *words],
+        cwd=folder,
+        env={**os.environ, "CI": "true", "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    )
+
+
+def finish(folder: Path, *words: str) -> str:
+    process = start(folder, *words)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, told
+    return told
+
+
+def wait_for(folder: Path, pattern: str) -> None:
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert time.monotonic() < deadline, f"no {pattern}"
+        time.sleep(0.01)
+
+
+def found_by(run: Path) -> dict[str, str]:
+    return {name: (run / name).read_text() for name in ("errors.json", "curve.json", "forecasts.json")}
+
+
+def states_of(folder: Path) -> dict[str, str]:
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("paper")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    return {str(run.info.run_name): str(run.info.status) for run in runs}
+
+
+def metrics_of(folder: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    found = {}
+    for experiment in client.search_experiments():
+        for run in client.search_runs([experiment.experiment_id]):
+            assert run.info.run_name not in found
+            assert run.info.status == "FINISHED"
+            found[str(run.info.run_name)] = {
+                name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+                for name in run.data.metrics
+                if not name.startswith("seconds/")
+            }
+    return found
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    finish(tmp_path / "whole", *SMALL)
+    process = start(tmp_path / "killed", *SMALL)
+    wait_for(tmp_path / "killed", "outputs/runs/*/checkpoint.npz")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    told = finish(tmp_path / "killed", *SMALL)
+    assert "going on after stage" in told
+    (whole,), (killed,) = (tmp_path.glob(f"{name}/outputs/runs/*") for name in ("whole", "killed"))
+    assert found_by(killed) == found_by(whole)
+    assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
+    assert not (killed / CHECKPOINT).exists()
+
+
+def test_what_is_killed_while_its_store_takes_nothing_has_lost_nothing(tmp_path: Path) -> None:
+    """Not even the time to learn it all again."""
+    server = Server(tmp_path)
+    server.start()
+    try:
+        words = [*SMALL, f"tracking.uri={server.uri}"]
+        process = start(tmp_path, *words)
+        wait_for(tmp_path, "outputs/runs/*/checkpoint.npz")
+        server.freeze()
+        wait_for(tmp_path, "outputs/runs/*/errors.json")
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        server.thaw()
+        assert "going on after stage 5" in finish(tmp_path, *words)
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_parent_alone_was_killed_goes_on_at_once(tmp_path: Path) -> None:
+    words = ["-m", *SMALL, "seed=0,1", "training.steps=600000", "hydra.launcher.n_jobs=2", "tracking=none"]
+    process = start(tmp_path, *words)
+    wait_for(tmp_path, "outputs/sweeps/*/*/checkpoint.npz")
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    finish(tmp_path, *words)
+    process.communicate()
+    assert len(list(tmp_path.glob("outputs/sweeps/*/*/errors.json"))) == 2
+    assert not [worker for worker in workers if worker.is_running() and worker.status() != "zombie"]
+
+
+def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "fragile.py").write_text(
+        "import numpy as np\nfrom pathlib import Path\n\ndef fails(t):\n"
+        "    assert len(t) != 5000 or Path('mended').exists(), 'fails while learning'\n"
+        "    return np.zeros(len(t))\n"
+    )
+    (tmp_path / "more" / "outcomes").mkdir(parents=True)
+    (tmp_path / "more" / "outcomes" / "fragile.yaml").write_text(
+        "_target_: tpd.core.outcomes.OutcomeSet\noutcomes:\n"
+        "  - _target_: tpd.core.outcomes.event\n    name: never\n"
+        "    function: {_target_: fragile.fails, _partial_: true}\n"
+    )
+    words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", IN_TURN]
+    words += ["--config-dir", "more"]
+    process = start(tmp_path, *words)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode != 0
+    assert "seed 0 failed: " in told
+    assert "the last lines of its log" in told
+    assert "fails while learning" in told
+    assert "1 of 2 jobs are missing" in told
+    assert "Errors of paper, 1 seed, 1 of 2 jobs missing" in " ".join(told.split())
+    statuses = states_of(tmp_path)
+    assert statuses == {"paper sweep": "FAILED", NAMES[0]: "FINISHED", NAMES[1]: "FAILED"}
+    (finished,) = tmp_path.glob("outputs/sweeps/*/0/errors.json")
+    written = finished.stat().st_mtime_ns
+    (tmp_path / "mended").touch()
+    finish(tmp_path, *words)
+    assert finished.stat().st_mtime_ns == written
+    (sweep,) = tmp_path.glob("outputs/sweeps/*/sweep.json")
+    assert json.loads(sweep.read_text())["status"] == "finished"
+    assert len(metrics_of(tmp_path)) == 3  # the parent and its two jobs, all finished
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
+    words = ["-m", *SMALL, "seed=range(3)", "hydra.launcher.n_jobs=1"]
+    process = start(tmp_path, *words)
+    wait_for(tmp_path, "outputs/sweeps/*/1/checkpoint.npz")
+    os.killpg(process.pid, signal.SIGINT)
+    told = process.communicate(timeout=60)[0]
+    assert process.returncode != 0
+    assert "the same command again goes on from here" in told
+    statuses = states_of(tmp_path)
+    assert statuses == {"paper sweep": "KILLED", "seed 0": "FINISHED", "seed 1": "KILLED"}
+    finish(tmp_path, *words)
+    assert sorted(metrics_of(tmp_path)) == ["paper sweep", "seed 0", "seed 1", "seed 2"]
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
+    with locked(tmp_path / "here"):
+        process = start(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode != 0
+    assert "hydra.sweep.dir: another process works in here" in told
+    assert "Traceback" not in told
+
+
+def test_only_what_is_unfinished_and_free_is_gone_on_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=3"])
+    root = str(tmp_path)
+    for name, status in (("a", "failed"), ("b", "running"), ("c", "finished")):
+        (tmp_path / name).mkdir()
+        write_record(tmp_path / name / STATUS, command=command(), status=status)
+    assert resume_folder(root, "new") == f"{root}/b"
+    with locked(tmp_path / "b"):
+        assert resume_folder(root, "new") == f"{root}/a"
+    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
+    assert resume_folder(root, "new") == f"{root}/new"
+    assert resume_folder(root, "c") == f"{root}/c_2"  # a clock that was set back
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        folders = list(threads.map(resume_folder, [str(tmp_path)] * 10, ["now"] * 10))
+    assert len(set(folders)) == 10
+
+
+def test_what_the_code_of_the_user_imports_is_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_named.py").write_text("from my_package.inner import low\nimport json, my_named")
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    (tmp_path / "my_package" / "inner.py").write_text("import my_limits")
+    (tmp_path / "unnamed.py").write_text("")
+    settings = {"_target_": "my_named.low"}
+    seen = {fingerprint(settings)}
+    for path in ("my_limits.py", "my_package/inner.py", "my_named.py"):
+        with (tmp_path / path).open("a") as file:
+            file.write("\nLIMIT = 3")
+        assert fingerprint(settings) not in seen
+        seen.add(fingerprint(settings))
+    (tmp_path / "unnamed.py").write_text("LIMIT = 3")
+    assert fingerprint(settings) in seen
+
+
+def test_ctrl_c_in_compiled_code_is_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+    with pytest.raises(SystemError), interruptible():
+        raise SystemError("something else") from ValueError()
+
+
+def test_other_code_or_files_of_the_user_make_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module, agent, recording = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "recording"
+    settings = {
+        "env": {"id": "my_own:Mine-v0"},
+        "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.core.outcomes.event"}],
+        "policy": {"path": str(agent)},
+        "training": {"path": str(recording)},
+    }
+    recording.mkdir()
+    seen = set[str]()
+    for path, content in (
+        (module, "low = 1"),
+        (module, "low = 2"),
+        (agent, "weights"),
+        (agent, "others!"),
+        (recording / "shard", "1"),
+        (recording / "shard", "12"),
+    ):
+        path.write_text(content)
+        assert fingerprint(settings) == fingerprint(settings)
+        assert fingerprint(settings) not in seen
+        seen.add(fingerprint(settings))
+
+
+# Disks
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk to fill")
+
+
+@pytest.mark.slow
+@needs_root
+def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Path) -> None:
+    words = [*SMALL, "tracking=none"]
+    with disk(tmp_path, "size=1m"):
+        process = start(tmp_path, *words)
+        told = process.communicate(timeout=120)[0]
+        assert process.returncode != 0
+        assert "No space left on device" in told.splitlines()[-1]
+        assert "the same command again goes on" in told.splitlines()[-1]
+        enlarge(tmp_path)
+        finish(tmp_path, *words)
+
+
+@pytest.mark.slow
+@needs_root
+def test_a_read_only_folder_is_named_before_any_work(tmp_path: Path) -> None:
+    with disk(tmp_path, "ro"):
+        process = start(tmp_path, *SMALL)
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode != 0
+    assert "Read-only file system: 'outputs'" in told

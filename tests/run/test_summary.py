@@ -1,0 +1,163 @@
+"""Sweeps that are told, whatever lies in their folders."""
+
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import good_files
+from tests.support.good_files import MARKER
+from tests.support.hostile_files import DEEP
+from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
+from tpd.run.sweep import BEST, JobWatch, best_job
+from tpd.store import saved_runs
+from tpd.store.run_folders import (
+    FAILED,
+    FINISHED,
+    STATUS,
+    SWEEP,
+    command,
+    read_record,
+    resume_folder,
+    write_record,
+)
+from tpd.store.stored_configs import OVERRIDES
+from tpd.tracking.runs import NoRun
+
+PLANNED = {0: ["seed=0"], 1: ["seed=1"]}
+
+
+@pytest.fixture(scope="module")
+def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of two seeds."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for number in PLANNED:
+        job = folder / str(number)
+        job.mkdir()
+        good_files.job(job)
+        config = yaml.safe_load((job / saved_runs.CONFIG).read_text()) | {"seed": number}
+        (job / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
+        write_record(job / STATUS, number=number, seed=number)
+    return folder
+
+
+@pytest.fixture
+def sweep(two_jobs: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(two_jobs, tmp_path / "sweep"))
+
+
+def test_finished_jobs_are_told(sweep: Path) -> None:
+    jobs = finished_jobs(sweep, named=())
+    assert [job.seed for job in jobs] == ["0", "1"]
+    assert missing_jobs(sweep, PLANNED) == {}
+    summarise(jobs, sweep / "plots", NoRun())
+    assert len(list(sweep.glob("plots/start_*"))) == 4
+
+
+READ = [
+    saved_runs.CONFIG,
+    OVERRIDES,
+    "errors.json",
+    "metrics.json",
+    "curve.json",
+    "forecasts.json",
+    "start.npz",
+]
+
+
+@pytest.mark.parametrize("content", [b'{"', b"{}"], ids=["cut", "nothing in it"])
+@pytest.mark.parametrize("name", READ)
+def test_a_job_whose_results_are_broken_is_missing_and_done_again(
+    sweep: Path, name: str, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = sweep / "1" / name
+    broken.write_bytes(content)
+    jobs = finished_jobs(sweep, named=())
+    assert [job.seed for job in jobs] == ["0"]
+    assert str(broken) in caplog.text
+    assert str(broken) in missing_jobs(sweep, PLANNED)["seed=1"]
+    assert read_record(sweep / "1" / STATUS)["status"] == FAILED  # so that it is not skipped
+    summarise(jobs, sweep / "plots", NoRun())
+
+
+def test_nothing_in_a_stored_config_runs_when_it_is_told(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = sweep / "0" / saved_runs.CONFIG
+    config = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(config | {"env": {"_target_": "os.mkdir", "_args_": [MARKER]}}))
+    monkeypatch.chdir(sweep)
+    assert len(finished_jobs(sweep, named={"tpd.envs.Environment"})) == 1
+    assert not (sweep / MARKER).exists()
+    told = missing_jobs(sweep, PLANNED)["seed=0"]
+    assert told.startswith(f"{path}: the env of this run needs 'os.mkdir'")
+    assert "\n" not in told
+    assert "trust=" not in told
+
+
+def test_what_the_user_runs_is_made_again(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sweep / "own_lake.py").write_text(
+        "from tpd.envs import Environment\ndef make():\n    return Environment('FrozenLake-v1')\n"
+    )
+    monkeypatch.syspath_prepend(str(sweep))
+    for number in PLANNED:
+        path = sweep / str(number) / saved_runs.CONFIG
+        config = yaml.safe_load(path.read_text()) | {"env": {"_target_": "own_lake.make"}}
+        path.write_text(yaml.safe_dump(config))
+    assert len(finished_jobs(sweep, named={"own_lake.make"})) == 2
+    assert finished_jobs(sweep, named={"own_lake.other"}) == []
+
+
+# What is known of runs
+
+BROKEN = {"cut": b'{"comm', "a list": b"[]", "nothing": b"", "no text": b"\xff\xfe", "deep": DEEP}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("name", [STATUS, SWEEP])
+def test_a_broken_record_is_named_and_stops_no_other_run(
+    tmp_path: Path,
+    name: str,
+    content: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=3"])
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / name).write_bytes(content)
+    (tmp_path / "begun").mkdir()
+    write_record(tmp_path / "begun" / STATUS, command=command(), status="running")
+    assert resume_folder(str(tmp_path), "new") == str(tmp_path / "begun")
+    assert read_record(tmp_path / "old" / name) == {}
+    assert caplog.text.count(str(tmp_path / "old" / name)) == 1
+    write_record(tmp_path / "old" / name, status=FINISHED)
+    assert read_record(tmp_path / "old" / name) == {"status": FINISHED}
+
+
+@pytest.mark.parametrize("content", [*BROKEN.values(), b"{}", b'{"status": "failed"}'])
+def test_broken_records_of_jobs_are_survived(
+    sweep: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    (sweep / "1" / STATUS).write_bytes(content)
+    (sweep / "1" / "job.log").write_bytes(b"\xff")
+    watch = JobWatch(sweep, 2)
+    watch.stop()
+    assert [job.seed for job in finished_jobs(sweep, named=())] == ["0"]
+    assert missing_jobs(sweep, PLANNED) == {"seed=1": "it never ended"}
+
+
+def test_what_was_launched_is_told_by_its_folder_if_nothing_else_is_known(sweep: Path) -> None:
+    (sweep / "1" / OVERRIDES).write_text("{")
+    assert launched_jobs(sweep) == {0: ["env=frozen_lake", "seed=0"], 1: [str(sweep / "1")]}
+
+
+def test_a_sweeper_that_wrote_nonsense_is_told_so(tmp_path: Path) -> None:
+    good_files.sweep(tmp_path)
+    assert best_job(tmp_path) == "best: seed=1, with a mean skill of 0.5000"
+    (tmp_path / BEST).write_text(json.dumps({"best_value": "x"}))
+    assert best_job(tmp_path).startswith(f"what is best is not known: {tmp_path / BEST}: ")

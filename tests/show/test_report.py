@@ -1,0 +1,264 @@
+"""The report without a browser: what its file holds is what the explainer says."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+from PIL import Image
+
+from tests.support import Compose
+from tests.support.reports import HOSTILE, small
+from tpd.answers import what_if
+from tpd.answers.sentences.compare import paragraph
+from tpd.core.types import Array
+from tpd.envs.fuel_taxi.rules import Action
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import learn
+from tpd.run.parts import build
+from tpd.show import report
+from tpd.show.progress import ProgressBars
+from tpd.show.report import page, pictures
+from tpd.show.report.contents import FEW_DRAWS, Contents
+from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
+from tpd.sources.episodes import Recorder
+from tpd.store.saved_runs import SavedRun
+from tpd.tracking.runs import NoRun
+
+LEAST_STEPS = 2000
+
+
+def learned(config: DictConfig, recorder: Recorder) -> SavedRun:
+    """A run that has just learned, with a recording."""
+    parts = build(config)
+    learn(parts, NoRun(), ProgressBars(False))
+    recording = recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
+    return SavedRun(config, parts.explainer, parts.env, recording)
+
+
+@pytest.fixture(scope="module")
+def taxi() -> SavedRun:
+    """A taxi that learned little, so that much is unknown."""
+    few = ["policy.steps=20000", "training.steps=20000", "evaluation=none"]
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        config = compose("config", overrides=["experiment=fuel_taxi", *few])
+    return learned(config, Recorder(episodes=4, steps=30))
+
+
+@pytest.fixture(scope="module")
+def taxi_report(taxi: SavedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report.write(taxi, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shown(taxi_report: Path) -> Contents:
+    return page.read(taxi_report)
+
+
+def pairs(shown: Contents) -> tuple[Array, Array]:
+    """State numbers and actions of the rows of the file."""
+    state, action = np.nonzero(shown.arrays["options"] >= 0)
+    assert (shown.arrays["options"][state, action] == np.arange(len(state))).all()
+    return shown.arrays["state_number"][state], action
+
+
+def test_every_valid_action_is_there_and_no_other(taxi: SavedRun, shown: Contents) -> None:
+    valid = taxi.env.mask(shown.arrays["state_number"])
+    assert len(valid) == 1050
+    assert ((shown.arrays["options"] >= 0) == valid).all()
+
+
+def test_the_numbers_are_those_of_the_explanation(taxi: SavedRun, shown: Contents) -> None:
+    explanation = taxi.explainer.explain(*pairs(shown))
+    span = np.array(shown.words["expected_range"]["span"])
+    low = np.array(shown.words["expected_range"]["low"])
+    expected = Quantised(shown.arrays["expected"], low, span).values().transpose(2, 1, 0)
+    assert (np.abs(expected - explanation.expected) <= span / LEVELS * 0.501).all()
+    unknown = Quantised(shown.arrays["unknown"], np.zeros(1), np.ones(1)).values()[0].T
+    assert unknown == pytest.approx(explanation.unknown, abs=1 / LEVELS)
+    assert explanation.unknown.max() > 0.5, "nothing would be shown as unknown"
+    assert (shown.arrays["support"] == explanation.support).all()
+    assert (shown.arrays["reach"] == explanation.foreseen.sum(axis=1)).all()
+
+
+def test_returns_under_any_rewards_follow_from_the_counts(taxi: SavedRun, shown: Contents) -> None:
+    explanation = taxi.explainer.explain(*pairs(shown))
+    changed = {"failure": -7.5, "move": -3.0}
+    weights = [changed.get(outcome["name"], outcome["weight"] or 0.0) for outcome in shown.words["outcomes"]]
+    known = shown.arrays["reach"] == shown.words["horizon"]
+    assert 0 < known.sum() < len(known)
+    returns = np.where(known, shown.arrays["counts"] @ np.array(weights), np.nan)
+    assert returns == pytest.approx(what_if.returns(explanation, changed), abs=1e-3, nan_ok=True)
+
+
+def test_bands_are_those_of_every_other_answer(taxi: SavedRun, shown: Contents) -> None:
+    band = taxi.explainer.explain(*pairs(shown), draws=FEW_DRAWS).return_band()
+    for name, end in {"return_low": band.low, "return_high": band.high}.items():
+        np.testing.assert_allclose(shown.arrays[name], end[:, -1], atol=1e-3)
+    sparse = (shown.arrays["support"] > 0) & (shown.arrays["support"] < shown.words["enough_visits"])
+    assert (sparse == taxi.explainer.explain(*pairs(shown)).sparse).all()
+    assert sparse.any()
+
+
+def test_the_steps_are_those_recorded(taxi: SavedRun, shown: Contents) -> None:
+    assert taxi.recording is not None
+    recorded = taxi.recording.episodes.transitions
+    state, taken = shown.arrays["visits"][shown.arrays["steps"]].T
+    assert (shown.arrays["state_number"][state] == recorded.observation).all()
+    assert (taken == recorded.action).all()
+    assert (shown.arrays["happened"] == taxi.recording.happened).all()
+
+
+def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents) -> None:
+    state = int(taxi.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False}))
+    row = int(np.flatnonzero(shown.arrays["state_number"] == state)[0])
+    taken = int(taxi.explainer.policy.action(np.array([state]))[0])
+    moment = shown.arrays["visits"].tolist().index([row, taken])
+    others = [a for a in np.flatnonzero(taxi.env.mask(np.array([state]))[0]).tolist() if a != taken]
+    returns = taxi.explainer.action_returns(np.array([state]))
+    best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
+    for foil in others:
+        both = taxi.explainer.explain(np.full(2, state), np.array([taken, foil]), draws=FEW_DRAWS)
+        contrast = both[:1] - both[1:]
+        fact_name, foil_name = taxi.env.name_of_action(taken), taxi.env.name_of_action(foil)
+        third = None
+        if best not in (taken, foil):
+            third = taxi.env.name_of_action(best), float(returns[0, best])
+        said = paragraph(contrast, 0, fact_name, foil_name, fact_name, taxi.explainer.predictor.tie, third)
+        assert shown.words["sentences"][moment][foil] == said
+
+
+def test_few_pictures_compose_all_states(taxi: SavedRun) -> None:
+    fields = taxi.env.state_fields
+    composed = pictures.composed(taxi.env, fields)
+    assert len(composed.files) == 5 * 5 * 2 + 21
+    every = pictures.combinations(fields)
+    for number in (0, 77, 500, 1049):
+        drawn = taxi.env.picture(taxi.env.state(every[number]))
+        assert drawn is not None
+        size = drawn.shape[1], drawn.shape[0]
+        whole = Image.new("RGB", size)
+        for layer, file in zip(composed.layers, composed.shown[number], strict=True):
+            left, top, width, height = np.rint(np.array(layer) * [*size, *size]).astype(int)
+            part = Image.open(io.BytesIO(composed.files[file])).convert("RGB").resize((width, height))
+            whole.paste(part, (int(left), int(top)))
+        assert np.abs(np.asarray(whole, dtype=float) - drawn).mean() < 4
+
+
+def test_a_report_fits_its_limit_by_showing_fewer_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = small()
+    report.write(kept, tmp_path / "all.html")
+    assert page.read(tmp_path / "all.html").words["left_out"] == 0
+    monkeypatch.setattr(page, "LARGEST", (tmp_path / "all.html").stat().st_size - 1)
+    report.write(kept, tmp_path / "fewer.html")
+    fewer = page.read(tmp_path / "fewer.html")
+    assert (tmp_path / "fewer.html").stat().st_size <= page.LARGEST
+    assert 0 < fewer.words["left_out"] == 5 - len(fewer.words["episodes"])
+
+
+def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
+    kept = small((HOSTILE, "b", "c"), event_name=HOSTILE, name=HOSTILE)
+    report.write(kept, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    plain = small()
+    report.write(plain, tmp_path / "plain.html")
+    scripts = re.findall(r"<script[ >]", (tmp_path / "plain.html").read_text())
+    assert HOSTILE not in text
+    assert len(re.findall(r"<script[ >]", text)) == len(scripts)
+    words = page.read(tmp_path / "report.html").words
+    assert words["actions"][0][0] == HOSTILE
+    assert words["outcomes"][0]["name"] == HOSTILE
+    assert words["name"].startswith(HOSTILE)
+
+
+def test_the_dynamics_are_kept_only_where_their_code_is_trusted(shown: Contents, tmp_path: Path) -> None:
+    assert len(shown.arrays["model_pair"]) > shown.arrays["model_valid"].sum()
+    report.write(small(), tmp_path / "report.html")
+    assert "model_pair" not in page.read(tmp_path / "report.html").arrays
+
+
+def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
+    kept = small()
+    nothing = SavedRun(kept.config, kept.explainer, kept.env, None)
+    with pytest.raises(ValueError, match="small, seed 0 has no recorded episodes"):
+        report.write(nothing, tmp_path / "report.html")
+
+
+def test_a_taxi_without_episodes_can_be_explored(taxi: SavedRun, tmp_path: Path) -> None:
+    report.write(SavedRun(taxi.config, taxi.explainer, taxi.env, None), tmp_path / "report.html")
+    words = page.read(tmp_path / "report.html").words
+    assert words["episodes"] == []
+    assert [field["name"] for field in words["fields"]] == ["row", "col", "fuel", "passenger"]
+    assert words["actions"] == [[action.name.lower() for action in Action]]
+
+
+def test_what_is_packed_is_unpacked() -> None:
+    arrays: dict[str, Array] = {
+        "bytes": np.arange(5, dtype=np.uint8),
+        "whole": np.array([[-1, 2], [3, 4]], dtype=np.int32),
+        "small": np.array([np.inf, -0.5], dtype=np.float32),
+        "large": np.array([np.pi]),
+    }
+    words, unpacked = unpack(pack({"name": "é</script>"}, arrays))
+    assert words == {"name": "é</script>"}
+    for name, array in arrays.items():
+        assert unpacked[name].dtype == array.dtype
+        assert (unpacked[name] == array).all()
+
+
+def test_something_else_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<html></html>")
+    with pytest.raises(ValueError, match="no report"):
+        page.read(tmp_path / "page.html")
+
+
+def coast(observations: Array) -> Array:
+    """Engines off."""
+    return np.zeros(len(observations), dtype=np.int64)
+
+
+def test_every_continuous_step_is_compared_with_its_opposite(compose_config: Compose, tmp_path: Path) -> None:
+    config = compose_config(
+        "experiment=pendulum",
+        "policy=function",
+        "policy.function={_target_: tests.show.test_report.push, _partial_: true}",
+        "training.steps=200",
+        "explainer.fit_updates=1",
+        "evaluation=none",
+    )
+    kept = learned(config, Recorder(episodes=1, steps=5))
+    report.write(kept, tmp_path / "report.html")
+    shown = page.read(tmp_path / "report.html")
+    assert shown.words["actions"] == [["torque 0.50", "torque -0.50"]] * 5
+    assert shown.arrays["options"].tolist() == np.arange(10).reshape(5, 2).tolist()
+    assert len(shown.files) == 5
+
+
+def push(observations: Array) -> Array:
+    """The same torque always."""
+    return np.full((len(observations), 1), 0.5, dtype=np.float32)
+
+
+@pytest.mark.slow
+def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path: Path) -> None:
+    config = compose_config(
+        "experiment=lunar_lander",
+        "policy=function",
+        "policy.function={_target_: tests.show.test_report.coast, _partial_: true}",
+        "training.steps=2000",
+        "explainer.fit_updates=20",
+        "evaluation=none",
+    )
+    kept = learned(config, Recorder(episodes=30, steps=200))
+    report.write(kept, tmp_path / "report.html")
+    shown = page.read(tmp_path / "report.html")
+    assert len(shown.arrays["steps"]) >= LEAST_STEPS
+    assert shown.words["left_out"] == 0
+    assert (tmp_path / "report.html").stat().st_size < page.LARGEST

@@ -1,0 +1,386 @@
+"""Recordings: other tools read them, they lose nothing, and an explainer is learned from one alone."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from gymnasium import spaces
+from hydra import compose, initialize_config_dir
+from stable_baselines3 import PPO
+
+from tests.support import Compose, small_mdp
+from tests.support.datasets import STEPS, Given, assert_same, learner, training
+from tpd.core.observations import pack
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.seeding import generator
+from tpd.core.types import Array, Transitions, concatenate
+from tpd.envs import Environment
+from tpd.envs.dataset import DESCRIPTION, DatasetDescription
+from tpd.envs.spaces import from_plain, to_plain
+from tpd.policies.stored import POLICY
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.experiment import learn
+from tpd.run.parts import ConfigError, build
+from tpd.run.results import Findings, save_results
+from tpd.run.training import DatasetTraining
+from tpd.show.progress import ProgressBars
+from tpd.sources.parquet import DatasetError, count_rows, read_shard, saved, shard_path
+from tpd.tracking.runs import NoRun
+
+SPACES: list[spaces.Space[Any]] = [
+    spaces.Discrete(5),
+    spaces.Discrete(3, start=-1),
+    spaces.Box(-np.inf, np.inf, (4,), np.float32),
+    spaces.Box(np.array([-0.1, -np.inf]), np.array([1 / 3, 2.0]), dtype=np.float64),
+    spaces.Box(0, 255, (6, 5, 3), np.uint8),
+    spaces.MultiDiscrete([2, 3], start=[0, 5]),
+    spaces.MultiBinary(4),
+    spaces.Dict({"far": spaces.Box(-1, 1, (2,), np.float32), "near": spaces.Discrete(2)}),
+]
+
+
+def make_recording(folder: Path, **settings: Any) -> ReplayedFHTD:
+    """Record, while somebody learns from it."""
+    live, keys = learner(), settings.pop("info_keys", ())
+    training(dataset=str(folder), **settings).run(
+        small_mdp.environment(), Given(), generator(0, "test"), learning=[live.update], info_keys=keys
+    )
+    return live
+
+
+def random_transitions(space: spaces.Space[Any], count: int, info: dict[str, Array]) -> Transitions:
+    """Anything that the space holds, and numbers that are hard to keep."""
+    space.seed(0)
+    drawn = [space.sample() for _ in range(2 * count)]
+    observations = (
+        pack({key: np.stack([one[key] for one in drawn]) for key in space})
+        if isinstance(space, spaces.Dict)
+        else np.stack(drawn)
+    )
+    reward = np.resize([0.1, -0.0, np.nan, np.inf, 5e-324, 1 / 3], count)
+    yes = np.arange(count) % 3 == 0
+    return Transitions(
+        observations[:count], np.arange(count) % 2, observations[count:], reward, yes, ~yes, info
+    )
+
+
+def description(space: spaces.Space[Any], *info_keys: str) -> DatasetDescription:
+    return DatasetDescription("Any-v0", space, spaces.Discrete(2), (), info_keys, 1, {})
+
+
+def written(path: Path, batches: list[Transitions]) -> Path:
+    assert [len(batch) for batch in saved(path, batches)] == [len(batch) for batch in batches]
+    return path
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_spaces_survive_exactly(space: spaces.Space[Any]) -> None:
+    again = from_plain(json.loads(json.dumps(to_plain(space), allow_nan=False)))
+    assert again == space
+    assert again.dtype == space.dtype
+    if isinstance(space, spaces.Box):
+        assert isinstance(again, spaces.Box)
+        assert_same(again.low, space.low)
+        assert_same(again.high, space.high)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_transitions_survive_exactly(space: spaces.Space[Any], tmp_path: Path) -> None:
+    info = {
+        "half": np.linspace(-1, 1, 700, dtype=np.float16),
+        "large": np.arange(700, dtype=np.uint64) + 2**63,
+        "matrix": np.arange(700 * 6, dtype=np.int8).reshape(700, 2, 3),
+        "flags": np.arange(1400).reshape(700, 2) % 3 == 0,
+    }
+    batch = random_transitions(space, 700, info)
+    path = written(shard_path(tmp_path, 0), [batch[:300], batch[300:]])
+    read = concatenate(list(read_shard(path, description(space, *info))))
+    for name in ("observation", "action", "next_observation", "reward", "terminated", "truncated"):
+        assert_same(getattr(read, name), getattr(batch, name))
+    for key, values in info.items():
+        assert_same(read.info[key], values)
+    assert read.observation.flags.writeable
+
+
+def test_other_tools_read_plain_columns(tmp_path: Path) -> None:
+    space = spaces.Box(-1, 1, (3,), np.float32)
+    batch = random_transitions(space, 100, {"fuel": np.arange(100)})
+    frame = pd.read_parquet(written(tmp_path / "x.parquet", [batch]))
+    columns = ["observation", "action", "next_observation", "reward", "terminated", "truncated", "info.fuel"]
+    assert list(frame.columns) == columns
+    np.testing.assert_array_equal(np.stack(list(frame["observation"])), batch.observation)
+    assert frame["info.fuel"].tolist() == list(range(100))
+    kind = pq.read_schema(tmp_path / "x.parquet").field("observation").type
+    assert kind == pa.list_(pa.float32(), 3)
+
+
+def test_batches_come_back_as_they_were_and_small_ones_are_joined(tmp_path: Path) -> None:
+    batch = random_transitions(spaces.Discrete(5), 60_000, {})
+    cuts = [batch[:10], batch[10:20], batch[20:9_000], batch[9_000:59_000], batch[59_000:]]
+    read = read_shard(written(tmp_path / "x.parquet", cuts), description(spaces.Discrete(5)))
+    assert [len(part) for part in read] == [9_000, 50_000, 1_000]
+
+
+def test_wide_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    """More than 64 MB are never held at once, however the rows came."""
+    space = spaces.Box(0, 255, (100, 100), np.float64)
+    images = np.zeros((450, 100, 100))
+    images[:, 0, 0] = np.arange(450)
+    flags = np.zeros(450, bool)
+    batch = Transitions(images, np.zeros(450, int), images, np.zeros(450), flags, flags)
+    parts = list(read_shard(written(tmp_path / "x.parquet", [batch]), description(space)))
+    assert max(2 * part.observation.nbytes for part in parts) < 65e6 < 2 * images.nbytes
+    assert_same(concatenate(parts).observation, images)
+
+
+def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+    batch = random_transitions(spaces.Discrete(5), 6_000, {})
+    path = shard_path(tmp_path, 0)
+
+    def failing() -> Iterator[Transitions]:
+        yield batch
+        assert len(list(tmp_path.iterdir())) == 1  # something is being written
+        assert not path.exists()
+        raise OSError("the env broke")
+
+    with pytest.raises(OSError, match="the env broke"):
+        list(saved(path, failing()))
+    assert list(tmp_path.iterdir()) == []
+    unfinished = saved(path, [batch, batch])
+    next(unfinished)
+    unfinished.close()  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
+    batch = random_transitions(spaces.Discrete(5), 10, {"mood": np.array(["good"] * 10)})
+    with pytest.raises(DatasetError, match=r"info\.mood holds <U4, but only plain numbers"):
+        list(saved(tmp_path / "x.parquet", [batch]))
+    with pytest.raises(DatasetError, match="no transitions"):
+        list(saved(tmp_path / "x.parquet", []))
+    assert list(tmp_path.iterdir()) == []
+
+
+def rewritten(path: Path, change: Callable[[Any], Any]) -> None:
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def replaced(name: str, values: Any) -> Callable[[Any], Any]:
+    return lambda table: table.set_column(table.column_names.index(name), name, values)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["reward"]), "the column reward is missing"),
+        (replaced("reward", pa.array(["much"] * 50)), "the column reward is of type string"),
+        (replaced("terminated", pa.array([1] * 50)), "the column terminated is of type int64"),
+        (replaced("action", pa.array([None, *[0] * 49])), "the column action has 1 rows without"),
+        (replaced("action", pa.array([7] * 50)), r"the column action holds 7, not one of Discrete\(2\)"),
+        (replaced("observation", pa.array([-1] * 50)), "the column observation holds -1, not one of"),
+        (replaced("next_observation", pa.array([0.5] * 50)), "the column next_observation is of type double"),
+        (replaced("action", pa.array([0.5] * 50)), "the column action holds float64"),
+        (replaced("action", pa.array([[0, 1]] * 50)), "the column action is of type list"),
+        (replaced("info.fuel", pa.array([{"a": "b"}] * 50)), r"the column info\.fuel is of type struct"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_and_column(
+    change: Callable[[Any], Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.parquet"
+    written(path, [random_transitions(spaces.Discrete(5), 50, {"fuel": np.arange(50)})])
+    assert sum(map(len, read_shard(path, description(spaces.Discrete(5), "fuel")))) == 50
+    rewritten(path, change)
+    with pytest.raises(DatasetError, match=message) as caught:
+        list(read_shard(path, description(spaces.Discrete(5), "fuel")))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_changed_bit_is_found_and_its_column_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    written(path, [random_transitions(spaces.Discrete(5), 6_000, {})])
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(2)
+    content = bytearray(path.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="the column next_observation cannot be read"):
+        list(read_shard(path, description(spaces.Discrete(5))))
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and nothing more", b"PAR1" + bytes(1000) + b"PAR1"])
+def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=r"x\.parquet is no Parquet file"):
+        count_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 9}, "it has format 9"),
+        ({"shards": "many"}, "shards must be a whole number"),
+        ({"shards": 3}, r"shard-00001\.parquet is missing: the recording has 3 shards"),
+        ({"action_space": {"kind": "Text"}}, "no space of kind 'Text'"),
+        ({"action_space": {}}, "it does not say 'kind'"),
+        ({"action_space": {"kind": "Discrete", "n": -3, "start": 0, "dtype": "int64"}}, "describes no rec"),
+        (
+            {
+                "observation_space": {
+                    "kind": "Box",
+                    "shape": [10**13],
+                    "dtype": "float32",
+                    "low": "0",
+                    "high": "1",
+                }
+            },
+            "GB are free",
+        ),
+    ],
+)
+def test_a_wrong_description_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    make_recording(tmp_path / "r")
+    path = tmp_path / "r" / DESCRIPTION
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match=message) as caught:
+        DatasetTraining(path=str(tmp_path / "r"), processes=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no dataset"):
+        DatasetTraining(path=str(tmp_path), processes=1)
+    with pytest.raises(ValueError, match="name the folder"):
+        DatasetTraining(path=None, processes=1)
+    make_recording(tmp_path / "r")
+    with pytest.raises(ValueError, match="holds a dataset already"):
+        training(dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
+
+
+def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Path) -> None:
+    live, again = make_recording(tmp_path / "r"), learner()
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
+    source.check(small_mdp.environment(), ())
+    source.run(small_mdp.environment(), Given(), generator(1, "other"), learning=[again.update])
+    assert source.transitions(Given()) == STEPS
+    assert_same(again.table().expected, live.table().expected)
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "r" / POLICY)["probabilities"],
+        Given().policy.probabilities(np.arange(small_mdp.NUM_STATES)),
+    )
+
+
+def test_recording_changes_nothing_that_is_learned(tmp_path: Path) -> None:
+    plain = learner()
+    training().run(small_mdp.environment(), Given(), generator(0, "test"), learning=[plain.update])
+    assert_same(make_recording(tmp_path / "r").table().expected, plain.table().expected)
+
+
+def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
+    make_recording(tmp_path / "r")
+    source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
+    with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
+        source.check(Environment("FrozenLake-v1"), ())
+    with pytest.raises(
+        ValueError, match=r"the outcomes read info\['parity'\], of which the dataset has none"
+    ):
+        source.check(small_mdp.environment(), ("parity",))
+
+
+LIVE = ["env=cart_pole", "training=agent", "training.steps=7000", "evaluation=none"]
+RECORDED = ["env=dataset", "training=dataset", "evaluation=none", "recording.episodes=0"]
+
+
+@pytest.fixture(scope="module")
+def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The overrides for an agent's zip, and last for a recording of what it does."""
+    folder = tmp_path_factory.mktemp("cart_pole")
+    PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu", seed=0).save(folder / "agent.zip")
+    agent = ["policy=sb3_zip", f"policy.path={folder / 'agent.zip'}", "outcomes=default"]
+    network = ["explainer=network", "explainer.horizon=5", "explainer.fit_updates=20"]
+    overrides = [*agent, *network, *LIVE, f"training.dataset={folder / 'r'}"]
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        learn_network(compose("config", overrides))
+    return [*agent, *network, f"training.path={folder / 'r'}"]
+
+
+def learn_network(config: Any) -> Any:
+    parts = build(config)
+    learn(parts, NoRun(), ProgressBars(False))
+    return parts
+
+
+def test_a_network_is_learned_from_a_recording_with_no_env_at_hand(
+    cart_pole: list[str], tmp_path: Path, compose_config: Compose
+) -> None:
+    state = "+figures.upright={pairs: [{state: [0, 0, 0, 0]}]}"
+    alone = learn_network(compose_config(*cart_pole, *RECORDED, state))
+    beside = learn_network(compose_config(*cart_pole, "env=cart_pole", "training=dataset", "evaluation=none"))
+    live = learn_network(compose_config(*cart_pole[:-1], *LIVE))
+    for other in (beside, live):
+        for name, weights in alone.explainer.predictor.arrays().items():
+            assert_same(weights, other.explainer.predictor.arrays()[name])
+    assert alone.explainer.predictor.updates > 0
+    save_results(alone, Findings(None, None), {}, None, tmp_path / "run", NoRun())
+    assert (tmp_path / "run/plots/upright.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("evaluation", "exact", "evaluation: Dataset-v0 publishes no table P"),
+        ("explainer", "replayed", "explainer: a table needs discrete observations, but Dataset-v0"),
+        ("training.path", "nowhere", "env: nowhere holds no dataset"),
+        ("training.path", "null", "env: name the folder of the dataset"),
+        ("training", "agent", "training: Dataset-v0 cannot be stepped: learn with training=dataset"),
+    ],
+)
+def test_what_a_recording_cannot_do_is_refused_in_one_line(
+    setting: str, value: str, message: str, cart_pole: list[str], compose_config: Compose
+) -> None:
+    overrides = [given for given in [*cart_pole, *RECORDED] if not given.startswith(f"{setting}")]
+    if setting == "training":
+        overrides.append(f"env.kwargs.path={cart_pole[-1].removeprefix('training.path=')}")
+    with pytest.raises(ConfigError, match=message) as caught:
+        build(compose_config(*overrides, f"{setting}={value}"))
+    assert "\n" not in str(caught.value)
+
+
+def test_outcomes_of_what_was_not_recorded_are_refused(cart_pole: list[str], compose_config: Compose) -> None:
+    config = compose_config(*cart_pole, *RECORDED)
+    config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
+    with pytest.raises(ConfigError, match=r"outcomes: info\['wind'\] was not recorded, only none"):
+        build(config)
+
+
+def windy() -> OutcomeSet:
+    return OutcomeSet([event("wind", lambda t: t.info["wind"], info_keys=["wind"])])
+
+
+def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
+    make_recording(tmp_path / "r", info_keys=("parity",))
+    folder = tmp_path / "r"
+    batch = concatenate(list(read_shard(shard_path(folder, 0), DatasetDescription.read(folder))))
+    np.testing.assert_array_equal(batch.info["parity"], batch.next_observation % 2)
+    DatasetTraining(path=str(folder), processes=1).check(small_mdp.environment(), ("parity",))
+
+
+def test_nothing_plays_in_a_recorded_env(tmp_path: Path) -> None:
+    make_recording(tmp_path / "r")
+    env = gym.make("Dataset-v0", path=str(tmp_path / "r"))
+    assert env.observation_space == spaces.Discrete(small_mdp.NUM_STATES)
+    with pytest.raises(RuntimeError, match="nothing to step"):
+        env.reset()
+    shutil.rmtree(tmp_path / "r")
+    with pytest.raises(ValueError, match="holds no dataset"):
+        gym.make("Dataset-v0", path=str(tmp_path / "r"))

@@ -1,0 +1,95 @@
+"""Environments that do after a while what they never said they would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tpd.core.seeding import generator
+from tpd.envs import Environment
+from tpd.policies.tabular import TabularPolicy
+from tpd.show.figures import FigureSpec
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+
+ROOT = Path(__file__).parents[2]
+AFTER = 3000
+
+
+class Turncoat(gym.Env[Any, Any]):
+    """Steps around in a circle of ten states, and after a while somewhere else."""
+
+    observation_space, action_space = gym.spaces.Discrete(10), gym.spaces.Discrete(2)
+
+    def __init__(self, then: str = "outside", render_mode: str | None = None) -> None:
+        self._then, self._steps, self.render_mode = then, 0, render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return (0 if self._then != "no start" else 99), {}
+
+    def step(self, action: Any) -> Any:
+        self._steps += 1
+        there: Any = self._steps % 10
+        reward, over = 1.0, self._steps % 20 == 0
+        if self._steps > AFTER // 10:
+            there = {"outside": 77, "below": -1, "shape": np.array([1, 2])}.get(self._then, there)
+            reward = np.nan if self._then == "nan" else reward
+        return there, reward, over, False, {}
+
+
+for word in ("outside", "below", "shape", "nan", "no start"):
+    gym.register(
+        f"Turncoat-{word.replace(' ', '-')}-v0", "tests.sources.test_stepping:Turncoat", kwargs={"then": word}
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        ("outside", r"Turncoat-outside-v0, which is to observe Discrete\(10\), .* it observed 77"),
+        ("below", r"Turncoat-below-v0, which is to observe Discrete\(10\), .* it observed -1"),
+        ("no-start", r"Turncoat-no-start-v0, which is to observe Discrete\(10\), .* it observed 99"),
+        ("shape", r"Turncoat-shape-v0, which is to observe Discrete\(10\), failed to step"),
+        ("nan", "the reward is not finite"),
+    ],
+)
+def test_a_step_that_cannot_be_is_named_in_one_line(then: str, message: str) -> None:
+    env = Environment(f"Turncoat-{then}-v0")
+    policy = TabularPolicy(np.full((10, 2), 0.5), 0.9)
+    with pytest.raises(ValueError, match=message) as refused:
+        list(
+            collect(env, policy, generator(0, "a"), steps=AFTER * 2, exploration=Exploration(0), num_envs=10)
+        )
+    assert "\n" not in str(refused.value)
+
+
+def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
+    words = [
+        "env=cliff_walking",
+        "~env.kwargs",
+        "~env.action_names",
+        "env.id=tests.sources.test_stepping:Turncoat-outside-v0",
+        "outcomes=default",
+    ]
+    words += ["policy.steps=20000", "tracking=none", "evaluation=none", "recording.episodes=0"]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "run.py"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "CI": "true", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: it observed 77")
+
+
+def test_a_figure_is_no_way_out_of_its_folder() -> None:
+    with pytest.raises(ValueError, match="must be that of a file"):
+        FigureSpec.from_config("../x", Environment("FrozenLake-v1"), [{"state": 3}])

@@ -1,0 +1,535 @@
+"""Every door: all that reads a file or a request, and what comes of hostile ones."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import gymnasium as gym
+import mlflow
+import numpy as np
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc.scoring_server import invocations
+
+from sb3_ext.buffers import load_replay_buffer
+from sb3_ext.loading import load_agent
+from sb3_ext.normalization import load_normalization
+from tests.support import good_files, hostile_files
+from tests.support.good_files import MARKER, POLE
+from tests.support.hostile_files import Spoil
+from tpd.envs import dataset as recorded
+from tpd.envs.dataset import DatasetDescription
+from tpd.policies.stored import POLICY, DatasetPolicy
+from tpd.run.parts import CHECKPOINT
+from tpd.run.summary import read_job
+from tpd.run.sweep import BEST, read_best
+from tpd.sources.parquet import read_shard, shard_path, shard_paths
+from tpd.store import explainers, saved_runs
+from tpd.store.checkpoints import Checkpoint
+from tpd.store.explanations import load_explanation
+from tpd.store.recordings import load_recording
+from tpd.store.run_folders import STATUS, SWEEP, parse_record
+from tpd.store.stored_configs import OVERRIDES
+from tpd.tracking.delivery import ADDRESS, JOURNAL, TRIES, deliver_all
+from tpd.tracking.fetch import fetch
+
+SECONDS, ROOM = 60, 2 * 2**30
+LONGEST_LINE, MLFLOW_LINE = 800, 80
+ENFORCED = "Failed to enforce schema"
+READ, REFUSED, RAN, HUNG, UNCLEAR = "read as plain data", "refused", "RAN", "HUNG", "NOT CLEAR"
+
+
+@dataclass(frozen=True)
+class Door:
+    """A kind of file, and who reads it."""
+
+    kind: str
+    reader: str
+    make: Callable[[Path], None]
+    """Makes a good one in a folder."""
+    read: Callable[[Path], object]
+    """Reads what lies in a folder."""
+    file: str
+    """In the folder: what hostile bytes are put in place of."""
+    own: Mapping[str, Spoil] = field(default_factory=dict)
+    """What is hostile to this kind alone."""
+    harmless: tuple[str, ...] = ()
+    """What may be read all the same, for nothing of it is believed or looked at."""
+    culprits: tuple[str, ...] = ()
+    """What else than the file the one line may name."""
+    anything: bool = True
+    """Whether it is handed all that can be put in place of any file; False where another door was."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hostile input at one door."""
+
+    door: Door
+    name: str
+    spoil: Spoil
+
+    def __str__(self) -> str:
+        return f"{self.door.kind}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    what: str
+    line: str
+
+    def fine(self, case: Case) -> bool:
+        """Whether nothing ran, and what is wrong was refused."""
+        return self.what == REFUSED or (self.what == READ and case.name in case.door.harmless)
+
+
+def cases() -> list[Case]:
+    """Every door with every hostile input."""
+    return [
+        Case(door, name, spoil)
+        for door in DOORS
+        for name, spoil in {
+            **(hostile_files.anywhere(door.file) if door.anything else {}),
+            **door.own,
+        }.items()
+    ]
+
+
+def attempt(case: Case, scratch: Path, seconds: float = SECONDS) -> Result:
+    """Hand the input over, with little time and memory; the good file is made once in `scratch`."""
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        folder = Path(name) / "door"
+        shutil.copytree(_template(case.door, scratch), folder)
+        case.spoil(folder)
+        what, line = _in_a_child(partial(case.door.read, folder), folder, seconds)
+        if (folder / MARKER).exists():
+            return Result(RAN, "")
+    line = line.replace(f"{folder}/", "").replace(str(folder), "the folder")
+    culprits = (Path(case.door.file).name, *case.door.culprits)
+    clear = any(culprit in line for culprit in culprits) and "\n" not in line and len(line) <= LONGEST_LINE
+    return Result(UNCLEAR if what == REFUSED and not clear else what, line)
+
+
+def _template(door: Door, scratch: Path) -> Path:
+    template = scratch / door.make.__name__
+    if not template.exists():
+        template.mkdir()
+        door.make(template)
+    return template
+
+
+def _in_a_child(read: Callable[[], object], folder: Path, seconds: float) -> tuple[str, str]:
+    """What came of reading."""
+    context = multiprocessing.get_context("fork")  # the libraries take seconds to load
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_report, args=(read, folder, sender))
+    child.start()
+    sender.close()
+    try:
+        return receiver.recv() if receiver.poll(seconds) else (HUNG, f"not done after {seconds} s")
+    except EOFError:
+        return UNCLEAR, "the process died"
+    finally:
+        child.kill()
+        child.join()
+
+
+def _report(read: Callable[[], object], folder: Path, sender: Connection) -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM,) * 2)
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        try:
+            read()
+        except (ValueError, TypeError, OSError) as error:
+            sender.send((REFUSED, str(error)))
+        except BaseException as error:
+            sender.send((UNCLEAR, f"{type(error).__name__}: {error}"))
+        else:
+            sender.send((READ, ""))
+
+
+# Who reads
+
+
+def read_explainer(folder: Path) -> None:
+    explainers.load(folder / saved_runs.EXPLAINER)
+
+
+def read_shards(folder: Path) -> None:
+    description = DatasetDescription.read(folder)
+    for path in shard_paths(folder, description):
+        list(read_shard(path, description))
+
+
+def read_run(folder: Path, trusted: tuple[str, ...] = ()) -> None:
+    """All that its config names is made."""
+    run = saved_runs.read(folder, trusted)
+    run.env.check()
+    run.outcomes()
+
+
+def fetch_run(folder: Path) -> None:
+    read_run(fetch(good_files.moved(folder), good_files.uri(folder), folder / "fetched"))
+
+
+def ask(folder: Path) -> None:
+    """Put the question in a folder as MLflow's server does."""
+    model = mlflow.pyfunc.load_model(str(folder / "model"))
+    path = folder / "question.json"
+    if not path.is_file():
+        raise ValueError("question.json is no request")
+    try:
+        schema = model.metadata.get_input_schema()
+        answer = invocations(path.read_bytes(), "application/json", model, schema)  # type: ignore[no-untyped-call]
+    except (MlflowException, RecursionError) as error:
+        raise ValueError(_said(error)) from error
+    json.loads(answer.response, parse_constant=_refuse_constant)
+
+
+def _said(error: Exception) -> str:
+    """The line of ours in what MLflow answers, or the beginning of its own."""
+    told = error.message if isinstance(error, MlflowException) else str(error)
+    before, _, ours = told.rpartition("\nError: ")
+    if before and not ours.startswith(ENFORCED):
+        return ours
+    own = told.rpartition("Error: ")[2] if ENFORCED in told else told
+    return f"MLflow: {' '.join(own.split())[:MLFLOW_LINE]}"
+
+
+def _refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def read_agent(folder: Path, trust: bool = False) -> None:
+    load_agent(folder / "agent.zip", gym.make(POLE), trust=trust)
+
+
+def read_statistics(folder: Path, trust: bool = False) -> None:
+    load_normalization(folder / "statistics.pkl", good_files.box(), trust=trust)
+
+
+def read_buffer(folder: Path, trust: bool = False) -> None:
+    load_replay_buffer(folder / "buffer.pkl", trust=trust)
+
+
+def tell_job(folder: Path) -> None:
+    """As the story of a sweep does, whose user runs an environment of ours."""
+    read_job(folder, named={"tpd.envs.Environment"})
+
+
+def read_policy(folder: Path) -> None:
+    DatasetPolicy(good_files.lake(), np.random.default_rng(0), path=str(folder))
+
+
+# The doors
+
+DESCRIPTION, ARRAYS = (
+    f"{saved_runs.EXPLAINER}/{name}" for name in (explainers.DESCRIPTION, explainers.ARRAYS)
+)
+RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
+
+
+def deliver(folder: Path) -> None:
+    """As often as it takes until a store is taken to refuse something."""
+    told = list[str]()
+    left = [deliver_all(folder, lambda _, said: told.append(said), lambda _: True) for _ in range(TRIES)]
+    if left[-1]:
+        raise ValueError(told[-1])
+
+
+UNMADE = "_target_ in the outcomes"
+ABSENT = "no such file"
+TABLES = {"errors.json": "pi_mse", "curve.json": "step", "forecasts.json": "skill"}
+
+
+def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[str, ...] = ()) -> Door:
+    kind = f"job of a sweep: {kind}"
+    return Door(kind, "`story.read_job`", good_files.job, tell_job, file, own, harmless)
+
+
+JOB_DOORS = (
+    _job_door("its config", saved_runs.CONFIG, hostile_files.config(), (UNMADE,)),
+    _job_door("its overrides", OVERRIDES, hostile_files.words(OVERRIDES), ("half of it",)),
+    *(_job_door(name, name, hostile_files.table(name, number), (ABSENT,)) for name, number in TABLES.items()),
+    _job_door("metrics.json", "metrics.json", hostile_files.metrics("metrics.json")),
+    _job_door(
+        "an explanation", "start.npz", hostile_files.arrays("start.npz", "expected"), (hostile_files.OUTSIDE,)
+    ),
+)
+"""What the story of a sweep reads; a table that is absent was not made."""
+DOORS = (
+    Door(
+        "saved agent",
+        "`load_agent`",
+        good_files.agent,
+        read_agent,
+        "agent.zip",
+        hostile_files.agent("agent.zip"),
+        (hostile_files.OUTSIDE, hostile_files.OTHER_PICKLES, hostile_files.SETTINGS),
+    ),
+    Door(
+        "VecNormalize statistics",
+        "`load_normalization`",
+        good_files.statistics,
+        read_statistics,
+        "statistics.pkl",
+        hostile_files.statistics("statistics.pkl"),
+    ),
+    Door("replay buffer", "`load_replay_buffer`", good_files.buffer, read_buffer, "buffer.pkl"),
+    Door(
+        "explainer: the arrays of a table",
+        "`explainers.load`",
+        good_files.table,
+        read_explainer,
+        ARRAYS,
+        hostile_files.arrays(ARRAYS, "expected"),
+        (hostile_files.OUTSIDE,),
+    ),
+    Door(
+        "explainer: the JSON of a table",
+        "`explainers.load`",
+        good_files.table,
+        read_explainer,
+        DESCRIPTION,
+        hostile_files.description(DESCRIPTION),
+    ),
+    Door(
+        "explainer: the arrays of a network",
+        "`explainers.load`",
+        good_files.network,
+        read_explainer,
+        ARRAYS,
+        hostile_files.arrays(ARRAYS, "weight.heads.weight"),
+        (hostile_files.OUTSIDE,),
+        (saved_runs.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explainer: the JSON of a network",
+        "`explainers.load`",
+        good_files.network,
+        read_explainer,
+        DESCRIPTION,
+        hostile_files.network(DESCRIPTION),
+        culprits=(saved_runs.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explainer: the arrays of a network of returns",
+        "`explainers.load`",
+        good_files.returns,
+        read_explainer,
+        ARRAYS,
+        hostile_files.arrays(ARRAYS, "return.heads.weight") | hostile_files.units(ARRAYS),
+        (hostile_files.OUTSIDE,),
+        (saved_runs.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explainer: the JSON of a network of returns",
+        "`explainers.load`",
+        good_files.returns,
+        read_explainer,
+        DESCRIPTION,
+        hostile_files.returns(DESCRIPTION),
+        culprits=(saved_runs.EXPLAINER,),
+        anything=False,
+    ),
+    Door(
+        "explanation",
+        "`load_explanation`",
+        good_files.explanation,
+        lambda folder: load_explanation(folder / "explanation.npz"),
+        "explanation.npz",
+        hostile_files.arrays("explanation.npz", "expected"),
+        (hostile_files.OUTSIDE,),
+    ),
+    Door(
+        "recorded episodes",
+        "`load_recording`",
+        good_files.recording,
+        lambda folder: load_recording(folder / saved_runs.EPISODES),
+        saved_runs.EPISODES,
+        hostile_files.arrays(saved_runs.EPISODES, "happened") | hostile_files.pictures(saved_runs.EPISODES),
+        (hostile_files.OUTSIDE,),
+    ),
+    Door(
+        "recording to learn from: JSON",
+        "`DatasetDescription.read`",
+        good_files.shards,
+        read_shards,
+        RECORDING,
+        hostile_files.shards(RECORDING),
+        culprits=(SHARD, "recording"),
+    ),
+    Door(
+        "recording to learn from: a shard",
+        "`read_shard`",
+        good_files.shards,
+        read_shards,
+        SHARD,
+    ),
+    Door(
+        "config of a run",
+        "`saved_runs.read`",
+        good_files.run,
+        read_run,
+        saved_runs.CONFIG,
+        hostile_files.config(),
+        culprits=("of this run",),
+    ),
+    Door(
+        "checkpoint of a run",
+        "`Checkpoint.read`",
+        good_files.checkpoint,
+        lambda folder: Checkpoint(folder / CHECKPOINT, "ours", seconds=0).read(stages=2),
+        CHECKPOINT,
+        hostile_files.arrays(CHECKPOINT, "explainer/outcome") | hostile_files.checkpoint(CHECKPOINT),
+    ),
+    Door(
+        "record of a run",
+        "`folders.parse_record`",
+        good_files.job,
+        lambda folder: parse_record(folder / STATUS),
+        STATUS,
+        hostile_files.record(STATUS),
+    ),
+    Door(
+        "record of a sweep",
+        "`folders.parse_record`",
+        good_files.sweep,
+        lambda folder: parse_record(folder / SWEEP),
+        SWEEP,
+        hostile_files.record(SWEEP),
+    ),
+    *JOB_DOORS,
+    Door(
+        "what a sweeper found best",
+        "`sweep.read_best`",
+        good_files.sweep,
+        lambda folder: read_best(folder / BEST),
+        BEST,
+        hostile_files.best(BEST),
+    ),
+    Door(
+        "where a run is tracked",
+        "`deliver_all`, which is `tpd-sync`",
+        good_files.tracked,
+        deliver,
+        ADDRESS,
+        hostile_files.address(ADDRESS),
+        (ABSENT,),
+    ),
+    Door(
+        "what a run tracks",
+        "`deliver_all`, which is `tpd-sync`",
+        good_files.tracked,
+        deliver,
+        JOURNAL,
+        hostile_files.journal(JOURNAL),
+        (ABSENT, "nothing in it", "half of it"),
+        ("/etc/hostname", "secret"),
+    ),
+    Door(
+        "policy of a recording",
+        "`DatasetPolicy`",
+        good_files.policy,
+        read_policy,
+        POLICY,
+        hostile_files.arrays(POLICY, "probabilities") | hostile_files.policy(POLICY),
+        (hostile_files.OUTSIDE,),
+    ),
+    Door(
+        "MLflow model",
+        "`fetch` and `saved_runs.read`",
+        good_files.served,
+        fetch_run,
+        "model/MLmodel",
+        hostile_files.model("model/MLmodel"),
+        (*hostile_files.anywhere(""), hostile_files.LOADER, hostile_files.PICKLED),
+        (explainers.DESCRIPTION,),
+    ),
+    Door(
+        "question to a served model",
+        "`ServedExplainer.predict`",
+        good_files.served,
+        ask,
+        "question.json",
+        hostile_files.question("question.json"),
+        culprits=("row", "MLflow:"),
+    ),
+)
+
+
+# Only when told
+
+
+def load_model(folder: Path) -> None:
+    mlflow.pyfunc.load_model(str(folder / "model"))
+
+
+def _told(
+    kind: str, how: str, make: Callable[[Path], None], read: Callable[[Path], object], file: str, name: str
+) -> Case:
+    door = next(door for door in DOORS if door.kind == kind)
+    spoils = {**hostile_files.anywhere(file), **door.own}
+    return Case(Door(kind, how, make, read, file), name, spoils[name])
+
+
+PICKLE = "a pickle that runs code"
+TOLD = (
+    _told(
+        "saved agent",
+        "`load_agent(..., trust=True)`",
+        good_files.agent,
+        partial(read_agent, trust=True),
+        "agent.zip",
+        hostile_files.SETTINGS,
+    ),
+    _told(
+        "VecNormalize statistics",
+        "`load_normalization(..., trust=True)`",
+        good_files.statistics,
+        partial(read_statistics, trust=True),
+        "statistics.pkl",
+        PICKLE,
+    ),
+    _told(
+        "replay buffer",
+        "`load_replay_buffer(..., trust=True)`",
+        good_files.buffer,
+        partial(read_buffer, trust=True),
+        "buffer.pkl",
+        PICKLE,
+    ),
+    _told(
+        "config of a run",
+        '`saved_runs.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
+        good_files.run,
+        partial(read_run, trusted=("stranger",)),
+        saved_runs.CONFIG,
+        "an id that imports",
+    ),
+    _told(
+        "MLflow model",
+        "`mlflow.pyfunc.load_model` and `mlflow models serve`, which follow any MLmodel",
+        good_files.served,
+        load_model,
+        "model/MLmodel",
+        hostile_files.LOADER,
+    ),
+)
+"""What runs the code of a file, because the user said so."""

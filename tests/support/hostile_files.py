@@ -1,0 +1,511 @@
+"""What can be wrong with a file or a request, on purpose: each changes a good one."""
+
+import base64
+import io
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from tests.support.good_files import LAKE, MARKER, MODULE
+from tpd.store import saved_runs
+
+Spoil = Callable[[Path], object]
+"""Makes the good file in a folder a hostile one."""
+Entries = dict[str, bytes]
+"""What a zip file holds, by names."""
+
+
+class Bomb:
+    """Leaves a folder behind when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (MARKER,)
+
+
+BOMB = pickle.dumps(Bomb())
+DEEP = b"[" * 100_000
+OUTSIDE = "a member named ../../"
+OTHER_PICKLES = "a pickle as pytorch_variables.pth"
+SETTINGS = "pickles in its settings"
+
+
+# Anywhere
+
+
+def anywhere(file: str) -> dict[str, Spoil]:
+    """What can be put in place of any file."""
+    return {
+        "a pickle that runs code": with_bytes(file, BOMB),
+        "nothing in it": with_bytes(file, b""),
+        "noise": with_bytes(file, np.random.default_rng(0).bytes(5000)),
+        "half of it": partial(_cut, file),
+        "a pipe": partial(_in_place, file, os.mkfifo),
+        "a link to bytes without end": partial(_in_place, file, partial(os.symlink, "/dev/zero")),
+        "a folder in its place": partial(_in_place, file, os.mkdir),
+        "no such file": partial(_in_place, file, str),
+    }
+
+
+def with_bytes(file: str, content: bytes) -> Spoil:
+    """These bytes in place of a file."""
+    return lambda folder: (folder / file).write_bytes(content)
+
+
+def _cut(file: str, folder: Path) -> None:
+    path = folder / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _in_place(file: str, make: Callable[[str], object], folder: Path) -> None:
+    (folder / file).unlink()
+    make(str(folder / file))
+
+
+# Text
+
+
+def with_values(file: str, change: Callable[[Any], Any]) -> Spoil:
+    """Other values in a JSON or YAML file; JSON is YAML too."""
+
+    def spoil(folder: Path) -> None:
+        plain = change(yaml.safe_load((folder / file).read_text()))
+        (folder / file).write_text(json.dumps(plain))
+
+    return spoil
+
+
+def with_keys(file: str, **values: Any) -> Spoil:
+    """Other values of some keys; those inside of others by names with two underscores."""
+
+    def change(plain: dict[str, Any]) -> dict[str, Any]:
+        for path, value in values.items():
+            *outer, last = path.split("__")
+            place = plain
+            for key in outer:
+                place = place[key]
+            place[last] = value
+        return plain
+
+    return with_values(file, change)
+
+
+def description(file: str) -> dict[str, Spoil]:
+    """The JSON of an explainer."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "no legend": with_keys(file, legend={}),
+        "outcomes of one name": with_keys(file, legend__names=["a", "a"], legend__weights=[1, 1]),
+        "weights that are words": with_keys(file, legend__weights=["os.system"] * 5),
+        "a discount of 2": with_keys(file, discount=2),
+        "a discount that is no number": with_keys(file, discount=float("nan")),
+        "another format": with_keys(file, format="os.system"),
+    }
+
+
+def network(file: str) -> dict[str, Spoil]:
+    """The JSON of an explainer that is a network."""
+    return {
+        "10^12 hidden units": with_keys(file, network__hidden=[10**12]),
+        "layers of 10^5 x 10^5": with_keys(file, network__hidden=[10**5, 10**5]),
+        "hidden units that are words": with_keys(file, network__hidden=["os.system"]),
+        "a horizon of 10^12": with_keys(file, network__horizon=10**12),
+        "a horizon of 0": with_keys(file, network__horizon=0),
+        "observations of 10^12 numbers": with_keys(file, network__observation_space__shape=[10**12]),
+        "10^12 actions": with_keys(file, network__action_space__n=10**12),
+        "columns that there are not": with_keys(file, network__columns={"partition": [7]}),
+        "observations of objects": with_keys(file, network__observation_space__dtype="O"),
+        "a features extractor": with_keys(file, network__extracted=True),
+        "a network that is a word": with_keys(file, network="os.system"),
+    }
+
+
+def returns(file: str) -> dict[str, Spoil]:
+    """The JSON of an explainer with a network of returns."""
+    return {
+        "10^12 atoms": with_keys(file, network__returns__atoms=10**12),
+        "atoms that are words": with_keys(file, network__returns__atoms="os.system"),
+        "fewer atoms than were stored": with_keys(file, network__returns__atoms=5),
+        "returns with a discount of 2": with_keys(file, network__returns__discount=2),
+        "returns without a bound": with_keys(file, network__returns__bound=float("inf")),
+        "returns of another kind": with_keys(file, network__returns__kind="os.system"),
+        "returns that are a word": with_keys(file, network__returns="os.system"),
+    }
+
+
+def config() -> dict[str, Spoil]:
+    """The config of a run."""
+    file, mkdir, ours = saved_runs.CONFIG, {"_args_": [MARKER]}, "tpd.envs.Environment"
+    made = f"${{oc.create:{{_target_: os.mkdir, path: {MARKER}}}}}"
+    laughs = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]\n" for i in range(1, 10))
+
+    def env(**values: Any) -> Spoil:
+        return with_keys(file, env=values)
+
+    return {
+        "!!python/object/apply": with_bytes(file, f"env: !!python/object/apply:os.mkdir [{MARKER}]".encode()),
+        "!!python/name": with_bytes(file, b"env: !!python/name:os.mkdir"),
+        "_target_ of strangers": env(_target_="os.mkdir", **mkdir),
+        "_target_ of another module": env(_target_="stranger.Env"),
+        "_target_ through our imports": env(_target_="tpd.envs.environment.os.mkdir", **mkdir),
+        "_target_ by a method of it": env(_target_="tpd.envs.environment.os.mkdir.__call__", **mkdir),
+        "_target_ deep inside": env(
+            _target_=ours, id=LAKE, kwargs={"a": [{"_target_": "os.mkdir", **mkdir}]}
+        ),
+        "_target_ by interpolation": env(_target_="os.${oc.decode:mkdir}", **mkdir),
+        "_target_ by oc.create": env(_target_=ours, id=LAKE, kwargs=made),
+        "_target_ by oc.create, escaped": env(_target_=ours, id=LAKE, kwargs=f"\\{made}"),
+        "_target_ in the outcomes": with_keys(file, outcomes={"_target_": "os.mkdir", **mkdir}),
+        "an id that imports": env(_target_=ours, id="stranger:Env-v0"),
+        "an id that imports, by place": env(_target_=ours, _args_=["stranger:Env-v0"]),
+        "aliases that swell": with_bytes(file, f"x0: &x0 [a]\n{laughs}env: *x9".encode()),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "a list": with_bytes(file, b"- 1"),
+        "no environment": with_bytes(file, b"name: lake"),
+        "an environment that there is not": env(_target_=ours, id="No-v0"),
+        "a setting that there is not": env(_target_=ours, id=LAKE, strange=1),
+        "something else for an environment": env(_target_="tpd.core.outcomes.reward", low=0, high=1),
+    }
+
+
+def record(file: str) -> dict[str, Spoil]:
+    """What is known of a run or sweep."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def words(file: str) -> dict[str, Spoil]:
+    """A list of words in YAML."""
+    return {
+        "!!python/object/apply": with_bytes(file, f"- !!python/object/apply:os.mkdir [{MARKER}]".encode()),
+        "a number among the words": with_bytes(file, b"[a, 1]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def best(file: str) -> dict[str, Spoil]:
+    """What a sweeper found best."""
+    return {
+        "!!python/object/apply": with_bytes(file, f"a: !!python/object/apply:os.mkdir [{MARKER}]".encode()),
+        "a best that is a word": with_keys(file, best_value="os.system"),
+        "nothing that is best": with_bytes(file, b"a: 1"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+    }
+
+
+def table(file: str, number: str) -> dict[str, Spoil]:
+    """A table in JSON, of which one column of numbers has this name."""
+
+    def changed(change: Callable[[Any, Any], Any]) -> Spoil:
+        def column(plain: dict[str, Any]) -> dict[str, Any]:
+            place = plain["columns"].index(number)
+            for row in plain["data"]:
+                row[place] = change(row, place)
+            return plain
+
+        return with_values(file, column)
+
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "nothing in the table": with_bytes(file, b"{}"),
+        "no rows": with_keys(file, data=[]),
+        "rows of another length": with_values(
+            file, lambda plain: {**plain, "data": [row[:-1] for row in plain["data"]]}
+        ),
+        "a row twice": with_values(file, lambda plain: {**plain, "data": plain["data"][:1] * 2}),
+        "words for numbers": changed(lambda row, place: "os.system"),
+        "numbers of 400 digits": changed(lambda row, place: 10**400),
+        "a column less": with_values(
+            file,
+            lambda plain: {
+                **plain,
+                "columns": [name if name != number else "another" for name in plain["columns"]],
+            },
+        ),
+    }
+
+
+def address(file: str) -> dict[str, Spoil]:
+    """In which store the run of a folder is."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "no store": with_keys(file, store={}),
+        "a store that is a word": with_keys(file, store="os.system"),
+        "a call that there is not": with_keys(file, refused=[{"do": "__class__", "with": []}]),
+    }
+
+
+def journal(file: str) -> dict[str, Spoil]:
+    """What a run has written down to be tracked."""
+
+    def with_line(line: str) -> Spoil:
+        return lambda folder: (folder / file).write_text((folder / file).read_text() + line + "\n")
+
+    return {
+        "a call that there is not": with_line('{"do": "__class__", "with": [1, 2, 3, 4]}'),
+        "a file of others": with_line('{"do": "files", "with": ["/etc/hostname", null]}'),
+        "the way up": with_line('{"do": "files", "with": ["../../secret", null]}'),
+        "a list": with_line("[1, 2]"),
+        "brackets 100 000 deep": with_line(DEEP.decode()),
+    }
+
+
+def metrics(file: str) -> dict[str, Spoil]:
+    """Figures by their names."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "nothing in it but braces": with_bytes(file, b"{}"),
+        "words for numbers": with_keys(file, disagreement="os.system"),
+    }
+
+
+def checkpoint(file: str) -> dict[str, Spoil]:
+    """What a run had learned."""
+
+    def about(change: Callable[[Any], Any]) -> Spoil:
+        def changed(good: Entries) -> Mapping[str, bytes]:
+            said = json.loads(str(np.load(io.BytesIO(good["about.npy"]))))
+            return {**good, "about.npy": _npy(np.array(json.dumps(change(said))))}
+
+        return with_entries(file, changed)
+
+    return {
+        "nothing about it": about(lambda said: {}),
+        "a list about it": about(lambda said: []),
+        "another stage": about(lambda said: said | {"stage": 0}),
+        "a stage of 999": about(lambda said: said | {"stage": 999}),
+        "a stage in words": about(lambda said: said | {"stage": "os.system"}),
+        "no digest": about(lambda said: {key: said[key] for key in ("fingerprint", "stage")}),
+    }
+
+
+def policy(file: str) -> dict[str, Spoil]:
+    """What a policy did in every state."""
+    return {
+        "probabilities above 1": with_entries(
+            file, lambda good: {**good, "probabilities.npy": _npy(np.ones((16, 4)))}
+        ),
+        "a discount of 2": with_entries(file, lambda good: {**good, "discount.npy": _npy(np.array(2.0))}),
+    }
+
+
+def shards(file: str) -> dict[str, Spoil]:
+    """The JSON of a recording to learn from."""
+    return {
+        "a list": with_bytes(file, b"[]"),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "nothing in the description": with_bytes(file, b"{}"),
+        "10^12 shards": with_keys(file, shards=10**12),
+        "a space that there is not": with_keys(file, action_space={"kind": "os.system"}),
+        "actions without number": with_keys(file, action_space__n=-1),
+        "states of objects": with_keys(file, observation_space__dtype="O"),
+        "fewer states than were seen": with_keys(file, observation_space__n=1),
+    }
+
+
+def question(file: str) -> dict[str, Spoil]:
+    """A question to a served model."""
+
+    def rows(*data: list[Any], columns: tuple[str, ...] = ("state", "action", "foil")) -> Spoil:
+        asked = {"dataframe_split": {"columns": list(columns), "data": list(data)}}
+        return with_bytes(file, json.dumps(asked).encode())
+
+    return {
+        "10 001 rows": rows(*[[0, 0, None]] * 10_001),
+        "no rows": rows(),
+        "a state of 400 digits": rows([10**400, 0, None]),
+        "a state of 1e300": rows([1e300, 0, None]),
+        "a state that is no number": rows([float("nan"), 0, None]),
+        "a state beyond the last": rows([16, 0, None]),
+        "a state below 0": rows([-1, 0, None]),
+        "a state that is code": rows([f"__import__('os').mkdir('{MARKER}')", 0, None]),
+        "a state 50 lists deep": rows([json.loads("[" * 50 + "]" * 50), 0, None]),
+        "an action beyond the last": rows([0, 4, None]),
+        "a foil that is a list": rows([0, 0, [1]]),
+        "a column twice": rows([0, 0, 0], columns=("state", "action", "action")),
+        "a column less": rows([0, 0], columns=("state", "foil")),
+        "brackets 100 000 deep": with_bytes(file, DEEP),
+        "a list": with_bytes(file, b"[]"),
+    }
+
+
+# Zip files
+
+
+def with_entries(file: str, change: Callable[[Entries], Mapping[str, bytes]]) -> Spoil:
+    """Other members of a zip file."""
+
+    def spoil(folder: Path) -> None:
+        with zipfile.ZipFile(folder / file) as archive:
+            good = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(folder / file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in change(good).items():
+                archive.writestr(name, content)
+
+    return spoil
+
+
+def arrays(file: str, name: str) -> dict[str, Spoil]:
+    """A file of arrays, of which one has this name."""
+    member = f"{name}.npy"
+
+    def put(content: bytes, name: str = member) -> Spoil:
+        return with_entries(file, lambda good: {**good, name: content})
+
+    def changed(change: Callable[[Any], Any]) -> Spoil:
+        return with_entries(
+            file, lambda good: {**good, member: _npy(change(np.load(io.BytesIO(good[member]))))}
+        )
+
+    return {
+        "an array of objects": put(_npy(np.array([Bomb()], dtype=object))),
+        "a pickle among the arrays": put(BOMB),
+        "an array that swells": put(_npy(np.zeros(12_500_000))),
+        "a shape of 10^12": put(_claiming((10**12,))),
+        "a shape of 0 x 10^12": put(_claiming((0, 10**12, 4))),
+        OUTSIDE: put(_npy(np.zeros(1)), f"../../{MARKER}.npy"),
+        "words for numbers": put(_npy(np.array("words"))),
+        "another shape": changed(lambda array: array[None]),
+        "an array less": with_entries(file, lambda good: {n: c for n, c in good.items() if n != member}),
+        "no finite numbers": changed(lambda array: np.full(array.shape, np.nan)),
+    }
+
+
+def units(file: str) -> dict[str, Spoil]:
+    """The arrays of an explainer with a network of returns."""
+    name = "return.unit.npy"
+    return {
+        "returns in units of 0": with_entries(file, lambda good: {**good, name: _npy(np.zeros(3, "f"))}),
+        "returns in units of -1": with_entries(file, lambda good: {**good, name: _npy(-np.ones(3, "f"))}),
+    }
+
+
+def _npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def _claiming(shape: tuple[int, ...]) -> bytes:
+    """An array that says to be larger than it is."""
+    file = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue()
+
+
+def pictures(file: str) -> dict[str, Spoil]:
+    """Recorded episodes, with pictures."""
+
+    def of(content: bytes) -> Spoil:
+        ends = np.arange(1, 7) * len(content)
+        frames = np.frombuffer(content * 6, np.uint8)
+        return with_entries(
+            file, lambda good: {**good, "frames.npy": _npy(frames), "frame_ends.npy": _npy(ends)}
+        )
+
+    postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(ran) (w) file\n"
+    return {
+        "PostScript for pictures": of(postscript),
+        "pickles for pictures": of(BOMB),
+        "pictures that end before they begin": with_entries(
+            file, lambda good: {**good, "frame_ends.npy": _npy(np.array([5, 4, 3, 2, 1, 0]))}
+        ),
+        "episodes that begin nowhere": with_entries(
+            file, lambda good: {**good, "begins.npy": _npy(np.array([0, 10**12]))}
+        ),
+    }
+
+
+def agent(file: str) -> dict[str, Spoil]:
+    """The zip of an agent."""
+
+    def put(name: str, content: bytes) -> Spoil:
+        return with_entries(file, lambda good: {**good, name: content})
+
+    def saved(weights: Any) -> bytes:
+        written = io.BytesIO()
+        torch.save(weights, written)
+        return written.getvalue()
+
+    return {
+        SETTINGS: with_entries(file, _poisoned),
+        OTHER_PICKLES: put("pytorch_variables.pth", BOMB),
+        "a pickle as policy.pth": put("policy.pth", BOMB),
+        "objects among the weights": put("policy.pth", saved({"a": Bomb()})),
+        "weights that swell": put("policy.pth", bytes(30_000_000)),
+        "weights of 10^12 numbers": put("policy.pth", saved({"a": torch.zeros(1).expand(10**6, 10**6)})),
+        OUTSIDE: put(f"../../{MARKER}", b"1"),
+        "settings that are a list": put("data", b"[]"),
+        "settings 100 000 deep": put("data", DEEP),
+    }
+
+
+def _poisoned(good: Entries) -> Entries:
+    """A bomb for every pickle in the settings."""
+    settings = json.loads(good["data"])
+    for value in settings.values():
+        if isinstance(value, dict) and ":serialized:" in value:
+            value[":serialized:"] = base64.b64encode(BOMB).decode()
+    return {**good, "data": json.dumps(settings).encode()}
+
+
+# Pickles and folders
+
+
+class Hidden:
+    """Of no known library, with a bomb inside."""
+
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return Hidden, (Bomb(),)
+
+
+def statistics(file: str) -> dict[str, Spoil]:
+    """The pickle of a VecNormalize."""
+    return {
+        "code deep inside": with_bytes(file, pickle.dumps([{"a": Hidden()}])),
+        "code of NumPy's": with_bytes(file, b"cnumpy\nload\n(S'x'\ntR."),
+        "objects by the thousand million": with_bytes(file, b"\x80\x04Nr\xff\xff\xff\x7f."),
+        "a plain number": with_bytes(file, pickle.dumps(1)),
+    }
+
+
+LOADER, PICKLED = "a loader_module of strangers", "a pickled python_model"
+
+
+def model(file: str) -> dict[str, Spoil]:
+    """The folder of an MLflow model, with its MLmodel."""
+
+    def loader(folder: Path) -> None:
+        with_keys(file, flavors__python_function={"loader_module": "stranger", "data": "data"})(folder)
+        (folder / file).with_name("stranger.py").write_text(MODULE)
+
+    def pickled(folder: Path) -> None:
+        flavor = {"loader_module": "mlflow.pyfunc.model", "python_model": "python_model.pkl"}
+        with_keys(file, flavors__python_function=flavor)(folder)
+        (folder / file).with_name("python_model.pkl").write_bytes(BOMB)
+
+    def twice(folder: Path) -> None:
+        shutil.copytree(folder / "model" / "data", folder / "model" / "more")
+
+    return {
+        LOADER: loader,
+        PICKLED: pickled,
+        "two explainers": twice,
+        "no explainer": lambda folder: shutil.rmtree(folder / "model" / "data"),
+    }

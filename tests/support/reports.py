@@ -1,0 +1,29 @@
+"""Reports of a small run."""
+
+from omegaconf import OmegaConf
+
+from tests.support import small_mdp
+from tpd.core.outcomes import OutcomeSet, event
+from tpd.envs import Environment
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.sources.episodes import Recorder
+from tpd.store.saved_runs import SavedRun
+
+HOSTILE = "</script><script>alert('&')</script>"
+
+
+def small(action_names: tuple[str, ...] = (), event_name: str = "odd", name: str = "small") -> SavedRun:
+    """A run in the small environment, explained exactly."""
+    env = Environment("SmallMDP-v0", action_names=action_names)
+    policy = small_mdp.policy()
+    outcomes = OutcomeSet(
+        [event(event_name, small_mdp.odd, 1.0), event("even", small_mdp.even, 0.0)],
+        partition=True,
+        accounts_for_reward=True,
+    )
+    explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
+    config = OmegaConf.create(
+        {"name": name, "seed": 0, "outcomes": {"_target_": "tests.support.small_mdp.outcomes"}}
+    )
+    return SavedRun(config, explainer, env, Recorder(episodes=5, steps=10).record(env, policy, outcomes))

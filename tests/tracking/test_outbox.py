@@ -1,0 +1,366 @@
+"""What happens to a run when the store is gone, slow or refusing, and to what was left in its folder."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+
+from tests.support.breakable import Server
+from tpd.store.run_folders import locked
+from tpd.tracking import outbox
+from tpd.tracking.backend_store import prepare
+from tpd.tracking.delivery import ADDRESS, JOURNAL, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
+from tpd.tracking.outbox import forget, open_run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> MlflowTracking:
+    return MlflowTracking(uri=f"sqlite:///{tmp_path}/mlflow.db", experiment="small")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "SECONDS_OF_TROUBLE", 1.0)
+    monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 0.1)
+
+
+@pytest.fixture
+def no_courier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For runs that die here, in a process that lives on."""
+    monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 600.0)
+
+
+def trusted(uri: str) -> bool:
+    return True
+
+
+def history(uri: str, run_id: str | None, name: str) -> list[tuple[int, float]]:
+    assert run_id is not None
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, name)]
+
+
+def steps(count: int) -> list[tuple[int, float]]:
+    return [(step, float(step)) for step in range(count)]
+
+
+def test_a_server_that_goes_and_comes_back_gets_every_metric_once(server: Server, tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri=server.uri, experiment="small")
+    with open_run(tracking, tmp_path, "run", {"a": 1}, {"seed": "0"}) as run:
+        for step in range(100):
+            run.metrics({"loss": step}, step)
+            if step == 30:
+                time.sleep(1)
+                server.stop()
+            if step == 60:
+                time.sleep(1)
+        run.table(pd.DataFrame({"x": [1, 2]}), "table.json")
+        (tmp_path / "note.txt").write_text("kept")
+        run.files(tmp_path / "note.txt")
+        run.describe(["a note"])
+    assert Delivery(tmp_path).waiting()
+    server.start()
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
+    assert not Delivery(tmp_path).waiting()
+    assert history(server.uri, run.id, "loss") == steps(100)
+    kept = MlflowClient(server.uri).get_run(str(run.id))
+    assert kept.info.status == "FINISHED"
+    assert kept.data.tags["mlflow.note.content"] == "a note"
+    assert {file.path for file in MlflowClient(server.uri).list_artifacts(str(run.id))} == {
+        "note.txt",
+        "table.json",
+    }
+
+
+def test_a_job_begins_and_ends_without_the_store_that_its_sweep_had(server: Server, tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri=server.uri, experiment="small")
+    with open_run(tracking, tmp_path / "sweep", "sweep", {}, {}) as sweep:
+        sweep.metrics({"jobs": 1})
+    server.stop()
+    with open_run(tracking, tmp_path / "job", "job", {}, {}, parent=sweep.id) as job:
+        job.metrics({"loss": 0.5}, 3)
+    assert job.id is None
+    server.start()
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert told == {tmp_path / "job": "2 entries delivered"}
+    delivered = Delivery(tmp_path / "job").run_id
+    assert history(server.uri, delivered, "loss") == [(3, 0.5)]
+    run = MlflowClient(server.uri).get_run(str(delivered))
+    assert run.data.tags["mlflow.parentRunId"] == sweep.id
+
+
+def test_a_run_does_not_begin_without_a_store_that_never_answered(tmp_path: Path) -> None:
+    tracking = MlflowTracking(uri="http://127.0.0.1:9", experiment="small")
+    with pytest.raises(ConnectionError, match="does not answer"):
+        open_run(tracking, tmp_path, "run", {}, {})
+    assert not (tmp_path / ADDRESS).exists()
+
+
+def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> None:
+    with ThreadPoolExecutor(10) as many:
+        ids = set(many.map(lambda _: prepare(server.uri, "made by many"), range(10)))
+    assert len(ids) == 1
+
+
+def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: Path) -> None:
+    """At any moment: a store that is not whole is not there."""
+    maker = f"from tpd.tracking.backend_store import prepare\nprepare({local.uri!r}, 'small')"
+    process = subprocess.Popen([sys.executable, "-c", maker], stderr=subprocess.DEVNULL)
+    while not (tmp_path / "mlflow.db.unfinished").exists():
+        assert process.poll() is None
+    time.sleep(0.3)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "mlflow.db").exists()
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+
+
+@pytest.mark.usefixtures("no_courier")
+def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_path: Path) -> None:
+    """What was told before is not told again, and a line that was cut off is no line."""
+    died = open_run(local, tmp_path, "run", {}, {})
+    for step in range(10):
+        died.metrics({"loss": step}, step)
+    with (tmp_path / JOURNAL).open("a") as journal:
+        journal.write('{"do": "metrics", "with": [{"lo')
+    with open_run(local, tmp_path, "run", {}, {}) as again:
+        for step in range(20):
+            again.metrics({"loss": step}, step)
+    assert again.id == died.id
+    assert history(local.uri, again.id, "loss") == steps(20)
+    assert MlflowClient(local.uri).get_run(str(again.id)).info.status == "FINISHED"
+
+
+def test_a_run_whose_id_got_lost_is_found_again(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    address = json.loads((tmp_path / ADDRESS).read_text())
+    (tmp_path / ADDRESS).write_text(json.dumps(address | {"run_id": None, "delivered": 0}))
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
+    assert Delivery(tmp_path).run_id == run.id
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+
+
+def test_what_the_store_refuses_holds_nothing_else_up_and_is_offered_again(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.files(tmp_path / "absent.txt")
+        run.metrics({"loss": 1})
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+    (refused,) = json.loads((tmp_path / ADDRESS).read_text())["refused"]
+    assert refused["do"] == "files"
+    assert "absent.txt" in refused["error"]
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert "absent.txt" in told[tmp_path]
+    (tmp_path / "absent.txt").write_text("here after all")
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert told[tmp_path] == "1 entries delivered"
+    assert [f.path for f in MlflowClient(local.uri).list_artifacts(str(run.id))] == ["absent.txt"]
+
+
+def test_a_metric_that_is_refused_takes_no_other_with_it(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server that writes nothing for a while, or does not like one of many."""
+    log_batch = MlflowClient.log_batch
+
+    def refuse(client: MlflowClient, run_id: str, metrics: list[Metric] = [], **more: Any) -> None:  # noqa: B006
+        if any(metric.value == 3 for metric in metrics):
+            raise MlflowException("not this one", INVALID_PARAMETER_VALUE)
+        log_batch(client, run_id, metrics=metrics, **more)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", refuse)
+    (tmp_path / "note.txt").write_text("kept")
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        for step in range(5):
+            run.metrics({"loss": step}, step)
+        run.files(tmp_path / "note.txt")
+    (refused,) = json.loads((tmp_path / ADDRESS).read_text())["refused"]
+    assert refused["with"][0] == {"loss": 3.0}
+    assert history(local.uri, run.id, "loss") == [(step, float(step)) for step in (0, 1, 2, 4)]
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
+    assert sorted(history(local.uri, run.id, "loss")) == steps(5)
+
+
+HOSTILE = {
+    "a file of others": ('{"do": "files", "with": ["/etc/hostname", null]}', "leads out of"),
+    "the way up": ('{"do": "files", "with": ["../secret.txt", null]}', "leads out of"),
+    "a link": ('{"do": "files", "with": ["linked", null]}', "leads out of"),
+    "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "leads out of"),
+    "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "nothing that a run writes down"),
+    "no call": ("[1, 2]", "nothing that a run writes down"),
+    "no JSON": ("{", "is no JSON"),
+    "brackets": ("[" * 100_000, "is no JSON"),
+}
+
+
+@pytest.mark.parametrize(("line", "told_of"), HOSTILE.values(), ids=HOSTILE)
+def test_a_folder_of_strangers_sends_nothing_but_its_own(
+    local: MlflowTracking, tmp_path: Path, line: str, told_of: str
+) -> None:
+    folder = tmp_path / "theirs"
+    (tmp_path / "secret.txt").write_text("secret")
+    with open_run(local, folder, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    (folder / "linked").symlink_to(tmp_path / "secret.txt")
+    with (folder / JOURNAL).open("a") as journal:
+        journal.write(line + "\n")
+    told = dict[Path, str]()
+    for _ in range(TRIES):
+        assert deliver_all(folder, told.__setitem__, trusted) == 1
+    assert told_of in told[folder]
+    client = MlflowClient(local.uri)
+    assert client.list_artifacts(str(run.id)) == client.list_artifacts(str(run.id), "note") == []
+
+
+@pytest.mark.usefixtures("no_courier")
+def test_nothing_is_sent_to_a_store_that_nobody_trusts(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = open_run(local, tmp_path, "run", {}, {})
+    died.metrics({"loss": 1})
+    told = dict[Path, str]()
+    monkeypatch.chdir(tmp_path.parent)
+    assert below_here(local.uri)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert not below_here(local.uri)
+    assert not below_here("http://127.0.0.1:5000")
+    assert deliver_all(tmp_path, told.__setitem__, below_here) == 1
+    assert told[tmp_path] == f"not delivered: name its store, if you trust it: uri={local.uri}"
+    other = MlflowTracking(uri=f"sqlite:///{tmp_path}/other.db", experiment="small")
+    with pytest.raises(ValueError, match="is of another store"):
+        open_run(other, tmp_path, "run", {}, {})
+
+
+@pytest.mark.parametrize("address", ["{", "[]", "{}", '{"store": 1}', '{"store": {"uri": "x"}}'])
+def test_a_letter_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, address: str) -> None:
+    (tmp_path / ADDRESS).write_text(address)
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert ADDRESS in told[tmp_path]
+
+
+@pytest.mark.parametrize("broken", [ADDRESS, JOURNAL])
+def test_no_run_stops_for_what_was_broken_of_its_tracking(
+    local: MlflowTracking, tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as first:
+        first.metrics({"loss": 1})
+    (tmp_path / broken).write_text("[\n")
+    with open_run(local, tmp_path, "run", {}, {}) as second:
+        second.metrics({"loss": 2})
+    assert f"{tmp_path / broken}" in caplog.text
+    assert (tmp_path / f"{broken}.broken").read_text() == "[\n"
+    assert second.id != first.id
+    assert history(local.uri, second.id, "loss") == [(0, 2.0)]
+
+
+def test_a_forgotten_run_has_nothing_to_do_with_the_next(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as first:
+        first.metrics({"loss": 1})
+    forget(tmp_path)
+    with open_run(local, tmp_path, "run", {}, {}) as second:
+        second.metrics({"loss": 2})
+    assert second.id != first.id
+    assert history(local.uri, first.id, "loss") == [(0, 1.0)]
+    assert history(local.uri, second.id, "loss") == [(0, 2.0)]
+
+
+def test_a_folder_of_any_name_is_found_again(local: MlflowTracking, tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s "here"'
+    with open_run(local, folder, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    with open_run(local, folder, "run", {}, {}) as again:
+        again.metrics({"loss": 2}, 1)
+    assert again.id == run.id
+
+
+def test_a_run_that_died_after_it_had_once_ended_is_told_so(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    again = open_run(local, tmp_path, "run", {}, {})
+    again.metrics({"loss": 2}, 1)
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert "the run was interrupted" in told[tmp_path]
+    assert MlflowClient(local.uri).get_run(str(run.id)).info.status == "KILLED"
+
+
+def test_a_store_that_was_away_has_refused_nothing(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was asked meanwhile, and though it is back when asked how it is."""
+    flush, status, asked = MlflowRun.flush, MlflowRun.status, 0
+
+    def away(self: MlflowRun) -> None:
+        nonlocal asked
+        asked += 1
+        if asked <= 2 * TRIES:
+            raise ConnectionError
+        flush(self)
+
+    def back_at_last(self: MlflowRun) -> str:
+        if asked < 2 * TRIES:
+            raise ConnectionError
+        return status(self)
+
+    monkeypatch.setattr(MlflowRun, "status", back_at_last)
+    monkeypatch.setattr(outbox, "SECONDS_OF_TROUBLE", 60.0)
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        monkeypatch.setattr(MlflowRun, "flush", away)
+        run.metrics({"loss": 1})
+    assert asked > 2 * TRIES
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+    assert json.loads((tmp_path / ADDRESS).read_text())["refused"] == []
+
+
+@pytest.mark.usefixtures("no_courier")
+def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
+    died = open_run(local, tmp_path, "run", {}, {})
+    died.metrics({"loss": 1})
+    told = dict[Path, str]()
+    with locked(tmp_path):
+        deliver_all(tmp_path, told.__setitem__, trusted)
+    assert told == {tmp_path: "its run is still under way"}
+    deliver_all(tmp_path, told.__setitem__, trusted)
+    assert told[tmp_path].endswith("the run was interrupted")
+    assert MlflowClient(local.uri).get_run(str(died.id)).info.status == "KILLED"
+
+
+def test_a_clock_that_goes_backwards_loses_nothing(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time_ns()
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        for step in range(5):
+            monkeypatch.setattr(time, "time_ns", lambda step=step: now - step * 10**12)
+            run.metrics({"loss": step}, step)
+    assert sorted(history(local.uri, run.id, "loss")) == steps(5)

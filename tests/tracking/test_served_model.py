@@ -1,0 +1,409 @@
+"""Explainers as MLflow models: loaded elsewhere, registered, and asked over HTTP."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+
+from tests.support import Compose, small_mdp
+from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
+from tpd.core.types import Array
+from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import PairTable
+from tpd.run.parts import build
+from tpd.sources.collection import collect
+from tpd.sources.exploration import Exploration
+from tpd.store import explainers
+from tpd.tracking.mlflow_runs import MlflowTracking
+from tpd.tracking.served_model import _load_pyfunc
+from tpd.tracking.served_requests import MOST_ROWS, RequestError
+
+NAMES = ["odd", "even", "first odd"]
+HORIZON = 4
+SECONDS_TO_START = 90
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A store with a registered explainer."""
+
+    uri: str
+    explainer: Explainer
+    folder: Path
+    """Of the model"""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
+    """What is exact of a small MDP, but for one pair that is not known, as version 1 of `small`."""
+    folder = tmp_path_factory.mktemp("served")
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    exact = ExactSolution(env, policy, outcomes, horizon=HORIZON).table()
+    known = PairTable(
+        exact.num_actions, exact.pairs[:-1], exact.expected[:-1], np.full(len(exact.pairs) - 1, 7.0)
+    )
+    explainers.save(Explainer(known, policy, outcomes.legend), env, folder / "explainer")
+    uri = f"sqlite:///{folder}/mlflow.db"
+    tracking = MlflowTracking(uri=uri, experiment="small", register="small")
+    with tracking.open("run", {}, {"seed": "3"}) as run:
+        run.model(folder / "explainer", "explainer")
+    (version,) = MlflowClient(uri).search_model_versions("name='small'")
+    model = mlflow.artifacts.download_artifacts(f"models:/small/{version.version}", tracking_uri=uri)
+    return SavedRun(uri, explainers.load(folder / "explainer"), Path(model))
+
+
+@pytest.fixture(scope="module")
+def server(kept: SavedRun) -> Iterator[str]:
+    """The address of `mlflow models serve`, on a free port of this machine alone."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["-m", "mlflow", "models", "serve", "--env-manager", "local", "--host", "127.0.0.1"]
+    process = subprocess.Popen(
+        [sys.executable, *command, "--port", str(port), "--model-uri", "models:/small@latest"],
+        env={
+            **os.environ,
+            "MLFLOW_TRACKING_URI": kept.uri,
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        },
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{address}/ping", process)
+        yield address
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait()
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+        except OSError:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
+def post(address: str, question: Any) -> tuple[int, Any]:
+    """Status and answer, which has to be JSON without NaN."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    data = question if isinstance(question, bytes) else json.dumps(question).encode()
+    request = urllib.request.Request(
+        f"{address}/invocations", data, {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, json.loads(answer.read(), parse_constant=refuse)
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read(), parse_constant=refuse)
+
+
+def ask(kept: SavedRun, **columns: list[Any]) -> pd.DataFrame:
+    """Ask in this process."""
+    return _load_pyfunc(str(kept.folder / "data" / "explainer")).predict(pd.DataFrame(columns))
+
+
+def of(answer: pd.DataFrame, row: int, role: str) -> pd.DataFrame:
+    return answer[(answer["row"] == row) & (answer["role"] == role)]
+
+
+# Over HTTP
+
+
+def test_expected_outcomes_and_contrasts_are_served(server: str, kept: SavedRun) -> None:
+    rows = [{"state": 0, "action": 0, "foil": 1}, {"state": 1, "action": 1}]
+    status, answer = post(server, {"dataframe_records": rows})
+    assert status == 200
+    answered = pd.DataFrame(answer["predictions"])
+    facts = kept.explainer.explain(np.array([0, 1]), np.array([0, 1]))
+    foil = kept.explainer.explain(np.array([0]), np.array([1]))
+    contrast = facts[:1] - foil
+    for row, role, expected, returns in (
+        (0, "fact", facts.expected[0], facts.expected_return[0]),
+        (0, "foil", foil.expected[0], foil.expected_return[0]),
+        (0, "contrast", contrast.expected[0], contrast.expected_return[0]),
+        (1, "fact", facts.expected[1], facts.expected_return[1]),
+    ):
+        found = of(answered, row, role)
+        np.testing.assert_allclose(found[NAMES], expected, atol=1e-7)
+        np.testing.assert_allclose(found["return"], returns, atol=1e-6)
+        assert list(found["step"]) == list(range(HORIZON))
+    assert len(answered) == 4 * HORIZON
+
+
+def test_the_example_of_the_model_can_be_posted(server: str, kept: SavedRun) -> None:
+    status, answer = post(server, (kept.folder / "serving_input_example.json").read_bytes())
+    assert status == 200
+    roles = {line["role"] for line in answer["predictions"]}
+    assert roles == {"fact", "foil", "contrast"}
+    assert all(line["odd"] is not None for line in answer["predictions"])
+
+
+def test_what_is_unknown_is_null(server: str, kept: SavedRun) -> None:
+    states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
+    unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
+    question = {"state": int(states[unknown]), "action": int(actions[unknown])}
+    status, answer = post(server, {"dataframe_records": [question]})
+    assert status == 200
+    assert {line["support"] for line in answer["predictions"]} == {0}
+    assert {line["odd"] for line in answer["predictions"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [[0, 0, None], [0, 9, None]],
+            "row 1, column action: 9 is not an action; they are numbered from 0 to 2",
+        ),
+        ([[0, 0, 1], [0, 0, -1]], "row 1, column foil: -1 is not an action"),
+        ([[77, 0, None]], "row 0, column state: 77 is not a state; they are numbered from 0 to 5"),
+        ([["x", 0, None]], "row 0, column state: 'x' is not a whole number"),
+        ([[0, 0, None], [None, 0, None]], "row 1, column state: nan is not a whole number"),
+        ([[0, 0.5, None]], "row 0, column action: 0.5 is not a whole number"),
+        ([[0, True, None]], "row 0, column action: True is not a whole number"),
+        ([[[0, 1], 0, None]], "row 0, column state: [0, 1] is not a whole number"),
+        ([[0, 0, None]] * (MOST_ROWS + 1), "10001 rows; ask with 1 to 10,000 at a time"),
+        ([], "0 rows; ask with 1 to 10,000 at a time"),
+    ],
+)
+def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], message: str) -> None:
+    columns = ["state", "action", "foil"]
+    status, answer = post(server, {"dataframe_split": {"columns": columns, "data": rows}})
+    assert status == 400
+    assert message in answer["message"]
+    assert "Traceback" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"dataframe_records": [{"state": 0}]}, "'action'"),
+        ({"rows": []}, "dataframe_records"),
+        (b"{", "JSON"),
+    ],
+)
+def test_a_malformed_question_is_refused(server: str, question: Any, message: str) -> None:
+    status, answer = post(server, question)
+    assert status == 400
+    assert message in answer["message"]
+    assert "Traceback" not in json.dumps(answer)
+
+
+# As a model
+
+
+def test_it_loads_where_tpd_was_not_imported(kept: SavedRun) -> None:
+    script = """
+import sys, mlflow, pandas as pd
+assert not any(name.startswith("tpd") for name in sys.modules)
+for alias in ("latest", "seed-3"):
+    model = mlflow.pyfunc.load_model(f"models:/small@{alias}")
+    answer = model.predict(pd.DataFrame({"state": [0], "action": [0], "foil": [1]}))
+print(answer.to_json(orient="records"))
+"""
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": kept.uri}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=kept.folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    answer = pd.DataFrame(json.loads(done.stdout))
+    expected = kept.explainer.explain(np.array([0]), np.array([0])).expected[0]
+    np.testing.assert_allclose(of(answer, 0, "fact")[NAMES], expected, atol=1e-7)
+
+
+def test_no_file_of_it_is_a_pickle(kept: SavedRun) -> None:
+    files = [path for path in kept.folder.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= {"MLmodel", "arrays.npz", "explainer.json", "input_example.json"}
+    for path in files:
+        names = zipfile.ZipFile(path).namelist() if path.suffix == ".npz" else [path.name]
+        assert not [name for name in names if name.endswith((".pkl", ".pickle", ".pt", ".bin"))]
+        assert path.suffix == ".npz" or path.read_text()
+    with np.load(kept.folder / "data" / "explainer" / "arrays.npz", allow_pickle=False) as arrays:
+        assert all(array.dtype != object for array in arrays.values())
+
+
+def test_it_says_what_it_is_asked_and_answers(kept: SavedRun) -> None:
+    info = mlflow.models.get_model_info(str(kept.folder))
+    assert info.signature.inputs.required_input_names() == ["state", "action"]
+    assert info.signature.inputs.optional_input_names() == ["foil"]
+    answer = ask(kept, state=[0], action=[0], foil=[1])
+    assert info.signature.outputs.input_names() == list(answer.columns)
+    assert info.metadata is not None
+    assert info.metadata["action"] == "a whole number from 0 to 2"
+
+
+def test_contrasts_are_as_known_as_the_less_known_of_both(kept: SavedRun) -> None:
+    states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
+    unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
+    state, foil = int(states[unknown]), int(actions[unknown])
+    answer = ask(kept, state=[state, state], action=[foil - 1] * 2, foil=[foil, None])
+    assert of(answer, 0, "fact")["odd"].notna().all()
+    assert of(answer, 0, "contrast")[[*NAMES, "return"]].isna().all(axis=None)
+    assert (of(answer, 0, "contrast")["support"] == 0).all()
+    assert list(dict.fromkeys(zip(answer["row"], answer["role"], strict=True))) == [
+        (0, "fact"),
+        (0, "foil"),
+        (0, "contrast"),
+        (1, "fact"),
+    ]
+
+
+def test_an_answer_that_would_be_too_long_is_refused(kept: SavedRun) -> None:
+    asked = _load_pyfunc(str(kept.folder / "data" / "explainer")).questions.read(
+        pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
+    )
+    asked.check_size(250_000)
+    with pytest.raises(RequestError, match="would take 1,000,004 lines to answer; ask for at most 1,000,000"):
+        asked.check_size(250_001)
+
+
+def test_what_is_exact_needs_no_support(tmp_path: Path) -> None:
+    env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
+    exact = ExactSolution(env, policy, outcomes, horizon=HORIZON)
+    explainers.save(Explainer(exact, policy, outcomes.legend), env, tmp_path)
+    answer = _load_pyfunc(str(tmp_path)).predict(pd.DataFrame({"state": [0], "action": [0]}))
+    assert answer["support"].isna().all()
+    assert answer[NAMES].notna().all(axis=None)
+
+
+def test_a_second_version_takes_over_the_alias_of_its_seed(tmp_path: Path, kept: SavedRun) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    tracking = MlflowTracking(uri=uri, experiment="small", register="small")
+    for seed in ("0", "1", "0"):
+        with tracking.open("run", {}, {"seed": seed}) as run:
+            run.model(kept.folder / "data" / "explainer", "explainer")
+    failed = tracking.open("run", {}, {"seed": "2"})
+    failed.model(kept.folder / "data" / "explainer", "explainer")
+    failed.end("FAILED")
+    client = MlflowClient(uri)
+    versions = {
+        alias: client.get_model_version_by_alias("small", alias).version for alias in ("seed-0", "seed-1")
+    }
+    assert {alias: int(version) for alias, version in versions.items()} == {"seed-0": 3, "seed-1": 2}
+    assert int(client.get_model_version_by_alias("small", "latest").version) == 3
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "o'brien", 3])
+def test_names_that_cannot_be_registered_are_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="register must be a name"):
+        MlflowTracking(uri="sqlite:///mlflow.db", experiment="small", register=name)
+
+
+# Networks
+
+
+def left(observations: Array) -> Array:
+    """A policy over numbered actions."""
+    return np.zeros(len(observations), dtype=np.int64)
+
+
+def swing(observations: Array) -> Array:
+    """A policy over continuous actions."""
+    return np.clip(observations[:, 2:], -2, 2)
+
+
+@pytest.mark.parametrize(
+    ("env", "policy", "bad", "message"),
+    [
+        (
+            "cart_pole",
+            "left",
+            ([0.0] * 3, 0),
+            "row 1, column state: expected a list of 4 numbers, got a list of 3 numbers",
+        ),
+        (
+            "cart_pole",
+            "left",
+            ([0, 0, 0, float("nan")], 0),
+            "row 1, column state: entry 3 is nan, which is not finite",
+        ),
+        (
+            "cart_pole",
+            "left",
+            ([0, 0, 0, 1e300], 0),
+            "row 1, column state: entry 3 is inf, which is not finite",
+        ),
+        (
+            "cart_pole",
+            "left",
+            ([0, 0, 0, "1"], 0),
+            "row 1, column state: [0, 0, 0, '1'] is not a list of numbers",
+        ),
+        (
+            "cart_pole",
+            "left",
+            ([[0], [0, 0]], 0),
+            "row 1, column state: [[0], [0, 0]] is not a list of numbers",
+        ),
+        (
+            "cart_pole",
+            "left",
+            ([0.0] * 4, 2),
+            "row 1, column action: 2 is not an action; they are numbered from 0 to 1",
+        ),
+        (
+            "pendulum",
+            "swing",
+            ([0.0] * 3, [2.5]),
+            "row 1, column action: entry 0 is 2.5, which is not in [-2, 2]",
+        ),
+        (
+            "pendulum",
+            "swing",
+            ([0.0] * 3, 1.0),
+            "row 1, column action: expected a list of 1 numbers, got a single number",
+        ),
+    ],
+)
+def test_networks_are_asked_with_vectors(
+    env: str, policy: str, bad: tuple[Any, Any], message: str, tmp_path: Path, compose_config: Compose
+) -> None:
+    function = f"policy.function={{_target_: tests.tracking.test_served_model.{policy}, _partial_: true}}"
+    chosen = ["policy=function", function, "explainer=network", "training=agent", "evaluation=none"]
+    parts = build(compose_config(f"env={env}", *chosen, "explainer.hidden=[8]", "explainer.horizon=5"))
+    rng, exploration = np.random.default_rng(0), Exploration(0.5)
+    (seen,) = collect(parts.env, parts.trainer.policy, rng, steps=20, exploration=exploration, num_envs=5)
+    parts.explainer.predictor.update(seen)  # type: ignore[attr-defined]
+    explainers.save(parts.explainer, parts.env, tmp_path)
+    model = _load_pyfunc(str(tmp_path))
+    example = model.questions.example
+    answer = model.predict(example)
+    states, foils = (np.array(example[name].tolist(), dtype=np.float32) for name in ("state", "foil"))
+    foils = foils.astype(np.int64) if env == "cart_pole" else foils
+    expected = parts.explainer.explain(states, foils).expected[0]
+    np.testing.assert_allclose(of(answer, 0, "foil")[list(parts.outcomes.legend.names)], expected, atol=1e-6)
+    np.testing.assert_allclose(states[0], seen.observation.mean(axis=0), atol=1e-4)
+    rows = pd.DataFrame([*example[["state", "action"]].to_numpy().tolist(), bad], columns=["state", "action"])
+    with pytest.raises(MlflowException) as refused:
+        model.predict(rows)
+    assert refused.value.message == message
+    assert refused.value.error_code == "INVALID_PARAMETER_VALUE"
