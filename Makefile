@@ -10,6 +10,7 @@ SLURM := /usr/sbin/slurmdbd
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
+unexport PYTHONDONTWRITEBYTECODE # tests start many processes
 .PHONY: help run ui test test-slow test-browser test-cluster test-optuna test-ray fuzz lint clean
 
 help: ## List the commands
@@ -21,8 +22,8 @@ run: $(READY) ## Run the paper's experiment over ten seeds, on all cores
 ui: $(READY) ## Look at the runs in a browser, at http://127.0.0.1:5000
 	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
 
-test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12
+test: $(READY) ## Run the tests, and print what they cover
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12 --cov --cov-report term
 
 test-slow: $(READY) ## Run the long tests too
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster and not optuna and not ray'
@@ -80,5 +81,6 @@ $(RAY): pyproject.toml constraints.txt
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true # templates are no Python, all the rest is
 	@touch $(READY)

@@ -51,7 +51,7 @@ class TransitionCallback(BaseCallback):
         self.functions = tuple(functions)
         self.info_keys = tuple(info_keys)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self.recurrent = recurrent
+        self._carried = recurrent
         self.resets = resets
         self._original: RawValues | None = None
 
@@ -71,8 +71,8 @@ class TransitionCallback(BaseCallback):
         self._observation = self._original.observations(self.model._last_obs)
         # SB3 resumes after an early stop with an observation that the env has already left
         self._doubtful = self.resumed
-        if self.recurrent is not None:
-            self._hidden_states = HiddenStates(self.recurrent, self.num_envs, known=not self.resumed)
+        if self._carried is not None:
+            self._hidden_states = HiddenStates(self._carried, self.num_envs, known=not self.resumed)
 
     def _on_step(self) -> bool:
         if self.num_timesteps - self._shown != self.num_envs:
@@ -113,7 +113,7 @@ class TransitionCallback(BaseCallback):
 
     def _hand_over(self) -> None:
         steps, self._steps = self._steps, []
-        if self.recurrent is not None:
+        if self._carried is not None:
             steps = [self._hidden_states.carry(step) for step in steps]
         if sum(len(step) for step in steps):
             batch = concatenate(steps)
@@ -121,7 +121,7 @@ class TransitionCallback(BaseCallback):
                 function(batch)
 
     def _on_rollout_end(self) -> None:
-        if self.recurrent is not None:
+        if self._carried is not None:
             self._hand_over()
 
     def _on_training_end(self) -> None:

@@ -204,7 +204,7 @@ class RecurrentSB3Policy(SB3Policy):
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
                 f"observations of a recurrent agent carry its hidden state, {due} columns in all, not "
-                f"{observations.shape[1:]}: begin with tpd.sources.hidden_state.begin, go on with follow"
+                f"{observations.shape[1:]}: add it by tpd.sources.hidden_state.with_initial_state"
             )
         seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(state, dtype=torch.float32).reshape(len(state), 2, layers, size)

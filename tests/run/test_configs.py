@@ -66,7 +66,7 @@ PARTNERS: dict[str, list[str]] = {
     **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
     **{f"env={name}": NO_TABLES for name in UNNUMBERED},
     "policy=function": [FUNCTION],
-    # what was recorded goes with what knows the recording
+    # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
     "env=dataset": ["experiment=dataset"],
 }
@@ -91,9 +91,9 @@ def agent(tmp_path: Path, compose_config: Compose) -> Any:
 
 
 @pytest.fixture
-def recording(tmp_path: Path, fuel_taxi: Environment) -> str:
-    """A short recording; the override that names its folder."""
-    rng, folder = generator(0, "test"), tmp_path / "recording"
+def dataset(tmp_path: Path, fuel_taxi: Environment) -> str:
+    """A short dataset; the override that names its folder."""
+    rng, folder = generator(0, "test"), tmp_path / "dataset"
     agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
     settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
     Training(**settings, steps=100, dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
@@ -116,11 +116,11 @@ def test_there_is_a_config_for_every_group() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_and_instantiates(
-    option: str, compose_config: Compose, agent: Any, recording: str
+    option: str, compose_config: Compose, agent: Any, dataset: str
 ) -> None:
     partners = list(PARTNERS.get(option, []))
-    if option.endswith("=recorded"):
-        partners.append(recording)
+    if option.endswith("=dataset"):
+        partners.append(dataset)
     if option in ENV_OF_AGENT:
         partners.append(agent(ENV_OF_AGENT[option]))
     cfg = compose_config(option, *partners)

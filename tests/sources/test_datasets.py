@@ -48,7 +48,7 @@ SPACES: list[spaces.Space[Any]] = [
 ]
 
 
-def make_recording(folder: Path, **settings: Any) -> ReplayedFHTD:
+def make_dataset(folder: Path, **settings: Any) -> ReplayedFHTD:
     """Record, while somebody learns from it."""
     live, keys = learner(), settings.pop("info_keys", ())
     training(dataset=str(folder), **settings).run(
@@ -230,10 +230,10 @@ def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
     [
         ({"format": 9}, "it has format 9"),
         ({"shards": "many"}, "shards must be a whole number"),
-        ({"shards": 3}, r"shard-00001\.parquet is missing: the recording has 3 shards"),
+        ({"shards": 3}, r"shard-00001\.parquet is missing: the dataset has 3 shards"),
         ({"action_space": {"kind": "Text"}}, "no space of kind 'Text'"),
         ({"action_space": {}}, "it does not say 'kind'"),
-        ({"action_space": {"kind": "Discrete", "n": -3, "start": 0, "dtype": "int64"}}, "describes no rec"),
+        ({"action_space": {"kind": "Discrete", "n": -3, "start": 0, "dtype": "int64"}}, "describes no data"),
         (
             {
                 "observation_space": {
@@ -249,7 +249,7 @@ def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_description_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    make_recording(tmp_path / "r")
+    make_dataset(tmp_path / "r")
     path = tmp_path / "r" / DESCRIPTION
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=message) as caught:
@@ -262,13 +262,13 @@ def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path:
         DatasetTraining(path=str(tmp_path), processes=1)
     with pytest.raises(ValueError, match="name the folder"):
         DatasetTraining(path=None, processes=1)
-    make_recording(tmp_path / "r")
+    make_dataset(tmp_path / "r")
     with pytest.raises(ValueError, match="holds a dataset already"):
         training(dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
 
 
 def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Path) -> None:
-    live, again = make_recording(tmp_path / "r"), learner()
+    live, again = make_dataset(tmp_path / "r"), learner()
     source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     source.check(small_mdp.environment(), ())
     source.run(small_mdp.environment(), Given(), generator(1, "other"), learning=[again.update])
@@ -283,11 +283,11 @@ def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Pat
 def test_recording_changes_nothing_that_is_learned(tmp_path: Path) -> None:
     plain = learner()
     training().run(small_mdp.environment(), Given(), generator(0, "test"), learning=[plain.update])
-    assert_same(make_recording(tmp_path / "r").table().expected, plain.table().expected)
+    assert_same(make_dataset(tmp_path / "r").table().expected, plain.table().expected)
 
 
 def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
-    make_recording(tmp_path / "r")
+    make_dataset(tmp_path / "r")
     source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
         source.check(Environment("FrozenLake-v1"), ())
@@ -303,7 +303,7 @@ RECORDED = ["env=dataset", "training=dataset", "evaluation=none", "recording.epi
 
 @pytest.fixture(scope="module")
 def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The overrides for an agent's zip, and last for a recording of what it does."""
+    """The overrides for an agent's zip, and last for a dataset of what it does."""
     folder = tmp_path_factory.mktemp("cart_pole")
     PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu", seed=0).save(folder / "agent.zip")
     agent = ["policy=sb3_zip", f"policy.path={folder / 'agent.zip'}", "outcomes=default"]
@@ -368,7 +368,7 @@ def windy() -> OutcomeSet:
 
 
 def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
-    make_recording(tmp_path / "r", info_keys=("parity",))
+    make_dataset(tmp_path / "r", info_keys=("parity",))
     folder = tmp_path / "r"
     batch = concatenate(list(read_shard(shard_path(folder, 0), DatasetDescription.read(folder))))
     np.testing.assert_array_equal(batch.info["parity"], batch.next_observation % 2)
@@ -376,7 +376,7 @@ def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
 
 
 def test_nothing_plays_in_a_recorded_env(tmp_path: Path) -> None:
-    make_recording(tmp_path / "r")
+    make_dataset(tmp_path / "r")
     env = gym.make("Dataset-v0", path=str(tmp_path / "r"))
     assert env.observation_space == spaces.Discrete(small_mdp.NUM_STATES)
     with pytest.raises(RuntimeError, match="nothing to step"):

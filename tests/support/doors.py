@@ -367,16 +367,16 @@ DOORS = (
         (hostile_files.OUTSIDE,),
     ),
     Door(
-        "recording to learn from: JSON",
+        "dataset: JSON",
         "`DatasetDescription.read`",
         good_files.shards,
         read_shards,
         RECORDING,
         hostile_files.shards(RECORDING),
-        culprits=(SHARD, "recording"),
+        culprits=(SHARD, "dataset"),
     ),
     Door(
-        "recording to learn from: a shard",
+        "dataset: a shard",
         "`read_shard`",
         good_files.shards,
         read_shards,
@@ -401,7 +401,7 @@ DOORS = (
     ),
     Door(
         "record of a run",
-        "`folders.parse_record`",
+        "`run_folders.parse_record`",
         good_files.job,
         lambda folder: parse_record(folder / STATUS),
         STATUS,
@@ -409,7 +409,7 @@ DOORS = (
     ),
     Door(
         "record of a sweep",
-        "`folders.parse_record`",
+        "`run_folders.parse_record`",
         good_files.sweep,
         lambda folder: parse_record(folder / SWEEP),
         SWEEP,
@@ -444,7 +444,7 @@ DOORS = (
         ("/etc/hostname", "secret"),
     ),
     Door(
-        "policy of a recording",
+        "policy of a dataset",
         "`DatasetPolicy`",
         good_files.policy,
         read_policy,

@@ -259,7 +259,7 @@ def test_nothing_is_sent_to_a_store_that_nobody_trusts(
 
 
 @pytest.mark.parametrize("address", ["{", "[]", "{}", '{"store": 1}', '{"store": {"uri": "x"}}'])
-def test_a_letter_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, address: str) -> None:
+def test_an_address_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, address: str) -> None:
     (tmp_path / ADDRESS).write_text(address)
     told = dict[Path, str]()
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 1

@@ -68,12 +68,12 @@ class DatasetDescription:
         """Read what `write` wrote, refusing in one line what is no such thing."""
         path = folder / DESCRIPTION
         if (folder / FIRST_DESCRIPTION).exists() and not path.exists():
-            require_version(folder, {})
+            require_version(folder / FIRST_DESCRIPTION, {})
         if not path.is_file():
             raise ValueError(f"{folder} holds no dataset: there is no {DESCRIPTION} in it")
         try:
             plain = json.loads(path.read_text())
-            require_version(folder, plain)
+            require_version(path, plain)
             if plain["format"] != FORMAT:
                 raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")
             return cls(

@@ -15,8 +15,8 @@ class VersionError(ValueError):
     """Something that another version of tpd wrote."""
 
 
-def require_version(what: object, record: Mapping[str, Any]) -> None:
+def require_version(what: object, record: Mapping[str, Any], advice: str = "") -> None:
     """Refuse what another version wrote, naming both."""
     version = str(record.get(WRITTEN_BY, FIRST_VERSION))
     if version.split(".")[:2] != __version__.split(".")[:2]:
-        raise VersionError(f"{what} was written by tpd {version[:20]}, and this is tpd {__version__}")
+        raise VersionError(f"{what} was written by tpd {version[:20]}, and this is tpd {__version__}{advice}")

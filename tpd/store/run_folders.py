@@ -80,7 +80,7 @@ def require_own_version(path: Path) -> dict[str, Any]:
     """What is known of a run or sweep, refused if another version of tpd wrote it."""
     known = read_record(path)
     if known:
-        require_version(path.parent, known)
+        require_version(path, known)
     return known
 
 

@@ -88,7 +88,8 @@ def _require_version(client: MlflowClient, experiment: Experiment) -> None:
         runs = client.search_runs([experiment.experiment_id], f"tags.`{RUN_VERSION}` != ''", max_results=1)
         wrote = runs[0].data.tags[RUN_VERSION] if runs else __version__
         client.set_experiment_tag(experiment.experiment_id, VERSION, wrote)
-    require_version(f"the experiment {experiment.name!r}", {WRITTEN_BY: wrote})
+    advice = ": name another store (tracking.uri=...) or experiment (name=...)"
+    require_version(f"the experiment {experiment.name!r}", {WRITTEN_BY: wrote}, advice)
 
 
 def _knock(uri: str) -> None:

@@ -146,7 +146,7 @@ def _read_address(path: Path) -> dict[str, Any]:
     address = read_json(path)
     if not isinstance(address, dict):
         raise ValueError(f"{path}: is no table of settings, but {address!r:.50}")
-    require_version(path.parent, address)
+    require_version(path, address)
     for name, kind in due.items():
         if name not in address or not isinstance(address[name], kind):
             raise ValueError(f"{path}: {name} is {address.get(name)!r:.50}, which cannot be")

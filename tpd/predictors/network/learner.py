@@ -38,7 +38,7 @@ HOLD_OUT = 20  # one in so many transitions is not trained on
 HELD_OUT_SIZE = 10_000
 PATIENCE = 8
 BETTER = 0.99
-NUMBERS = ("_seen", "_owed", "_version", "_settled", "_best_loss", "_no_better", "updates")
+NUMBERS = ("_seen", "_owed", "_version", "_fitted", "_best_loss", "_no_better", "updates")
 
 
 class NetworkFHTD:

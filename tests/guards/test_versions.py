@@ -1,0 +1,103 @@
+"""What another version of tpd wrote is refused in one line that names the version."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from tests.support import good_files
+from tests.support.commands import tpd_run
+from tpd import __version__
+from tpd.envs.dataset import DESCRIPTION, FIRST_DESCRIPTION, DatasetDescription
+from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
+from tpd.store import explainers, saved_runs
+from tpd.store.run_folders import STATUS, SWEEP, require_own_version, write_record
+from tpd.tracking.backend_store import RUN_VERSION, prepare
+from tpd.tracking.delivery import ADDRESS, deliver_all
+from tpd.tracking.mlflow_runs import MlflowTracking
+from tpd.tracking.outbox import open_run
+
+REFUSAL = f"was written by tpd 0.1.0, and this is tpd {__version__}"
+
+
+def rewrite(path: Path, **changes: str | None) -> None:
+    """Change entries of a JSON file, or take them out."""
+    plain = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in plain.items() if value is not None}))
+
+
+def test_patch_versions_are_read() -> None:
+    own = __version__.rsplit(".", 1)[0]
+    require_version("it", {WRITTEN_BY: f"{own}.99"})
+    for version in ("0.1.0", "99.0.0", "", "nonsense"):
+        with pytest.raises(VersionError, match="it was written by tpd"):
+            require_version("it", {WRITTEN_BY: version})
+
+
+@pytest.mark.parametrize("name", [STATUS, SWEEP])
+def test_records_of_runs_and_sweeps(tmp_path: Path, name: str) -> None:
+    write_record(tmp_path / name, status="running")
+    assert require_own_version(tmp_path / name)["status"] == "running"
+    rewrite(tmp_path / name, **{WRITTEN_BY: None})
+    with pytest.raises(VersionError, match=REFUSAL):
+        require_own_version(tmp_path / name)
+
+
+@pytest.mark.parametrize("flags", [[], ["-m"]])
+def test_a_folder_is_refused_before_any_work(tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / (SWEEP if flags else STATUS)).write_text('{"status": "running"}')
+    place = "hydra.sweep.dir" if flags else "hydra.run.dir"
+    done = tpd_run(tmp_path, *flags, "tracking=none", f"{place}=old", check=False)
+    assert done.returncode == 1
+    said = (done.stdout + done.stderr).strip().splitlines()
+    assert any(line.endswith(REFUSAL) and line.startswith(place) for line in said), said
+    assert not list((tmp_path / "old").glob("explainer*"))
+
+
+def test_a_run_is_refused_by_its_explainer(tmp_path: Path) -> None:
+    good_files.run(tmp_path)
+    saved_runs.read(tmp_path)
+    rewrite(tmp_path / saved_runs.EXPLAINER / explainers.DESCRIPTION, **{WRITTEN_BY: None})
+    with pytest.raises(VersionError, match=REFUSAL):
+        saved_runs.read(tmp_path)
+
+
+@pytest.mark.parametrize("old", [DESCRIPTION, FIRST_DESCRIPTION])
+def test_a_dataset(tmp_path: Path, old: str) -> None:
+    good_files.shards(tmp_path)
+    DatasetDescription.read(tmp_path)
+    rewrite(tmp_path / DESCRIPTION, **{WRITTEN_BY: None})
+    (tmp_path / DESCRIPTION).rename(tmp_path / old)
+    with pytest.raises(VersionError, match=REFUSAL):
+        DatasetDescription.read(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MlflowTracking:
+    return MlflowTracking(uri=f"sqlite:///{tmp_path}/mlflow.db", experiment="small")
+
+
+def test_what_was_not_delivered(tmp_path: Path, store: MlflowTracking) -> None:
+    with open_run(store, tmp_path / "run", "run", {}, {}) as run:
+        run.metrics({"loss": 1.0})
+    rewrite(tmp_path / "run" / ADDRESS, **{WRITTEN_BY: None})
+    told: dict[Path, str] = {}
+    tell: Callable[[Path, str], None] = told.__setitem__
+    assert deliver_all(tmp_path, tell, lambda uri: True) == 1
+    assert told[tmp_path / "run"].endswith(REFUSAL)
+
+
+def test_an_experiment_with_runs_of_another_version(tmp_path: Path, store: MlflowTracking) -> None:
+    client = MlflowClient(tracking_uri=store.uri)
+    mine = prepare(store.uri, "by hand in the UI")
+    client.delete_experiment_tag(mine, f"tpd.{WRITTEN_BY}")
+    assert prepare(store.uri, "by hand in the UI") == mine
+    old = prepare(store.uri, "old")
+    client.delete_experiment_tag(old, f"tpd.{WRITTEN_BY}")
+    client.create_run(old, tags={RUN_VERSION: "0.1.0"})
+    for _ in range(2):
+        with pytest.raises(VersionError, match=f"the experiment 'old' {REFUSAL}"):
+            prepare(store.uri, "old")
