@@ -1,6 +1,5 @@
 """The two things that an answer compares: actions, states or runs."""
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +7,14 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from PIL import Image
 
 from tpd.answers import what_if
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
-from tpd.guards.settings import whole_number
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.question import Question, QuestionError
+from tpd.sources import named_states
 from tpd.sources.named_states import START, NamedState
 from tpd.store import saved_runs
 from tpd.store.saved_runs import SavedRun
@@ -77,34 +75,16 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 
 
 def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
-    """The moment that is asked for, and what the agent does in it."""
+    """The state that is asked for, and what the agent does in it, where that is known."""
     if state == START:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping) and set(state) <= {"episode", "step"}:
-        return _recorded(run, **{"episode": 0, "step": 0, **state})
-    observation = run.env.state(state)
-    moment = NamedState(observation[None], run.env.name_of_state(observation), run.env.picture(observation))
+        if run.recording is None:
+            raise QuestionError(f"{run.name} has no recorded episodes: name a state")
+        return named_states.find_recorded(run.env, run.recording, **{"episode": 0, "step": 0, **state})
+    found = named_states.describe(run.env, run.env.state(state))
     absent = isinstance(run.explainer.policy, AbsentPolicy)
-    return moment, None if absent else run.explainer.policy.action(moment.observation)[0]
-
-
-def _recorded(run: SavedRun, episode: Any, step: Any) -> tuple[NamedState, Array]:
-    if run.recording is None:
-        raise QuestionError(f"{run.name} has no recorded episodes: name a state")
-    episodes = run.recording.episodes
-    if whole_number("episode", episode, at_least=0) >= len(episodes):
-        raise QuestionError(f"there is no episode {episode}; recorded are 0 to {len(episodes) - 1}")
-    steps = episodes[episode]
-    if whole_number("step", step, at_least=0) >= len(steps):
-        raise QuestionError(f"episode {episode} has no step {step}; its steps are 0 to {len(steps) - 1}")
-    observation, frames = steps.observation[step], run.recording.frames
-    name = f"episode {episode}, step {step}"
-    if run.env.tabular:
-        name += f": {run.env.name_of_state(observation)}"
-    picture = run.env.picture(observation)
-    if frames:
-        picture = np.asarray(Image.open(io.BytesIO(frames[episodes.begins[episode] + step])))
-    return NamedState(observation[None], name, picture), steps.action[step]
+    return found, None if absent else run.explainer.policy.action(found.observation)[0]
 
 
 def _action(run: SavedRun, moment: NamedState, own: Array | None, wanted: Any, name: str) -> Array:

@@ -1,17 +1,21 @@
-"""Moments worth explaining: a state that is named, or one that the policy comes to."""
+"""A state that a person names: by its fields, number or observation, or as a step of an episode."""
 
 import collections
 import contextlib
+import io
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.envs.environment import StateDescription
 from tpd.guards.settings import whole_number
-from tpd.sources.episodes import play_one
+from tpd.sources.episodes import Recording, play_one
 from tpd.sources.hidden_state import with_initial_state
 
 START = "start"
@@ -31,7 +35,7 @@ class NamedState:
 
 
 def check(env: Environment, description: NamedStateDescription) -> None:
-    """Refuse what does not name a moment."""
+    """Refuse what does not name a state."""
     if not _played(description):
         env.state(description)  # type: ignore[arg-type]
     elif not env.playable:
@@ -39,14 +43,14 @@ def check(env: Environment, description: NamedStateDescription) -> None:
 
 
 def name(env: Environment, description: NamedStateDescription) -> str:
-    """The moment in words."""
+    """The state in words."""
     if not _played(description):
         return env.name_of_state(env.state(description))  # type: ignore[arg-type]
     return START if description == START else "episode {}, step {}".format(*_place(description))
 
 
 def find(env: Environment, policy: Policy, description: NamedStateDescription) -> NamedState:
-    """Go to the moment described; an episode that ends before the step asked for is left at its end."""
+    """Find the state described; an episode that ends before the step asked for is left at its end."""
     if not _played(description):
         state = env.state(description)  # type: ignore[arg-type]
         return NamedState(
@@ -57,6 +61,31 @@ def find(env: Environment, policy: Policy, description: NamedStateDescription) -
     if env.tabular:
         return NamedState(observation, env.name_of_state(observation[0]), picture)
     return NamedState(observation, f"episode {episode}, step {reached}", picture)
+
+
+def describe(env: Environment, observation: Array) -> NamedState:
+    """A state of the environment itself [...], which may come from anywhere."""
+    return NamedState(observation[None], env.name_of_state(observation), env.picture(observation))
+
+
+def find_recorded(
+    env: Environment, recording: Recording, episode: Any, step: Any
+) -> tuple[NamedState, Array]:
+    """A step of a recorded episode, and the action taken there."""
+    episodes = recording.episodes
+    if whole_number("episode", episode, at_least=0) >= len(episodes):
+        raise ValueError(f"there is no episode {episode}; recorded are 0 to {len(episodes) - 1}")
+    steps = episodes[episode]
+    if whole_number("step", step, at_least=0) >= len(steps):
+        raise ValueError(f"episode {episode} has no step {step}; its steps are 0 to {len(steps) - 1}")
+    observation, name = steps.observation[step], f"episode {episode}, step {step}"
+    if env.tabular:
+        name += f": {env.name_of_state(observation)}"
+    picture = env.picture(observation)
+    if recording.frames:
+        frame = recording.frames[episodes.begins[episode] + step]
+        picture = np.asarray(Image.open(io.BytesIO(frame)))
+    return NamedState(observation[None], name, picture), steps.action[step]
 
 
 def _played(description: NamedStateDescription) -> bool:
