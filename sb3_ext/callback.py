@@ -53,7 +53,7 @@ class TransitionCallback(BaseCallback):
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self._carried = recurrent
         self.resets = resets
-        self._original: RawValues | None = None
+        self._raw: RawValues | None = None
 
     def _on_training_start(self) -> None:
         if not isinstance(self.model, OnPolicyAlgorithm | OffPolicyAlgorithm):
@@ -65,10 +65,10 @@ class TransitionCallback(BaseCallback):
         self.resumed = self.num_timesteps > 0 and not self.resets
         self._shown = self.num_timesteps
         self._steps: list[Transitions] = []
-        if self._original is not None:
-            self._original.release()
-        self._original = RawValues(env)
-        self._observation = self._original.observations(self.model._last_obs)
+        if self._raw is not None:
+            self._raw.release()
+        self._raw = RawValues(env)
+        self._observation = self._raw.observations(self.model._last_obs)
         # SB3 resumes after an early stop with an observation that the env has already left
         self._doubtful = self.resumed
         if self._carried is not None:
@@ -91,11 +91,11 @@ class TransitionCallback(BaseCallback):
 
     def _step(self) -> Transitions:
         """[env]: the step that was just taken."""
-        assert self._original is not None
+        assert self._raw is not None
         dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
         observation, self._observation = (
             self._observation,
-            self._original.observations(self.locals["new_obs"]),
+            self._raw.observations(self.locals["new_obs"]),
         )
         action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
         if isinstance(self.model.action_space, spaces.Discrete):
@@ -104,8 +104,8 @@ class TransitionCallback(BaseCallback):
         return Transitions(
             observation=observation,
             action=action,
-            next_observation=self._original.next_observations(self._observation, dones, infos),
-            reward=self._original.rewards(self.locals["rewards"]),
+            next_observation=self._raw.next_observations(self._observation, dones, infos),
+            reward=self._raw.rewards(self.locals["rewards"]),
             terminated=dones & ~truncated,
             truncated=truncated,
             info={key: np.array([_entry(info, key) for info in infos]) for key in self.info_keys},
@@ -126,8 +126,8 @@ class TransitionCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self._hand_over()
-        assert self._original is not None
-        self._original.release()
+        assert self._raw is not None
+        self._raw.release()
 
 
 def _entry(info: Mapping[str, Any], key: str) -> Any:
@@ -145,7 +145,7 @@ class Reporting(Protocol):
 
 
 class ExplainerCallback(TransitionCallback):
-    """Trains an explainer on the transitions of `model.learn`: alongside, or after it from a recording.
+    """Trains an explainer on the transitions of `model.learn`: alongside it, or after it from those kept.
 
     Alongside, a network makes few updates, for training is not to wait; with `fit_at_end` it makes the most
     of what it kept once the training is over. Figures of the learning, and the share of the training
@@ -176,11 +176,11 @@ class ExplainerCallback(TransitionCallback):
         self.recurrent = explainer.policy if isinstance(explainer.policy, RecurrentPolicy) else None
         self.run = run
         self.seconds = 0.0
-        self._recorded: list[Transitions] = []
+        self._kept: list[Transitions] = []
         self._news = False
         alongside = when == "alongside"
         super().__init__(
-            [self._learn if alongside else self._recorded.append],
+            [self._learn if alongside else self._kept.append],
             info_keys=info_keys,
             batch_size=batch_size,
             recurrent=self.recurrent if alongside else None,
@@ -193,7 +193,7 @@ class ExplainerCallback(TransitionCallback):
 
     def _on_training_start(self) -> None:
         super()._on_training_start()
-        self._recorded.clear()
+        self._kept.clear()
         self.seconds, self._began = 0.0, time.perf_counter()
 
     def _on_step(self) -> bool:
@@ -219,12 +219,12 @@ class ExplainerCallback(TransitionCallback):
         self._spent_since(began)
 
     def _recollected(self) -> Iterator[Transitions]:
-        """The recording, given up as it is read, with the hidden states of the final weights."""
+        """The transitions kept, dropped as they are read, with the hidden states of the final weights."""
         hidden_states = None
         if self.recurrent is not None:
             hidden_states = HiddenStates(self.recurrent, self.num_envs, known=not self.resumed)
-        while self._recorded:
-            batch = self._recorded.pop(0)
+        while self._kept:
+            batch = self._kept.pop(0)
             if hidden_states is not None:
                 steps = (batch[t : t + self.num_envs] for t in range(0, len(batch), self.num_envs))
                 batch = concatenate([hidden_states.carry(step) for step in steps])

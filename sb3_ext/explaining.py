@@ -15,7 +15,7 @@ def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = T
     """What explains the model, before or while it is trained: `explainer_for(model, "env=lunar_lander")`.
 
     Overrides are those of the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
-    Under VecNormalize the explainer sees original observations, and the model its normalised ones.
+    Under VecNormalize the explainer sees raw observations, and the model its normalised ones.
     """
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         cfg = compose("config", ["explainer=network", *overrides])

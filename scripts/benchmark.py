@@ -242,7 +242,7 @@ def collecting() -> Figures:
 
 
 def sharding() -> Figures:
-    """The same two shares collected for one explainer by one process and by two, and what a recording costs.
+    """The same two shards collected for one explainer by one process and by two, and what a dataset costs.
 
     A table is cheap to step and to learn from, an environment with physics is not to step.
     """
@@ -256,7 +256,7 @@ def sharding() -> Figures:
         lander, rng, function=lambda observations: np.zeros(len(observations)), discount=0.99
     )
     yield from by_two("LunarLander, saved", lander, idle, 2 * LOOP_STEPS, lambda: lambda batch: None)
-    yield from recording_cost(parts)
+    yield from dataset_cost(parts)
 
 
 def by_two(
@@ -300,8 +300,8 @@ def work_done() -> float:
     return float(sum(times.user + times.system for times in spent))
 
 
-def recording_cost(parts: Parts) -> Figures:
-    """A recording of 5e6 transitions, written and read; megabytes are those of the arrays in memory."""
+def dataset_cost(parts: Parts) -> Figures:
+    """A dataset of 5e6 transitions, written and read; megabytes are those of the arrays in memory."""
     env, batches = parts.env, gather(parts)
     description = DatasetDescription(env.id, env.observation_space, env.action_space, (), (), 1, {})
     columns = [getattr(batch, name) for batch in batches for name in COLUMNS]
@@ -311,13 +311,13 @@ def recording_cost(parts: Parts) -> Figures:
         writing = seconds(lambda: deque(saved(path, batches), maxlen=0), repeat=3)
         reading = seconds(lambda: deque(read_shard(path, description), maxlen=0), repeat=3)
         stored = path.stat().st_size
-    yield "recording: bytes per transition in memory", 1e6 * megabytes / STEPS
-    yield "recording: bytes per transition on disk", stored / STEPS
-    yield "recording: MB per second written", megabytes / writing
-    yield "recording: MB per second read", megabytes / reading
+    yield "dataset: bytes per transition in memory", 1e6 * megabytes / STEPS
+    yield "dataset: bytes per transition on disk", stored / STEPS
+    yield "dataset: MB per second written", megabytes / writing
+    yield "dataset: MB per second read", megabytes / reading
     collecting = seconds(lambda: deque(stream(parts), maxlen=1), repeat=3)
-    yield "recording: writing, share of collecting", writing / collecting
-    yield "recording: reading, share of collecting", reading / collecting
+    yield "dataset: writing, share of collecting", writing / collecting
+    yield "dataset: reading, share of collecting", reading / collecting
 
 
 # Explaining

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "doors.md"
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "doors.md"
 HEAD = f"""# Doors
 
 Every function that reads a file or a request, and the hostile inputs that it was handed, each in a process

@@ -29,7 +29,7 @@ from tpd.tracking.delivery import JOURNAL
 
 SCRIPT = Path(__file__).with_name("run.py")
 SYNC = Path(__file__).with_name("sync.py")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "faults.md"
 SMALL = (
     "experiment=paper",
     "policy.steps=50000",
@@ -42,7 +42,7 @@ SMALL = (
     "checkpoint_seconds=0",
     "overview=false",
 )
-PORTRAYED = (
+WITH_OVERVIEW = (
     "env=frozen_lake",
     "policy.steps=1000000",
     "policy.stages=4",
@@ -70,7 +70,7 @@ AGENT = (
     "checkpoint_seconds=0",
     "overview=false",
 )
-KILLED = {"a run with a table": PORTRAYED, "a run with an agent of SB3 and a network": AGENT}
+KILLED = {"a run with a table": WITH_OVERVIEW, "a run with an agent of SB3 and a network": AGENT}
 KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults

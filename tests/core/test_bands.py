@@ -131,7 +131,7 @@ def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
 
 
 def test_coverage_is_of_the_bands_that_are_shown() -> None:
-    """PairSummaries that lead to the unknown have no band, so none that could be wrong."""
+    """Futures that lead to the unknown have no band, so none that could be wrong."""
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
     learner = ReplayedFHTD(env, policy, outcomes, horizon=HORIZON)
     untried = policy.probabilities(np.array([1])).argmax()

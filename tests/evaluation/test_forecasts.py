@@ -126,9 +126,9 @@ def test_two_episodes_by_hand() -> None:
             "odd/skill": 1 - 1.6875 / (1 + 2 / 3),
             "terminated/brier": 1 / 4,
             "terminated/skill": 1 - 1.75 / (0.75 + 2 / 3),
-            "verified/windows": 7,
-            "verified/unknown": 0,
-            "verified/skill": 1 - (1.6875 / (1 + 2 / 3) + 1.75 / (0.75 + 2 / 3)) / 2,
+            "forecasts/windows": 7,
+            "forecasts/unknown": 0,
+            "forecasts/skill": 1 - (1.6875 / (1 + 2 / 3) + 1.75 / (0.75 + 2 / 3)) / 2,
         }
     )
     bins = found.reliability("odd")
@@ -242,7 +242,7 @@ def test_unknown_pairs_are_left_out_and_counted() -> None:
     episodes = joined(episode([0, 4, 1, 2], terminated=True), episode([2, 3], terminated=True))
     found = forecast_skill(told(only_odd(), forecast, unknown=[4]), only_odd(), episodes)
     assert found.unknown == 1 / 4
-    assert found.metrics()["verified/unknown"] == 1 / 4
+    assert found.metrics()["forecasts/unknown"] == 1 / 4
     assert found.by_horizon.windows.tolist() == [3]
     assert found.by_horizon.base_rate[0, 0] == pytest.approx(1 / 3)  # 4 -> 1 is left out, 2 -> 3 is not
     nothing = forecast_skill(told(only_odd(), forecast, unknown=[0, 1, 2, 3, 4]), only_odd(), episodes)

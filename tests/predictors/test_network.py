@@ -47,7 +47,7 @@ from tpd.predictors.network.encoders import VectorEncoder
 from tpd.predictors.network.learner import HOLD_OUT, NetworkFHTD
 from tpd.predictors.network.outcome_network import Columns, Heads, OutcomeNetwork
 from tpd.predictors.network.predictor import ROWS_AT_ONCE, read
-from tpd.predictors.network.replay_buffer import Experience, Replay
+from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
 from tpd.store import explainers
 
 
@@ -263,7 +263,7 @@ def test_probabilities_are_probabilities_however_far_out(updates: int) -> None:
     predicted = learner.predict(seen, actions)
     assert np.isfinite(predicted).all()
     assert ((predicted >= 0) & (predicted <= 1)).all()
-    copied = learner.lagged
+    copied = learner.target_network
     with torch.no_grad():
         outputs = copied.outputs(copied.features(seen), actions)
         partition, _, _ = copied.split(copied.channels(outputs))
@@ -322,7 +322,7 @@ def test_updates_are_as_many_as_asked_for() -> None:
 def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:
     policy = small_mdp.policy()
     counted: list[int] = []
-    learner = small_network(policy, horizon=2, follow_rate=0.5, fit_updates=2000, batch_size=64)
+    learner = small_network(policy, horizon=2, target_update_rate=0.5, fit_updates=2000, batch_size=64)
     learner.fit(counted.append)  # nothing came, so there is nothing to fit
     assert not counted
     learner.update(small_transitions(policy, 4_000))
@@ -415,7 +415,7 @@ def experience(numbers: Array) -> Experience:
 
 @pytest.mark.parametrize("sizes", [[3], [10], [4, 4, 4, 4], [9, 9], [25], [1] * 23, [7, 25, 2]])
 def test_replay_keeps_the_newest(sizes: list[int]) -> None:
-    replay, begin = Replay(10), 0
+    replay, begin = ReplayBuffer(10), 0
     for size in sizes:
         replay.add(experience(np.arange(begin, begin + size)))
         begin += size
@@ -597,7 +597,7 @@ def test_pictures_without_an_extractor_are_refused_by_name(form: str) -> None:
         ({"form": "both"}, "form must be one of efo, fhgvf"),
         ({"discount": 0.0}, "discount must lie in"),
         ({"form": "fhgvf", "discount": 0.3, "horizon": 30}, "form=efo"),
-        ({"follow_rate": 0}, "follow_rate must lie in"),
+        ({"target_update_rate": 0}, "target_update_rate must lie in"),
         ({"hidden": [8, 0]}, "hidden must be 1 or more, got 0"),
         ({"replay_size": 0}, "replay_size must be 1 or more"),
     ],

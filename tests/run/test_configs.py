@@ -229,7 +229,7 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer=exact", "explainer: CartPole-v1 publishes no table P"),
         ("explainer.form=both", "explainer: form must be one of efo, fhgvf, got 'both'"),
         ("explainer.hidden=[32,0]", "explainer: hidden must be 1 or more, got 0"),
-        ("explainer.follow_rate=0", "explainer: follow_rate must lie in"),
+        ("explainer.target_update_rate=0", "explainer: target_update_rate must lie in"),
         ("explainer.learning_rate=-1", "explainer: learning_rate must lie in"),
         ("explainer.replay_size=0", "explainer: replay_size must be 1 or more"),
         ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),

@@ -16,7 +16,7 @@ from tpd.tracking import notes
 
 pytestmark = pytest.mark.optuna
 ROOT = Path(__file__).parents[2]
-TUNED = ["explainer.batch_size", "explainer.follow_rate", "explainer.learning_rate"]
+TUNED = ["explainer.batch_size", "explainer.target_update_rate", "explainer.learning_rate"]
 SMALL = [
     "experiment=tune_network",
     "policy.steps=20000",
@@ -81,10 +81,10 @@ def test_the_network_with_the_best_forecasts_is_found(tmp_path: Path) -> None:
     jobs = [run for run in runs if run.data.tags["tpd.role"] == "job"]
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert len(jobs) == 4
-    best = max(jobs, key=lambda run: run.data.metrics["verified/skill"])
+    best = max(jobs, key=lambda run: run.data.metrics["forecasts/skill"])
     (folder,) = tmp_path.glob("outputs/sweeps/*")
     found = OmegaConf.load(folder / "optimization_results.yaml")
-    assert found.best_value == best.data.metrics["verified/skill"]
+    assert found.best_value == best.data.metrics["forecasts/skill"]
     assert {name: str(found.best_params[name]) for name in TUNED} == {
         name: best.data.params[name] for name in TUNED
     }

@@ -90,7 +90,9 @@ def network(
     compose_config: Compose, env: Environment, policy: Policy, outcomes: OutcomeSet, steps: int
 ) -> Explainer:
     """An explainer that learned from transitions around the policy."""
-    cfg = compose_config("explainer=network", f"explainer.horizon={HORIZON}", "explainer.follow_rate=0.05")
+    cfg = compose_config(
+        "explainer=network", f"explainer.horizon={HORIZON}", "explainer.target_update_rate=0.05"
+    )
     cfg.explainer.update({"hidden": [64, 64], "fit_updates": 1500, "updates_per_step": 0})
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     rng = generator(0, "collection")

@@ -359,7 +359,7 @@ def test_what_a_recording_cannot_do_is_refused_in_one_line(
 def test_outcomes_of_what_was_not_recorded_are_refused(cart_pole: list[str], compose_config: Compose) -> None:
     config = compose_config(*cart_pole, *RECORDED)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
-    with pytest.raises(ConfigError, match=r"outcomes: info\['wind'\] was not recorded, only none"):
+    with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\], only none"):
         build(config)
 
 

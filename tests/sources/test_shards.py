@@ -184,7 +184,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 def test_a_process_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
     deadly = OutcomeSet([event("end", lambda t: os._exit(1))])
     bad = ReplayedFHTD(small_mdp.environment(), Given().policy, deadly, horizon=2)
-    with pytest.raises(RuntimeError, match=r"one of 2 processes died.* 0 of 2 shares") as caught:
+    with pytest.raises(RuntimeError, match=r"one of 2 processes died.* 0 of 2 tasks") as caught:
         run(bad, shards=2, processes=2, dataset=str(tmp_path / "r"))
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "r").glob("shard-*"))

@@ -26,7 +26,7 @@ from sb3_ext.normalization import load_normalization
 from tests.support import good_files, hostile_files
 from tests.support.good_files import MARKER, POLE
 from tests.support.hostile_files import Spoil
-from tpd.envs import dataset as recorded
+from tpd.envs import dataset
 from tpd.envs.dataset import DatasetDescription
 from tpd.policies.stored import POLICY, DatasetPolicy
 from tpd.run.parts import CHECKPOINT
@@ -225,8 +225,8 @@ def read_buffer(folder: Path, trust: bool = False) -> None:
     load_replay_buffer(folder / "buffer.pkl", trust=trust)
 
 
-def tell_job(folder: Path) -> None:
-    """As the story of a sweep does, whose user runs an environment of ours."""
+def read_finished_job(folder: Path) -> None:
+    """As the summary of a sweep does, whose user runs an environment of ours."""
     read_job(folder, named={"tpd.envs.Environment"})
 
 
@@ -239,7 +239,7 @@ def read_policy(folder: Path) -> None:
 DESCRIPTION, ARRAYS = (
     f"{saved_runs.EXPLAINER}/{name}" for name in (explainers.DESCRIPTION, explainers.ARRAYS)
 )
-RECORDING, SHARD = recorded.DESCRIPTION, shard_path(Path(), 0).name
+DATASET, SHARD = dataset.DESCRIPTION, shard_path(Path(), 0).name
 
 
 def deliver(folder: Path) -> None:
@@ -257,7 +257,7 @@ TABLES = {"errors.json": "pi_mse", "curve.json": "step", "forecasts.json": "skil
 
 def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[str, ...] = ()) -> Door:
     kind = f"job of a sweep: {kind}"
-    return Door(kind, "`story.read_job`", good_files.job, tell_job, file, own, harmless)
+    return Door(kind, "`summary.read_job`", good_files.job, read_finished_job, file, own, harmless)
 
 
 JOB_DOORS = (
@@ -269,7 +269,7 @@ JOB_DOORS = (
         "an explanation", "start.npz", hostile_files.arrays("start.npz", "expected"), (hostile_files.OUTSIDE,)
     ),
 )
-"""What the story of a sweep reads; a table that is absent was not made."""
+"""What the summary of a sweep reads; a table that is absent was not made."""
 DOORS = (
     Door(
         "saved agent",
@@ -371,8 +371,8 @@ DOORS = (
         "`DatasetDescription.read`",
         good_files.shards,
         read_shards,
-        RECORDING,
-        hostile_files.shards(RECORDING),
+        DATASET,
+        hostile_files.shards(DATASET),
         culprits=(SHARD, "dataset"),
     ),
     Door(

@@ -80,7 +80,7 @@ def small_network(env: Environment, policy: Any, return_atoms: int = 0) -> Netwo
         hidden=[4],
         learning_rate=1e-3,
         batch_size=4,
-        follow_rate=0.1,
+        target_update_rate=0.1,
         updates_per_step=0.1,
         fit_updates=0,
         replay_size=100,
@@ -126,7 +126,7 @@ def recording(folder: Path) -> None:
 
 
 def shards(folder: Path) -> None:
-    """A recording to learn from, of one shard."""
+    """A dataset, of one shard."""
     env = lake()
     names = tuple(map(env.name_of_action, range(env.num_actions)))
     DatasetDescription(env.id, env.observation_space, env.action_space, names, (), 1, {}).write(folder)
@@ -149,7 +149,7 @@ def run(folder: Path) -> None:
 
 
 def job(folder: Path) -> None:
-    """The folder of a finished job of a sweep, as its story reads it."""
+    """The folder of a finished job of a sweep, as the summary reads it."""
     run(folder)
     config = yaml.safe_load((folder / saved_runs.CONFIG).read_text()) | {"figures": {}, "evaluation": {}}
     (folder / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
@@ -182,7 +182,7 @@ def checkpoint(folder: Path) -> None:
 
 
 def policy(folder: Path) -> None:
-    """What the policy of a recording did."""
+    """What the policy of a dataset did."""
     known = explained().policy
     assert isinstance(known, TabularPolicy)
     save_policy(known, lake(), folder)

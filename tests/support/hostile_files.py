@@ -305,7 +305,7 @@ def policy(file: str) -> dict[str, Spoil]:
 
 
 def shards(file: str) -> dict[str, Spoil]:
-    """The JSON of a recording to learn from."""
+    """The JSON of a dataset."""
     return {
         "a list": with_bytes(file, b"[]"),
         "brackets 100 000 deep": with_bytes(file, DEEP),

@@ -31,7 +31,7 @@ def network(env: Environment, policy: Policy, outcomes: OutcomeSet, **settings: 
         "hidden": [32],
         "learning_rate": 0.01,
         "batch_size": 256,
-        "follow_rate": 0.05,
+        "target_update_rate": 0.05,
         "updates_per_step": 0.0,
         "fit_updates": 0,
         "replay_size": 100_000,

@@ -50,7 +50,7 @@ class DatasetDescription:
     behaviour: Mapping[str, Any]
     """How the transitions were collected."""
     run: str = ""
-    """The fingerprint of what it was recorded by."""
+    """The fingerprint of the run that wrote it."""
 
     def write(self, folder: Path) -> None:
         """Make the folder, which must not hold another dataset yet."""
@@ -95,7 +95,7 @@ class DatasetDescription:
 
 
 class DatasetEnv(gym.Env[Any, Any]):
-    """Has the spaces of the environment that was recorded, and refuses to be stepped."""
+    """Has the spaces of the environment that the dataset is of, and refuses to be stepped."""
 
     def __init__(self, path: str | None = None, render_mode: str | None = None) -> None:
         if path is None:
@@ -123,8 +123,8 @@ class DatasetEnvironment(Environment):
         return False
 
     def check_info(self, keys: Sequence[str]) -> None:
-        """Refuse keys that were not recorded."""
+        """Refuse keys that the dataset does not have."""
         for key in keys:
             if key not in self._probe.info_keys:
                 kept = ", ".join(self._probe.info_keys) or "none"
-                raise ValueError(f"info[{key!r}] was not recorded, only {kept}")
+                raise ValueError(f"the dataset has no info[{key!r}], only {kept}")

@@ -86,7 +86,7 @@ class ForecastSkill:
             "unknown": self.unknown,
             "skill": self.mean_skill,
         }
-        return table | {f"verified/{name}": value for name, value in overall.items()}
+        return table | {f"forecasts/{name}": value for name, value in overall.items()}
 
     @property
     def mean_skill(self) -> float:

@@ -82,7 +82,7 @@ class StoredArrays:
         if len(wrong):
             place = tuple(wrong[0].tolist())
             raise ValueError(
-                f"{self.path}: {name}{list(place) or ''} is {self._arrays[name][place]}, which cannot be"
+                f"{self.path}: {name}{list(place) or ''} must not be {self._arrays[name][place]}"
             )
 
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 MOST = 1e15
-"""Of anything that is done one after the other: more would never end."""
+"""Upper bound for loop counts."""
 
 
 def whole_number(name: str, value: object, at_least: int, at_most: float = MOST) -> int:

@@ -38,7 +38,7 @@ class DatasetPolicy(Pretrained):
         file = Path(path).expanduser() / POLICY
         if not file.is_file():
             raise ValueError(
-                f"{file} is missing: only policies of numbered states are recorded, name a policy"
+                f"{file} is missing: only policies of numbered states are saved with a dataset, name a policy"
             )
         stored, shape = StoredArrays(file), env.table_shape()
         probabilities = stored.take("probabilities", shape, REAL)

@@ -31,7 +31,7 @@ class TracksUnknown(Predictor, Protocol):
 
 @runtime_checkable
 class DrawingPredictor(Predictor, Protocol):
-    """A predictor that knows what else could be expected, by what it saw."""
+    """A predictor that can draw samples of its expectations."""
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
         """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""

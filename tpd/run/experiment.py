@@ -94,7 +94,7 @@ def _judge_forecasts(parts: Parts) -> ForecastSkill | None:
     fresh = play(
         parts.env,
         parts.trainer.policy,
-        generator(parts.seed, "verification"),
+        generator(parts.seed, "verification"),  # names a random stream: another name, other episodes
         episodes=parts.evaluation.forecast_episodes,
         info_keys=parts.outcomes.info_keys,
     )

@@ -77,16 +77,16 @@ def _tell_alone(fact: Compared, out: Path) -> None:
     """What is expected where there is no choice."""
     explanation = fact.explain()
     said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
-    print(f"{fact.run.name}: {fact.moment.name}\n\n{' '.join(said)}\n")
-    name = f"{fact.moment.name}: {fact.action_name}"
-    page(fact.name, explanation, [name], [fact.moment.picture], said).savefig(out / "explanation.png")
+    print(f"{fact.run.name}: {fact.state.name}\n\n{' '.join(said)}\n")
+    name = f"{fact.state.name}: {fact.action_name}"
+    page(fact.name, explanation, [name], [fact.state.picture], said).savefig(out / "explanation.png")
     save_explanation(explanation, out / "explanation.npz")
 
 
 def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) -> None:
     """What is expected of both, and how they differ."""
     contrast = fact.explain() - foil.explain()
-    here = fact.moment.name if fact.moment.name == foil.moment.name else f"{fact.moment.name} and elsewhere"
+    here = fact.state.name if fact.state.name == foil.state.name else f"{fact.state.name} and elsewhere"
     said = _said(question, fact, foil, contrast)
     print("\n\n".join([f"{fact.run.name}: {here}", *said]) + "\n")
     show(answers.comparison(contrast, fact.name, foil.name))
@@ -94,8 +94,8 @@ def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) ->
     figure = page(
         f"{fact.name} against {foil.name}",
         both,
-        [f"{side.moment.name}: {side.action_name}" for side in (fact, foil)],
-        [side.moment.picture for side in (fact, foil)],
+        [f"{side.state.name}: {side.action_name}" for side in (fact, foil)],
+        [side.state.picture for side in (fact, foil)],
         said,
         f"{fact.name} minus {foil.name}",
     )
@@ -122,10 +122,10 @@ def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     run = fact.run
     if not run.env.discrete or run.explainer.legend.reward_bound is None:
         return None
-    valid = run.env.mask(fact.moment.observation)
+    valid = run.env.mask(fact.state.observation)
     actions = np.flatnonzero(valid[0])
     returns = np.full(valid.shape, np.nan)
-    returns[0, actions] = what_if.returns(explain_each(run, fact.moment, actions), {})
+    returns[0, actions] = what_if.returns(explain_each(run, fact.state, actions), {})
     best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
     if best in (fact.own, fact.action, foil.action):
         return None
@@ -156,16 +156,16 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     run = fact.run
     if run.explainer.legend.reward_bound is None:
         return
-    actions = np.array(valid_actions(run, fact.moment))
+    actions = np.array(valid_actions(run, fact.state))
     names = [run.env.name_of_action(action) for action in actions]
-    explanation = explain_each(run, fact.moment, actions)
+    explanation = explain_each(run, fact.state, actions)
     columns: dict[str, FloatArray] = {"return": what_if.returns(explanation, {})}
     if question.rewards:
         columns["with these rewards"] = what_if.returns(explanation, question.rewards)
     if question.resolve:
-        columns["re-solved"] = _resolved_returns(run, question.rewards, fact.moment, actions)
+        columns["re-solved"] = _resolved_returns(run, question.rewards, fact.state, actions)
     own = None if fact.own is None else run.env.name_of_action(fact.own)
-    observed = _observed_returns(run, fact.moment, actions)
+    observed = _observed_returns(run, fact.state, actions)
     if observed is not None:
         columns |= answers.observed_columns(observed)
         return_distributions(names, observed).savefig(out / "returns.png")
@@ -176,15 +176,15 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
         _what_if(run, question.what_if, names, explanation, out)
 
 
-def _observed_returns(run: SavedRun, moment: NamedState, actions: Array) -> BoundedDistribution | None:
+def _observed_returns(run: SavedRun, state: NamedState, actions: Array) -> BoundedDistribution | None:
     """[action]: how the return that will be observed is distributed; None where nothing tells."""
     returns = predicts_returns(run.explainer)
-    here = np.repeat(moment.observation, len(actions), axis=0)
+    here = np.repeat(state.observation, len(actions), axis=0)
     return None if returns is None else returns.returns(here, actions)
 
 
 def _resolved_returns(
-    run: SavedRun, rewards: Mapping[str, float], moment: NamedState, actions: Array
+    run: SavedRun, rewards: Mapping[str, float], state: NamedState, actions: Array
 ) -> FloatArray:
     """[action]: returns to the horizon of the policy that is optimal under these rewards."""
     model, outcomes = run.model(), run.outcomes()
@@ -193,7 +193,7 @@ def _resolved_returns(
     optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
     exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
     anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))
-    return what_if.returns(explain_each(anew, moment, actions), {})
+    return what_if.returns(explain_each(anew, state, actions), {})
 
 
 def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:

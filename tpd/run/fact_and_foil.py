@@ -23,10 +23,10 @@ from tpd.tracking.fetch import fetch
 
 @dataclass(frozen=True)
 class Compared:
-    """One half of a comparison: a run, a moment in it and what is done there."""
+    """One half of a comparison: a run, a state in it and what is done there."""
 
     run: SavedRun
-    moment: NamedState
+    state: NamedState
     own: Array | None
     """What the agent does there, where that is known."""
     action: Array
@@ -37,7 +37,7 @@ class Compared:
         return self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        return self.run.explainer.explain(self.moment.observation, self.action[None], draws=ENOUGH_DRAWS)
+        return self.run.explainer.explain(self.state.observation, self.action[None], draws=ENOUGH_DRAWS)
 
 
 def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:
@@ -45,8 +45,8 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 
     No second one where there is no choice.
     """
-    moment, own = _find(run, question.state)
-    action = _action(run, moment, own, question.action, question.run)
+    state, own = _find(run, question.state)
+    action = _action(run, state, own, question.action, question.run)
     if question.against is not None:
         rival = saved_runs.read(fetch(question.against, question.store, scratch / "against"), question.trust)
         if rival.env.id != run.env.id:
@@ -55,23 +55,23 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
         foil = _action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
         return (
-            Compared(run, moment, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
+            Compared(run, state, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
             Compared(rival, there, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
         there, its_own = _find(run, question.foil_state)
         foil = _action(run, there, its_own, question.foil or question.action, question.run)
         return (
-            Compared(run, moment, own, action, f"{run.env.name_of_action(action)} in {moment.name}"),
+            Compared(run, state, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
             Compared(run, there, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
         )
-    fact = Compared(run, moment, own, action, run.env.name_of_action(action))
-    other = _foil(run, moment, action) if question.foil is None else _named(run, question.foil)
+    fact = Compared(run, state, own, action, run.env.name_of_action(action))
+    other = _foil(run, state, action) if question.foil is None else _named(run, question.foil)
     if other is None:
         return fact, None
     if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {run.env.name_of_action(action)}")
-    return fact, Compared(run, moment, own, other, run.env.name_of_action(other))
+    return fact, Compared(run, state, own, other, run.env.name_of_action(other))
 
 
 def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
@@ -87,13 +87,13 @@ def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     return found, None if absent else run.explainer.policy.action(found.observation)[0]
 
 
-def _action(run: SavedRun, moment: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
+def _action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
     if wanted is not None:
         return _named(run, wanted)
     if own is None:
         raise QuestionError(
             f"the agent of run={name} is not stored with its explainer, so what it does in "
-            f"{moment.name} is not known: name an action, or ask for an episode and step"
+            f"{state.name} is not known: name an action, or ask for an episode and step"
         )
     return own
 
@@ -102,7 +102,7 @@ def _named(run: SavedRun, action: Any) -> Array:
     return np.asarray(run.env.action(action))
 
 
-def _foil(run: SavedRun, moment: NamedState, action: Array) -> Array | None:
+def _foil(run: SavedRun, state: NamedState, action: Array) -> Array | None:
     """The best of the other actions as far as is known; where actions are continuous, the opposite.
 
     None where there is no other valid action.
@@ -110,18 +110,18 @@ def _foil(run: SavedRun, moment: NamedState, action: Array) -> Array | None:
     space = run.env.action_space
     if isinstance(space, gym.spaces.Box):
         return np.asarray(space.low + space.high - action)
-    others = np.array([a for a in valid_actions(run, moment) if a != action])
+    others = np.array([a for a in valid_actions(run, state) if a != action])
     if not len(others):
         return None
-    explanation = explain_each(run, moment, others)
+    explanation = explain_each(run, state, others)
     if explanation.legend.reward_bound is None:
         return np.asarray(others[explanation.support.argmax()])
     return np.asarray(others[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
 
 
-def valid_actions(run: SavedRun, moment: NamedState) -> list[int]:
-    return [int(a) for a in np.flatnonzero(run.env.mask(moment.observation)[0])]
+def valid_actions(run: SavedRun, state: NamedState) -> list[int]:
+    return [int(a) for a in np.flatnonzero(run.env.mask(state.observation)[0])]
 
 
-def explain_each(run: SavedRun, moment: NamedState, actions: Array) -> Explanation:
-    return run.explainer.explain(np.repeat(moment.observation, len(actions), axis=0), actions)
+def explain_each(run: SavedRun, state: NamedState, actions: Array) -> Explanation:
+    return run.explainer.explain(np.repeat(state.observation, len(actions), axis=0), actions)

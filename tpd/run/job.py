@@ -112,7 +112,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
 
 
 def _finish(folder: Path) -> None:
-    """Nothing is left to be done, not even to be delivered: only now nobody has to go on from anywhere."""
+    """Mark the run finished and drop its checkpoint."""
     write_record(folder / STATUS, status=FINISHED)
     (folder / CHECKPOINT).unlink(missing_ok=True)
 

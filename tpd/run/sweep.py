@@ -222,11 +222,11 @@ class Sweep:
 
     @property
     def under_way(self) -> bool:
-        """Whether nobody has told its story yet."""
+        """Whether it has not been summarised yet."""
         return self._watch.watching
 
     def finish(self) -> int:
-        """Tell the story of the jobs; how many of them are missing."""
+        """Summarise the jobs; how many of them are missing."""
         slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
         self._watch.stop()
         deliver_all(self.folder, self._log_delivery, self._tracking.keeps_in)

@@ -30,15 +30,15 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
     return said
 
 
-def disagreement(explainer: Explainer, env: Environment, moment: NamedState) -> str | None:
+def disagreement(explainer: Explainer, env: Environment, state: NamedState) -> str | None:
     """A sentence where the explained returns do not support what the agent does; None where they do."""
     if explainer.legend.reward_bound is None or not env.discrete:
         return None
-    returns = explainer.action_returns(moment.observation)
-    taken = explainer.policy.action(moment.observation)
-    best, own = explainer.favoured(returns, taken, env.mask(moment.observation))[0], taken[0]
+    returns = explainer.action_returns(state.observation)
+    taken = explainer.policy.action(state.observation)
+    best, own = explainer.favoured(returns, taken, env.mask(state.observation))[0], taken[0]
     if best == own:
         return None
     agents = f"the agent's {env.name_of_action(own)}"
     they = favour(env.name_of_action(best), returns[0, best], agents, returns[0, own])
-    return f"in {moment.name} the explained returns {they}"
+    return f"in {state.name} the explained returns {they}"

@@ -1,4 +1,4 @@
-"""Scenes: the states and actions that a figure shows, from a config to a drawn page."""
+"""Figures: the states and actions that each shows, from a config to a drawn page."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

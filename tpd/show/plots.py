@@ -1,7 +1,4 @@
-"""Plots of explanations: the only home of matplotlib.
-
-Every function draws into the axes it is given. One colour per outcome, in every plot.
-"""
+"""Panels of explanations, drawn into the axes given."""
 
 import math
 from collections.abc import Mapping, Sequence

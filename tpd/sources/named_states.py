@@ -101,7 +101,7 @@ def _place(description: Any) -> tuple[int, int]:
 
 
 def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
-    """The observation at that step of a recorded episode, or at its last one, and its picture."""
+    """The observation at that step of an episode, or at its last one, and its picture."""
     with contextlib.closing(play_one(env, policy, episode, pictures=env.drawable)) as playing:
         steps = enumerate(itertools.islice(playing, step + 1))
         ((reached, last),) = collections.deque(steps, maxlen=1)

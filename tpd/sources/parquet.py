@@ -68,7 +68,7 @@ def saved(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
         if waiting:
             writer = _write(growing, writer, waiting)
         if writer is None:
-            raise DatasetError(f"{path}: there are no transitions to dataset")
+            raise DatasetError(f"{path}: there are no transitions to save")
         writer.close()
         with growing.open("rb") as written:
             os.fsync(written.fileno())

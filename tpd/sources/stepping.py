@@ -32,7 +32,7 @@ def interact(
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
-    remembers = isinstance(policy, RecurrentPolicy)
+    recurrent = isinstance(policy, RecurrentPolicy)
     with stepping(envs):
         first = envs.reset(seed=seed)[0]
         _check_numbers(envs.single_observation_space, first)
@@ -43,8 +43,8 @@ def interact(
         with stepping(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
             _check_numbers(envs.single_observation_space, arrived)
-        next_observation = with_next_state(policy, observation, arrived) if remembers else pack(arrived)
-        if remembers and ended.any():
+        next_observation = with_next_state(policy, observation, arrived) if recurrent else pack(arrived)
+        if recurrent and ended.any():
             next_observation[ended] = with_initial_state(policy, pack(arrived)[ended])
         step = Transitions(
             observation=observation,

@@ -45,7 +45,7 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
             done += 1
     except BrokenProcessPool as error:
         raise RuntimeError(
-            f"one of {processes} processes died, as from lack of memory, when {done} of {len(tasks)} shares "
+            f"one of {processes} processes died, as from lack of memory, when {done} of {len(tasks)} tasks "
             "were done: try fewer processes"
         ) from error
 

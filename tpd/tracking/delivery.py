@@ -149,9 +149,9 @@ def _read_address(path: Path) -> dict[str, Any]:
     require_version(path, address)
     for name, kind in due.items():
         if name not in address or not isinstance(address[name], kind):
-            raise ValueError(f"{path}: {name} is {address.get(name)!r:.50}, which cannot be")
+            raise ValueError(f"{path}: {name} must be {kind}, got {address.get(name)!r:.50}")
     if not re.fullmatch("[0-9a-f]{32}", address["token"]):
-        raise ValueError(f"{path}: token is {address['token']!r:.50}, which cannot be")
+        raise ValueError(f"{path}: token must be 32 hex digits, got {address['token']!r:.50}")
     if address["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
     for number, entry in enumerate(address["refused"]):

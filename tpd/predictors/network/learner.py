@@ -20,7 +20,7 @@ from tpd.predictors.network.errors import KnownErrors
 from tpd.predictors.network.next_actions import NextActions
 from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
 from tpd.predictors.network.predictor import CalibratedPredictor, NetworkPredictor
-from tpd.predictors.network.replay_buffer import Experience, Replay
+from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
 from tpd.predictors.network.returns import FEWEST_ATOMS, ReturnLearner, ReturnNetwork, ReturnSettings
 from tpd.predictors.network.state import (
     generator_state,
@@ -42,12 +42,12 @@ NUMBERS = ("_seen", "_owed", "_version", "_fitted", "_best_loss", "_no_better", 
 
 
 class NetworkFHTD:
-    """Learns from replayed transitions, with the targets of a slowly following copy of itself.
+    """Learns from replayed transitions, with the targets of a slowly following target network.
 
     form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events
-    and the end, a sigmoid for each other event, regression for the rest, all on the copy's `O_{h-1}`
+    and the end, a sigmoid for each other event, regression for the rest, all on the target network's `O_{h-1}`
     after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
-    decomposes them. Predictions are the copy's, which averages over the last updates.
+    decomposes them. Predictions are the target network's, which averages over the last updates.
 
     It has bands once it is calibrated, until it learns again. With `return_atoms` another network beside it
     learns the distribution of the return.
@@ -67,7 +67,7 @@ class NetworkFHTD:
         hidden: Sequence[int],
         learning_rate: float,
         batch_size: int,
-        follow_rate: float,
+        target_update_rate: float,
         updates_per_step: float,
         fit_updates: int,
         replay_size: int,
@@ -79,7 +79,7 @@ class NetworkFHTD:
         self.form = one_of("form", form, ("efo", "fhgvf"))
         self.discount = number("discount", discount, 0, 1, above_low=True)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self.follow_rate = number("follow_rate", follow_rate, 0, 1, above_low=True)
+        self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
         self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         if form == "fhgvf":
@@ -96,7 +96,7 @@ class NetworkFHTD:
         }
         with _initialised(seed, "network"):
             self.network = OutcomeNetwork(*both, columns, **alike)
-        self.lagged = copy.deepcopy(self.network).requires_grad_(False)
+        self.target_network = copy.deepcopy(self.network).requires_grad_(False)
         rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
         self._returns: ReturnLearner | None = None
@@ -104,15 +104,18 @@ class NetworkFHTD:
             settings = _return_settings(return_atoms, policy, outcomes)
             with _initialised(seed, "returns"):
                 of_returns = ReturnNetwork(*both, settings, **alike)
-            self._returns = ReturnLearner(of_returns, outcomes.legend.weights, rate, self.follow_rate)
+            self._returns = ReturnLearner(of_returns, outcomes.legend.weights, rate, self.target_update_rate)
         self._rng = generator(seed, "replay")
-        self._replay = Replay(whole_number("replay_size", replay_size, at_least=1))
-        self._held_out = Replay(HELD_OUT_SIZE)
+        self._replay = ReplayBuffer(whole_number("replay_size", replay_size, at_least=1))
+        self._held_out = ReplayBuffer(HELD_OUT_SIZE)
         self._seen, self._owed = 0, 0.0
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
         self._value_discount = self.discount if form == "fhgvf" else None
         self._predictor = NetworkPredictor(
-            self.lagged, tried, self._value_discount, None if self._returns is None else self._returns.lagged
+            self.target_network,
+            tried,
+            self._value_discount,
+            None if self._returns is None else self._returns.target_network,
         )
         self._calibrated: CalibratedPredictor | None = None
         self._losses: list[float] = []
@@ -143,9 +146,9 @@ class NetworkFHTD:
             self.learn()
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Replay until what was held out is predicted no better, or the updates allowed are spent.
+        """ReplayBuffer until what was held out is predicted no better, or the updates allowed are spent.
 
-        What a copy that knows nothing yet predicts is easy to agree with, so nothing is judged before
+        What a target network that knows nothing yet predicts is easy to agree with, so nothing is judged before
         news had the time to travel through all steps ahead. With `at_most` so many updates are made, and
         the next call goes on.
         """
@@ -153,7 +156,7 @@ class NetworkFHTD:
         if not len(self._replay):
             return
         check_every = max(1, self.fit_updates // 40)
-        warm_up = self.horizon / self.follow_rate
+        warm_up = self.horizon / self.target_update_rate
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         while self._fitted < end:
             self.learn()
@@ -178,7 +181,7 @@ class NetworkFHTD:
             "tried": self._predictor.tried,
             "stream": generator_state(self._rng),
             **prefixed("network", weights(self.network)),
-            **prefixed("lagged", weights(self.lagged)),
+            **prefixed("target_network", weights(self.target_network)),
             **prefixed("optimizer", optimizer_state(self._optimizer)),
             **prefixed("replay", self._replay.state()),
             **prefixed("held_out", self._held_out.state()),
@@ -192,7 +195,7 @@ class NetworkFHTD:
         self._predictor.tried[:] = state["tried"]
         put_generator_state(self._rng, state["stream"])
         put_weights(self.network, unprefixed("network", state))
-        put_weights(self.lagged, unprefixed("lagged", state))
+        put_weights(self.target_network, unprefixed("target_network", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
         self._replay.restore(unprefixed("replay", state))
         self._held_out.restore(unprefixed("held_out", state))
@@ -236,8 +239,8 @@ class NetworkFHTD:
         batch = self._held_out[slice(None)]
         with torch.no_grad():
             target = self._targets(batch, self._following(batch))
-            features = self.lagged.features(batch.observation, batch.action)
-            outputs = self.lagged.outputs(features, batch.action)
+            features = self.target_network.features(batch.observation, batch.action)
+            outputs = self.target_network.outputs(features, batch.action)
             least = least_losses(self.network, target).mean()
             return float(losses(self.network, outputs, target).mean() - least)
 
@@ -250,7 +253,7 @@ class NetworkFHTD:
 
     def _get_used_to(self, experience: Experience) -> None:
         """Learn the scales of observations and, from the first batch, of outcomes and their means."""
-        networks = (self.network, self.lagged)
+        networks = (self.network, self.target_network)
         if self._returns is not None:
             self._returns.get_used_to(experience, first=self._seen == 0)
         if self._seen == 0:
@@ -278,7 +281,9 @@ class NetworkFHTD:
         self._optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(
-                list(self.lagged.parameters()), list(self.network.parameters()), self.follow_rate
+                list(self.target_network.parameters()),
+                list(self.network.parameters()),
+                self.target_update_rate,
             )
         if self._returns is not None:
             self._returns.learn(batch, following)
@@ -291,8 +296,8 @@ class NetworkFHTD:
 
     @torch.no_grad()
     def _targets(self, batch: Experience, following: NextActions) -> Tensor:
-        """[batch, horizon, channel]: the outcome now, then what the copy expects after the next action."""
-        after = following.mean(self.lagged.channels(following.outputs(self.lagged)))
+        """[batch, horizon, channel]: the outcome now, then what the target network expects after the next action."""
+        after = following.mean(self.target_network.channels(following.outputs(self.target_network)))
         return targets(self.network, batch, after, self._value_discount)
 
 

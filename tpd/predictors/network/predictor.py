@@ -110,7 +110,7 @@ class NetworkPredictor:
 
 
 class CalibratedPredictor(NetworkPredictor):
-    """Knows what else could be expected, by errors that it is known to make."""
+    """Draws samples from errors that it is known to make."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a network learns from again and again: observed transitions, the newest so many."""
+"""The replay buffer: observed transitions, the newest so many."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class Experience:
         return Experience(*(column[index] for column in self.columns()))
 
 
-class Replay:
+class ReplayBuffer:
     """A ring: once it is full, the oldest are overwritten."""
 
     def __init__(self, capacity: int) -> None:

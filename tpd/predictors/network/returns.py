@@ -162,20 +162,20 @@ class ReturnLearner:
     """
 
     def __init__(
-        self, network: ReturnNetwork, rewards: Sequence[float | None], rate: float, follow_rate: float
+        self, network: ReturnNetwork, rewards: Sequence[float | None], rate: float, target_update_rate: float
     ) -> None:
         self.network = network
-        self.lagged = copy.deepcopy(network).requires_grad_(False)
+        self.target_network = copy.deepcopy(network).requires_grad_(False)
         self._weights = np.array([reward or 0.0 for reward in rewards], dtype=np.float32)
         self._optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
-        self._follow_rate = follow_rate
+        self._follow_rate = target_update_rate
         self._beyond: list[float] = []
 
     def get_used_to(self, experience: Experience, first: bool) -> None:
         """Learn the scales of observations and, from the first batch, of rewards."""
         reward = self._reward(experience)
         size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
-        for network in (self.network, self.lagged):
+        for network in (self.network, self.target_network):
             if first:
                 network.start_at(float(reward.mean()), size)
             if isinstance(network.encoder, VectorEncoder):
@@ -190,21 +190,24 @@ class ReturnLearner:
         self._optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(
-                list(self.lagged.parameters()), list(self.network.parameters()), self._follow_rate
+                list(self.target_network.parameters()), list(self.network.parameters()), self._follow_rate
             )
 
     def _loss(self, predicted: Returns, batch: Experience, following: NextActions) -> Tensor:
         """The cross-entropy of the atoms, and that of a normal distribution of this centre and spread.
 
-        What both are compared with is one step of reward and then what the copy says of the next action.
-        The atoms are laid out where the copy has them. Centre and spread learn from those of the copy alone:
+        What both are compared with is one step of reward and then what the target network says of the next action.
+        The atoms are laid out where the target network has them. Centre and spread learn from those of the target network alone:
         if they followed its atoms as well, each could correct what the other has corrected already.
         """
         with torch.no_grad():
-            placed = self._of_pairs(self.lagged, batch)
-            after = self.lagged.returns(following.outputs(self.lagged))
+            placed = self._of_pairs(self.target_network, batch)
+            after = self.target_network.returns(following.outputs(self.target_network))
             centre, spread = (following.of_rows(each) for each in placed[:2])
-            values, mass = self.longer(after.values(self.lagged.atoms), batch, following), after.mass_before
+            values, mass = (
+                self.longer(after.values(self.target_network.atoms), batch, following),
+                after.mass_before,
+            )
             values = (values - centre[..., None]) / spread[..., None]
             target = following.mean(project(values, mass, self.network.atoms))
             self._beyond.append(float(following.mean((mass * (values.abs() > REACH)).sum(dim=-1)).mean()))
@@ -245,12 +248,12 @@ class ReturnLearner:
         """Both networks, and what the optimizer remembers."""
         return {
             **prefixed("network", weights(self.network)),
-            **prefixed("lagged", weights(self.lagged)),
+            **prefixed("target_network", weights(self.target_network)),
             **prefixed("optimizer", optimizer_state(self._optimizer)),
         }
 
     def restore(self, state: State) -> None:
         """Go on from there."""
         put_weights(self.network, unprefixed("network", state))
-        put_weights(self.lagged, unprefixed("lagged", state))
+        put_weights(self.target_network, unprefixed("target_network", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))

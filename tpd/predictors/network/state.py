@@ -11,12 +11,12 @@ from tpd.core.types import Array, State
 
 
 def prefixed(prefix: str, state: State) -> dict[str, Array]:
-    """The same prefixed longer names."""
+    """The same arrays, with the prefix before each name."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
 def unprefixed(prefix: str, state: State) -> dict[str, Array]:
-    """What `prefixed` has put there."""
+    """The arrays that `prefixed` named, without the prefix."""
     start = f"{prefix}."
     return {name.removeprefix(start): value for name, value in state.items() if name.startswith(start)}
 

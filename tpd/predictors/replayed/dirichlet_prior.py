@@ -1,8 +1,8 @@
-"""What a pair of numbered state and action may lead to, seen or not: the counts that bands are drawn from.
+"""The Dirichlet prior: what a pair may lead to, seen or not, as the counts that posterior samples come from.
 
 What an action did in other states is expected of it in every state: to change the number of the state by as
-much, with the same outcomes. Numbers that stand for rows, columns and the like make that a fair guess; where
-it is not, the counts themselves say so, and the guess gets less weight.
+much, with the same outcomes. Numbers that stand for rows, columns and the like make that a fair prior; where
+it is not, the counts themselves say so, and the prior gets less weight.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.pair_table import PairTable
 
 WEIGHTS = np.geomspace(0.02, 2.5, 13)
-"""How many visits the guess may count for: docs/uncertainty.md says why no more."""
+"""How many visits the prior may count for: docs/uncertainty.md says why no more."""
 MOST_PATTERNS = 128
 """How many things that an action did, the most frequent ones, are expected of it elsewhere.
 
@@ -35,7 +35,7 @@ class Successors(NamedTuple):
     continuation: FloatArray
     """[successor, outcome]"""
     amount: FloatArray
-    """[successor]: how often it was seen, and what the guess adds to that"""
+    """[successor]: how often it was seen, and what the prior adds to that"""
 
 
 class _Led(NamedTuple):
@@ -60,19 +60,19 @@ def successors(table: PairTable) -> Successors:
     kinds, kind = np.unique(np.hstack([edges.outcome, edges.continuation]), axis=0, return_inverse=True)
     row, arrival = np.searchsorted(table.pairs, edges.pair), np.searchsorted(states, edges.next_state)
     seen = _Led(row, arrival, kind.ravel(), edges.count.astype(np.float64))
-    guessed = _guess(table, states, seen, ends=kinds[:, -1] == 0)
+    from_prior = _prior(table, states, seen, ends=kinds[:, -1] == 0)
     shape = (len(table.pairs), len(states), len(kinds))
-    codes = [np.ravel_multi_index(led[:3], shape) for led in (seen, guessed)]
+    codes = [np.ravel_multi_index(led[:3], shape) for led in (seen, from_prior)]
     every, place = np.unique(np.concatenate(codes), return_inverse=True)
-    seen_here, guessed_here = np.split(place, [len(edges.pair)])
+    seen_here, prior_here = np.split(place, [len(edges.pair)])
     amount: FloatArray = np.bincount(seen_here, seen.amount, len(every)).astype(np.float64)
-    share: FloatArray = np.bincount(guessed_here, guessed.amount, len(every)).astype(np.float64)
+    share: FloatArray = np.bincount(prior_here, from_prior.amount, len(every)).astype(np.float64)
     row, arrival, kind = np.unravel_index(every, shape)
     amount += share * _weights(table, row, amount, share)
     return Successors(row, states[arrival], kinds[kind, :width], kinds[kind, width:], amount)
 
 
-def _guess(table: PairTable, states: IntArray, seen: _Led, ends: BoolArray) -> _Led:
+def _prior(table: PairTable, states: IntArray, seen: _Led, ends: BoolArray) -> _Led:
     """For every pair what its action did anywhere, where that leads to a state seen; shares that sum to 1."""
     own_state, own_action = np.divmod(table.pairs, table.num_actions)
     pattern_action, change, kind, frequency = _patterns(table, states, seen)
@@ -122,11 +122,11 @@ def _patterns(
 
 
 def _weights(table: PairTable, row: IntArray, amount: FloatArray, share: FloatArray) -> FloatArray:
-    """[successor]: the weight of the guess that makes the counts of the action likeliest."""
+    """[successor]: the weight of the prior that makes the counts of the action likeliest."""
     action = table.pairs % table.num_actions
-    guessed = np.flatnonzero(share * amount)
-    n, q, of = amount[guessed], share[guessed], action[row[guessed]]
-    visits = np.bincount(row[guessed], n, len(table.pairs))
+    from_prior = np.flatnonzero(share * amount)
+    n, q, of = amount[from_prior], share[from_prior], action[row[from_prior]]
+    visits = np.bincount(row[from_prior], n, len(table.pairs))
     likelihood = [
         np.bincount(of, gammaln(n + weight * q) - gammaln(weight * q), table.num_actions)
         + np.bincount(action, gammaln(weight) - gammaln(visits + weight), table.num_actions)

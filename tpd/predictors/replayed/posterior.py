@@ -136,7 +136,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class CountedTable(PairTable):
-    """A table that knows what it was solved from, and so what else could be expected."""
+    """A table that knows the counts it was solved from, and draws posterior samples."""
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
         """[count, batch, horizon, outcome]: expectations in models that could have given the same counts."""

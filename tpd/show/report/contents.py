@@ -1,4 +1,4 @@
-"""What a report shows: recorded rows, every action there, and what is expected of each."""
+"""What a report shows: recorded steps, every valid action there, and what is expected of each."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Arrays and words in one block of bytes that a browser reads without copying: see `unpack` in data.js."""
+"""Arrays and words in one block of bytes that a browser reads without copying: see `unpacked` in data.js."""
 
 import gzip
 import json

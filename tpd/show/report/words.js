@@ -14,7 +14,7 @@ function worthInWords(value) {
   return Math.abs(value) >= 0.1 || value === 0 ? value.toFixed(2) : String(Number(value.toPrecision(2)));
 }
 
-// At which reward of an outcome the action that is behind overtakes the other, in the words of words.py.
+// At which reward of an outcome the action that is behind overtakes the other, as `overtakes` in answers/sentences/compare.py says it.
 function overtaking(book, state, fact, foil, k, weights) {
   const name = (column) => book.actionName(state, column);
   const outcome = book.outcomes[k].name;
