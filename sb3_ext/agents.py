@@ -18,11 +18,11 @@ from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from tpd.core.seeding import reset_seed
-from tpd.core.types import RecurrentPolicy, Report, State, TransitionsCallback, no_report
+from tpd.core.types import MetricsCallback, RecurrentPolicy, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, whole_number
 from tpd.policies.pretrained import Pretrained
-from tpd.sources.stepping import Checked
+from tpd.sources.stepping import CheckedEnv
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class TrainedAgent:
         self.steps = whole_number("steps", steps, at_least=0)
         self.stages = whole_number("stages", stages, at_least=1)
         copies = whole_number("num_envs", num_envs, at_least=1)
-        envs = DummyVecEnv([lambda: Monitor(Checked(env.make()))] * copies)
+        envs = DummyVecEnv([lambda: Monitor(CheckedEnv(env.make()))] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
         if isinstance(self.model, MaskablePPO) and not is_masking_supported(envs):
             raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO is trained with")
@@ -112,9 +112,9 @@ class TrainedAgent:
 
     def train(
         self,
-        callbacks: Iterable[TransitionsCallback] = (),
+        callbacks: Iterable[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
         """Learn, showing the transitions to the callbacks, and SB3's own figures to whoever asks.
@@ -127,7 +127,7 @@ class TrainedAgent:
             left = self.steps * (number + 1) // self.stages - self.model.num_timesteps
             if left > 0:
                 begin(self.model, self._seeds[number])
-                self.model.set_logger(logger(report))
+                self.model.set_logger(logger(on_metrics))
                 with progress_of(self.model, self.steps):
                     self.model.learn(left, callback=watching, reset_num_timesteps=False)
 

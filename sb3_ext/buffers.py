@@ -33,7 +33,7 @@ def from_replay_buffer(
     return _transitions(buffer, rows, _checked(buffer, rows, info_keys, time_limits), observation_space)
 
 
-def replayed(
+def replay_buffer_batches(
     buffer: ReplayBuffer,
     batch_size: int = 10_000,
     *,

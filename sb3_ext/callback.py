@@ -17,7 +17,7 @@ from tpd.core.types import (
     Learner,
     RecurrentPolicy,
     Transitions,
-    TransitionsCallback,
+    TransitionsHandler,
     concatenate,
 )
 from tpd.guards.settings import boolean, one_of, whole_number
@@ -39,7 +39,7 @@ class TransitionCallback(BaseCallback):
 
     def __init__(
         self,
-        functions: Sequence[TransitionsCallback],
+        functions: Sequence[TransitionsHandler],
         *,
         info_keys: Sequence[str] = (),
         batch_size: int = 1000,
@@ -137,10 +137,10 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
 
 
 @runtime_checkable
-class Reporting(Protocol):
+class HasMetrics(Protocol):
     """A learner with figures of its own."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
 
 
@@ -241,8 +241,8 @@ class ExplainerCallback(TransitionCallback):
             "explainer/seconds": self.seconds,
             "explainer/share_of_training": self.seconds / (now - self._began),
         }
-        if isinstance(self.learner, Reporting):
-            figures |= self.learner.figures()
+        if isinstance(self.learner, HasMetrics):
+            figures |= self.learner.metrics()
         if self.run is not None:
             self.run.metrics(figures, self.num_timesteps)
         else:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.logger import KVWriter, Logger
 
-from tpd.core.types import Report
+from tpd.core.types import MetricsCallback
 
 FORMAT = "mlflow"
 
@@ -17,8 +17,8 @@ class RunOutput(KVWriter):
     `exclude="mlflow"`.
     """
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
+    def __init__(self, on_metrics: MetricsCallback) -> None:
+        self._on_metrics = on_metrics
 
     def write(
         self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0
@@ -28,7 +28,7 @@ class RunOutput(KVWriter):
             for key, value in key_values.items()
             if FORMAT not in key_excluded.get(key, ()) and _is_finite_number(value)
         }
-        self.report(numbers, step)
+        self._on_metrics(numbers, step)
 
     def close(self) -> None:
         """The run stays open."""
@@ -39,6 +39,6 @@ def _is_finite_number(value: object) -> bool:
     return number and bool(np.isfinite(value))  # type: ignore[call-overload]  # it is a number here
 
 
-def logger(report: Report, *others: KVWriter) -> Logger:
+def logger(on_metrics: MetricsCallback, *others: KVWriter) -> Logger:
     """For `model.set_logger`: such as `logger(run.metrics)`, and whatever else is to be written."""
-    return Logger(folder=None, output_formats=[RunOutput(report), *others])
+    return Logger(folder=None, output_formats=[RunOutput(on_metrics), *others])

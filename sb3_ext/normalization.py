@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_ext.unpickling import Record, one_line, read_pickle, recorded_array
+from sb3_ext.unpickling import PickledObject, array_of, one_line, read_pickle
 from tpd.core.types import Array, FloatArray
 from tpd.guards.settings import boolean
 
@@ -56,16 +56,16 @@ def load_normalization(
     The file is a pickle. It is read without running it, unless it is trusted.
     """
     try:
-        read = _trusted_state if boolean("trust", trust) else _recorded_state
+        read = _trusted_state if boolean("trust", trust) else _untrusted_state
         state = read(Path(path))
         return _normalization(state, observation_space)
     except ValueError as error:
         raise ValueError(one_line(path, error)) from error
 
 
-def _recorded_state(path: Path) -> dict[str, Any]:
+def _untrusted_state(path: Path) -> dict[str, Any]:
     record = read_pickle(path)
-    if not isinstance(record, Record) or not isinstance(record.state, dict):
+    if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
         raise ValueError(f"holds a {type(record).__name__}, not the statistics of a VecNormalize")
     if record.origin != ORIGIN:
         raise ValueError(
@@ -91,16 +91,16 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
     if state.get("norm_obs") is False:
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
-    moments = state.get("obs_rms")
+    statistics = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
-        return ObservationNormalization(*_mean_and_variance(moments, space, "observations"), epsilon, clip)
-    if not isinstance(moments, dict):
+        return ObservationNormalization(*_mean_and_variance(statistics, space, "observations"), epsilon, clip)
+    if not isinstance(statistics, dict):
         raise ValueError(f"has statistics of an array, the environment gives {sorted(space.spaces)}")
-    keys = list(moments) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
-    known = space.spaces.keys() & moments.keys()
+    keys = list(statistics) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
+    known = space.spaces.keys() & statistics.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
         raise ValueError(f"normalises {keys}, the environment gives {sorted(space.spaces)}")
-    pairs = {key: _mean_and_variance(moments[key], space[key], key) for key in keys}
+    pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
     mean = {key: pair[0] for key, pair in pairs.items()}
     variance = {key: pair[1] for key, pair in pairs.items()}
     return ObservationNormalization(mean, variance, epsilon, clip)
@@ -108,14 +108,14 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
 
 def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, each [...] like one observation."""
-    state = running.state if isinstance(running, Record) else getattr(running, "__dict__", None)
+    state = running.state if isinstance(running, PickledObject) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
         raise ValueError(f"has no mean and variance of {name}")
-    mean, variance = (_array(state[moment]) for moment in ("mean", "var"))
-    for moment in (mean, variance):
-        if moment.shape != space.shape:
+    mean, variance = (_array(state[values]) for values in ("mean", "var"))
+    for values in (mean, variance):
+        if values.shape != space.shape:
             raise ValueError(
-                f"has {name} of shape {moment.shape}, the environment's have shape {space.shape}"
+                f"has {name} of shape {values.shape}, the environment's have shape {space.shape}"
             )
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
         raise ValueError(f"has no finite mean and variance of {name}")
@@ -123,7 +123,7 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
 
 
 def _array(value: Any) -> FloatArray:
-    array = value if isinstance(value, np.ndarray | np.generic) else recorded_array(value)
+    array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
     return np.asarray(array, dtype=np.float64)
 
 

@@ -170,7 +170,7 @@ def _unshared(weights: Weights) -> Weights:
     return unshared
 
 
-class Record:
+class PickledObject:
     """What a pickle says of one object: where its class lives, its arguments and its state.
 
     It stands for everything that a pickle names, whatever that is, and does nothing.
@@ -180,7 +180,7 @@ class Record:
     arguments: tuple[Any, ...]
     state: Any
 
-    def __new__(cls, *arguments: Any, **_: Any) -> "Record":
+    def __new__(cls, *arguments: Any, **_: Any) -> "PickledObject":
         record = object.__new__(cls)
         record.arguments = arguments
         record.state = None
@@ -211,10 +211,10 @@ NUMPY = re.compile(
 NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
 
 
-class RecordingUnpickler(pickle.Unpickler):
-    """Turns every class that a pickle names into a Record, and refuses what no record is about."""
+class InertUnpickler(pickle.Unpickler):
+    """Turns every class that a pickle names into a PickledObject, and refuses what no record is about."""
 
-    def find_class(self, module: str, name: str) -> type[Record]:
+    def find_class(self, module: str, name: str) -> type[PickledObject]:
         """A record of its own for each name; the name is never imported."""
         origin = f"{module}.{name}"
         root = module.partition(".")[0]
@@ -224,7 +224,7 @@ class RecordingUnpickler(pickle.Unpickler):
             known = root not in sys.stdlib_module_names or origin in CONTAINERS
         if not known:
             raise ValueError(f"names {origin}, which has no place in such a file; nothing of it was run")
-        return type("NamedRecord", (Record,), {"origin": origin})
+        return type("NamedPickledObject", (PickledObject,), {"origin": origin})
 
 
 def read_pickle(path: Path) -> Any:
@@ -241,30 +241,34 @@ def read_pickle(path: Path) -> Any:
     except ValueError as error:
         raise ValueError(f"is no pickle, or a broken one ({error})") from error
     try:
-        return RecordingUnpickler(io.BytesIO(content)).load()
+        return InertUnpickler(io.BytesIO(content)).load()
     except ValueError:
         raise
     except Exception as error:  # broken bytes raise almost anything
         raise ValueError(f"is a broken pickle ({type(error).__name__})") from error
 
 
-def recorded_array(value: Any) -> Array:
+def array_of(value: Any) -> Array:
     """The array that numpy's record, or a plain number, stands for."""
     match value:
         case bool() | int() | float():
             return np.asarray(value)
-        case Record(origin=origin, state=(_, shape, dtype, fortran, content)) if "._reconstruct" in origin:
+        case PickledObject(origin=origin, state=(_, shape, dtype, fortran, content)) if (
+            "._reconstruct" in origin
+        ):
             return _array(content, dtype, shape, "F" if fortran else "C")
-        case Record(origin=origin, arguments=(content, dtype, shape, order)) if "._frombuffer" in origin:
+        case PickledObject(origin=origin, arguments=(content, dtype, shape, order)) if (
+            "._frombuffer" in origin
+        ):
             return _array(content, dtype, shape, order)
-        case Record(origin=origin, arguments=(dtype, content)) if ".scalar" in origin:
+        case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
             return _array(content, dtype, (), "C")
     raise ValueError(f"has {_shown(value)} where numbers are due")
 
 
 def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
     match dtype:
-        case Record(origin="numpy.dtype", arguments=(str(code), *_), state=(_, str(byte_order), *_)):
+        case PickledObject(origin="numpy.dtype", arguments=(str(code), *_), state=(_, str(byte_order), *_)):
             known = code in NUMBERS and byte_order in {"<", ">", "|", "="}
         case _:
             known = False
@@ -275,4 +279,4 @@ def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
 
 
 def _shown(value: Any) -> str:
-    return value.origin if isinstance(value, Record) else type(value).__name__
+    return value.origin if isinstance(value, PickledObject) else type(value).__name__

@@ -30,7 +30,7 @@ from tpd.core.types import (
     IntArray,
     Trainer,
     Transitions,
-    TransitionsCallback,
+    TransitionsHandler,
     concatenate,
 )
 from tpd.envs import Environment
@@ -49,7 +49,7 @@ from tpd.run.results import Findings, save_results
 from tpd.run.training import Training
 from tpd.show.progress import ProgressBars
 from tpd.sources.collection import collect
-from tpd.sources.parquet import COLUMNS, read_shard, saved, shard_path
+from tpd.sources.parquet import COLUMNS, read_shard, shard_path, write_shard
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 from tpd.tracking.runs import Run
@@ -260,7 +260,7 @@ def sharding() -> Figures:
 
 
 def by_two(
-    what: str, env: Environment, agent: Trainer, steps: int, learner: Callable[[], TransitionsCallback]
+    what: str, env: Environment, agent: Trainer, steps: int, learner: Callable[[], TransitionsHandler]
 ) -> Figures:
     """Two processes against one, which starting them has no part in."""
 
@@ -308,7 +308,7 @@ def dataset_cost(parts: Parts) -> Figures:
     megabytes = sum(column.nbytes for column in columns) / 1e6
     with TemporaryDirectory() as folder:
         path = shard_path(Path(folder), 0)
-        writing = seconds(lambda: deque(saved(path, batches), maxlen=0), repeat=3)
+        writing = seconds(lambda: deque(write_shard(path, batches), maxlen=0), repeat=3)
         reading = seconds(lambda: deque(read_shard(path, description), maxlen=0), repeat=3)
         stored = path.stat().st_size
     yield "dataset: bytes per transition in memory", 1e6 * megabytes / STEPS

@@ -33,7 +33,7 @@ from tpd.core.types import (
 )
 from tpd.envs import Environment
 from tpd.evaluation.conformal import (
-    Calibration,
+    ConformalCalibration,
     Forecast,
     largest_ratio,
     likelihood_ratios,
@@ -165,7 +165,7 @@ class Study:
                 (quantity.observed(self.parts, episodes, steps), forecaster(explanation))
                 for episodes, steps, explanation in sides
             )
-            yield judge(f"own: {name}", Calibration(forecast.scores(seen)), wanted, fresh)
+            yield judge(f"own: {name}", ConformalCalibration(forecast.scores(seen)), wanted, fresh)
 
     def behaviour_windows(self) -> Iterator[Row]:
         """Calibrated on the first steps of episodes that explore around the policy."""
@@ -180,8 +180,8 @@ class Study:
             ratios = likelihood_ratios(self.policy, behaviour, theirs, self.horizon)
             largest = largest_ratio(epsilon, self.parts.env.num_actions, self.horizon)
             name = f"ε = {epsilon}, {count} episodes"
-            yield judge(f"{name}: weighted", Calibration(scores, ratios, largest), wanted, fresh)
-            yield judge(f"{name}: as if its own", Calibration(scores), wanted, fresh)
+            yield judge(f"{name}: weighted", ConformalCalibration(scores, ratios, largest), wanted, fresh)
+            yield judge(f"{name}: as if its own", ConformalCalibration(scores), wanted, fresh)
 
 
 def quantiles(explanation: Explanation, returns: ReturnTable) -> Forecast:
@@ -196,7 +196,7 @@ def scaled(explanation: Explanation, returns: ReturnTable) -> Forecast:
     return Forecast.around(explanation.expected_return[:, -1], 1 + between.high - between.low)
 
 
-def judge(name: str, calibration: Calibration, forecast: Forecast, fresh: FloatArray) -> Row:
+def judge(name: str, calibration: ConformalCalibration, forecast: Forecast, fresh: FloatArray) -> Row:
     """How the intervals do in fresh windows."""
     interval = calibration.interval(forecast, LEVEL)
     return {

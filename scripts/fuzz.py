@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
     from tpd.store.explanations import load_explanation
     from tpd.store.recordings import load_recording
     from tpd.store.run_folders import STATUS, parse_record
-    from tpd.store.stored_configs import OVERRIDES, made_of, read_config, read_overrides
+    from tpd.store.stored_configs import OVERRIDES, instantiate_group, read_config, read_overrides
     from tpd.store.tables import read_errors, read_metrics
     from tpd.tracking.served_requests import questions
 
@@ -61,7 +61,7 @@ def load_run(folder: Path) -> None:
     """Make what the config names."""
     config = read_config(folder / saved_runs.CONFIG)
     for group in ("env", "outcomes"):
-        made_of(config, group)
+        instantiate_group(config, group)
 
 
 def load_explainer(folder: Path) -> None:

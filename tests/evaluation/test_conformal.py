@@ -8,7 +8,7 @@ from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
 from tpd.core.seeding import generator
 from tpd.core.types import Episodes, FloatArray, Transitions
 from tpd.evaluation.conformal import (
-    Calibration,
+    ConformalCalibration,
     Forecast,
     largest_ratio,
     likelihood_ratios,
@@ -36,24 +36,26 @@ def episodes_of(lengths: list[int], terminated: list[bool]) -> Episodes:
 
 def test_the_threshold_is_the_rank_that_the_next_window_reaches() -> None:
     scores = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
-    assert Calibration(scores).threshold(0.9) == 18  # ceil(20 * 0.9)
-    assert Calibration(scores).threshold(0.91) == 19
-    assert Calibration(scores).threshold(0.96) == np.inf
-    assert Calibration(scores[:9]).threshold(0.9) == scores[:9].max()
-    assert Calibration(scores[:8]).threshold(0.9) == np.inf
+    assert ConformalCalibration(scores).threshold(0.9) == 18  # ceil(20 * 0.9)
+    assert ConformalCalibration(scores).threshold(0.91) == 19
+    assert ConformalCalibration(scores).threshold(0.96) == np.inf
+    assert ConformalCalibration(scores[:9]).threshold(0.9) == scores[:9].max()
+    assert ConformalCalibration(scores[:8]).threshold(0.9) == np.inf
 
 
 def test_windows_without_weight_count_for_nothing() -> None:
     rng = np.random.default_rng(1)
     scores, kept = rng.normal(size=2000), rng.random(2000) < 0.3
-    weighted = Calibration(scores, 7.0 * kept, 7.0)
-    assert weighted.threshold(LEVEL) == Calibration(scores[kept]).threshold(LEVEL)
+    weighted = ConformalCalibration(scores, 7.0 * kept, 7.0)
+    assert weighted.threshold(LEVEL) == ConformalCalibration(scores[kept]).threshold(LEVEL)
     assert weighted.effective_size == pytest.approx(kept.sum())
 
 
 def test_a_heavier_window_to_come_needs_more_room() -> None:
     scores = np.random.default_rng(2).normal(size=1000)
-    thresholds = [Calibration(scores, np.ones(1000), most).threshold(LEVEL) for most in (1, 30, 70, 120)]
+    thresholds = [
+        ConformalCalibration(scores, np.ones(1000), most).threshold(LEVEL) for most in (1, 30, 70, 120)
+    ]
     assert thresholds == sorted(thresholds)
     assert np.isfinite(thresholds[-2])
     assert thresholds[-1] == np.inf  # 120 of 1120 are more than a tenth
@@ -62,28 +64,28 @@ def test_a_heavier_window_to_come_needs_more_room() -> None:
 @pytest.mark.parametrize(("windows", "infinite"), [(99, True), (100, False)])
 def test_few_effective_windows_give_no_interval(windows: int, infinite: bool) -> None:
     weights = np.append(np.full(windows, 2.0), np.zeros(5000))
-    calibration = Calibration(np.zeros(len(weights)), weights, 2.0)
+    calibration = ConformalCalibration(np.zeros(len(weights)), weights, 2.0)
     assert calibration.effective_size == pytest.approx(windows)
     low, high = calibration.interval(Forecast.around(np.zeros(1)), LEVEL)
     assert (np.isinf(high - low)).all() == infinite
 
 
 def test_no_weight_at_all_gives_no_interval() -> None:
-    calibration = Calibration(np.zeros(500), np.zeros(500), 2.0)
+    calibration = ConformalCalibration(np.zeros(500), np.zeros(500), 2.0)
     assert calibration.effective_size == 0
     assert calibration.threshold(LEVEL) == np.inf
 
 
 def test_a_weight_above_the_largest_is_refused() -> None:
     with pytest.raises(ValueError, match="weighs 3, more than the largest weight 2"):
-        Calibration(np.zeros(2), np.array([1.0, 3.0]), 2.0)
+        ConformalCalibration(np.zeros(2), np.array([1.0, 3.0]), 2.0)
 
 
 def test_intervals_grow_with_the_scale_and_never_cross() -> None:
     forecast = Forecast(np.array([0.0, 10.0]), np.array([4.0, 20.0]), np.array([1.0, 3.0]))
-    wide = Calibration(np.full(99, 2.0)).interval(forecast, LEVEL)
+    wide = ConformalCalibration(np.full(99, 2.0)).interval(forecast, LEVEL)
     np.testing.assert_array_equal(wide, [[-2.0, 4.0], [6.0, 26.0]])
-    narrow = Calibration(np.full(99, -3.0)).interval(forecast, LEVEL)
+    narrow = ConformalCalibration(np.full(99, -3.0)).interval(forecast, LEVEL)
     np.testing.assert_array_equal(narrow, [[2.0, 15.0], [2.0, 15.0]])
 
 
@@ -107,29 +109,31 @@ def test_sums_know_of_endings_and_cuts() -> None:
 def test_a_window_cut_short_is_the_worst_there_can_be() -> None:
     forecast = Forecast.around(np.zeros(3))
     np.testing.assert_array_equal(forecast.scores(np.array([1.0, -2.0, np.nan])), [1, 2, np.inf])
-    judged = Calibration(np.ones(99)).interval(forecast, LEVEL).contains(np.array([1.0, -2.0, np.nan]))
+    judged = (
+        ConformalCalibration(np.ones(99)).interval(forecast, LEVEL).contains(np.array([1.0, -2.0, np.nan]))
+    )
     np.testing.assert_array_equal(judged, [1, 0, np.nan])
 
 
 def test_where_there_is_no_forecast_the_guarantee_stands() -> None:
     """A score that is NaN counts as the worst, and an interval around nothing is infinite."""
     scores = np.append(np.arange(1.0, 98.0), [np.nan, np.nan])
-    assert Calibration(scores).threshold(LEVEL) == 90
-    assert Calibration(np.full(500, np.nan)).threshold(LEVEL) == np.inf
+    assert ConformalCalibration(scores).threshold(LEVEL) == 90
+    assert ConformalCalibration(np.full(500, np.nan)).threshold(LEVEL) == np.inf
     forecast = Forecast.around(np.array([0.0, np.nan]))
     np.testing.assert_array_equal(forecast.scores(np.ones(2)), [1, np.inf])
-    interval = Calibration(scores).interval(forecast, LEVEL)
+    interval = ConformalCalibration(scores).interval(forecast, LEVEL)
     np.testing.assert_array_equal(interval, [[-90, -np.inf], [90, np.inf]])
     np.testing.assert_array_equal(interval.contains(np.zeros(2)), [1, 1])
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="400 weights for 500 scores"):
-        Calibration(np.zeros(500), np.ones(400))
+        ConformalCalibration(np.zeros(500), np.ones(400))
     with pytest.raises(ValueError, match="weights must be 0 or more, got -1"):
-        Calibration(np.zeros(2), np.array([1.0, -1.0]))
+        ConformalCalibration(np.zeros(2), np.array([1.0, -1.0]))
     with pytest.raises(ValueError, match="weights must be 0 or more, got nan"):
-        Calibration(np.zeros(2), np.array([1.0, np.nan]))
+        ConformalCalibration(np.zeros(2), np.array([1.0, np.nan]))
     with pytest.raises(ValueError, match=r"ranges from low to high, got 1\.0 to -1\.0"):
         Forecast.between(np.array([0.0, 1.0]), np.array([0.0, -1.0]))
     with pytest.raises(ValueError, match="horizon must be 1 or more, got -3"):
@@ -169,7 +173,7 @@ def test_coverage_holds_for_forecasts_that_are_nonsense(windows: int) -> None:
             Forecast(forecast.low[part], forecast.high[part], forecast.scale[part])
             for part in (slice(windows), slice(windows, None))
         )
-        interval = Calibration(calibrating.scores(seen[:windows])).interval(fresh, LEVEL)
+        interval = ConformalCalibration(calibrating.scores(seen[:windows])).interval(fresh, LEVEL)
         covered.append(interval.contains(seen[windows:]).mean())
     error = 4 * np.std(covered) / np.sqrt(len(covered))
     assert LEVEL - error < np.mean(covered) < LEVEL + 1 / (windows + 1) + error
@@ -218,7 +222,7 @@ def test_weights_mend_the_coverage_that_exploring_episodes_would_miss() -> None:
         scores = somewhere_below(seen, f"forecasts {number}").scores(seen)
         ratios = likelihood_ratios(policy, behaviour, episodes, HORIZON)
         largest = largest_ratio(EPSILON, NUM_ACTIONS, HORIZON)
-        weighted, own = Calibration(scores, ratios, largest), Calibration(scores)
+        weighted, own = ConformalCalibration(scores, ratios, largest), ConformalCalibration(scores)
         covered["weighted"].append(weighted.interval(forecast, LEVEL).contains(fresh).mean())
         covered["as if its own"].append(own.interval(forecast, LEVEL).contains(fresh).mean())
     assert LEVEL - 0.01 < np.mean(covered["weighted"]) < LEVEL + 0.03

@@ -15,7 +15,7 @@ from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 from tpd.store import explainers, saved_runs
 from tpd.store.run_folders import STATUS, SWEEP, require_own_version, write_record
 from tpd.tracking.backend_store import RUN_VERSION, prepare
-from tpd.tracking.delivery import ADDRESS, deliver_all
+from tpd.tracking.delivery import DELIVERY_STATE, deliver_all
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 
@@ -83,7 +83,7 @@ def store(tmp_path: Path) -> MlflowTracking:
 def test_what_was_not_delivered(tmp_path: Path, store: MlflowTracking) -> None:
     with open_run(store, tmp_path / "run", "run", {}, {}) as run:
         run.metrics({"loss": 1.0})
-    rewrite(tmp_path / "run" / ADDRESS, **{WRITTEN_BY: None})
+    rewrite(tmp_path / "run" / DELIVERY_STATE, **{WRITTEN_BY: None})
     told: dict[Path, str] = {}
     tell: Callable[[Path, str], None] = told.__setitem__
     assert deliver_all(tmp_path, tell, lambda uri: True) == 1

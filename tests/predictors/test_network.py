@@ -313,10 +313,10 @@ def test_updates_are_as_many_as_asked_for() -> None:
     for start in range(0, 999, 27):
         learner.update(batch[start : start + 27])
     assert learner.updates == 49
-    figures = learner.figures()
+    figures = learner.metrics()
     assert figures["explainer/updates"] == 49
     assert figures["explainer/loss"] > 0
-    assert "explainer/loss" not in learner.figures()  # told once
+    assert "explainer/loss" not in learner.metrics()  # told once
 
 
 def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:

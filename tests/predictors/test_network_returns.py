@@ -181,8 +181,8 @@ def test_what_is_expected_is_the_same_bits_with_returns_or_without() -> None:
 def test_what_is_beyond_the_last_atoms_is_said() -> None:
     policy = small_mdp.policy()
     learner = taught(small(policy), collected(small_mdp.environment(), policy, 500), updates=3)
-    assert 0 <= learner.figures()["explainer/returns_beyond"] < 0.01
-    assert "explainer/returns_beyond" not in learner.figures()
+    assert 0 <= learner.metrics()["explainer/returns_beyond"] < 0.01
+    assert "explainer/returns_beyond" not in learner.metrics()
 
 
 # What is asked and kept

@@ -96,7 +96,7 @@ def dataset(tmp_path: Path, fuel_taxi: Environment) -> str:
     rng, folder = generator(0, "test"), tmp_path / "dataset"
     agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
     settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
-    Training(**settings, steps=100, dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
+    Training(**settings, steps=100, save_dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
     return f"training.path={folder}"
 
 
@@ -202,8 +202,8 @@ def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_confi
         ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
         ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
         ("+figures.mine={pairs: []}", "figures: .*mine"),
-        ("training.dataset=/proc/x", "training: no dataset can be written to /proc/x"),
-        ("training.dataset=''", "training: dataset must be a folder, or null for none, got ''"),
+        ("training.save_dataset=/proc/x", "training: no dataset can be written to /proc/x"),
+        ("training.save_dataset=''", "training: save_dataset must be a folder, or null for none, got ''"),
         ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
         ("training.steps=0", "training: there are no transitions to learn from: steps is 0"),
         ("policy.steps=1e30", r"policy: steps must be 1e\+15 or less"),

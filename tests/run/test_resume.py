@@ -116,7 +116,7 @@ def test_shares_of_many_processes_are_stages_too(
     """As above, with two processes; what they record is the same as well, and none of it is refused."""
     words = [*SMALL, *explainer, "training.processes=2", "evaluation.curve_points=0"]
     due, _ = learned(compose_config(*words, "training.processes=1"), tmp_path / "whole")
-    config = compose_config(*words, f"training.dataset={tmp_path / 'r'}")
+    config = compose_config(*words, f"training.save_dataset={tmp_path / 'r'}")
     interrupted(config, tmp_path, 3)
     shards = [tmp_path / "r" / f"shard-0000{number}.parquet" for number in range(4)]
     written = [shard.stat().st_mtime_ns for shard in shards[:2]]
@@ -129,7 +129,7 @@ def test_shares_of_many_processes_are_stages_too(
     source = DatasetTraining(path=str(tmp_path / "r"), processes=2)
     assert source.steps == due.training.steps
     with pytest.raises(ConfigError, match="holds a dataset already"):
-        build(compose_config(*words, f"training.dataset={tmp_path / 'r'}", "seed=1"))
+        build(compose_config(*words, f"training.save_dataset={tmp_path / 'r'}", "seed=1"))
 
 
 AGENT = [

@@ -13,7 +13,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replayed
+from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replay_buffer_batches
 from sb3_ext.callback import TransitionCallback
 from tests.support.sb3_walks import NOISE, OFF_POLICY, Walks, build
 from tpd.core.types import Array, Transitions, concatenate
@@ -105,7 +105,7 @@ def test_pendulum_receives_what_the_buffer_gives_back() -> None:
 
 def test_batches_are_parts_of_the_whole() -> None:
     _, buffer = walked()
-    batches = list(replayed(buffer, 100))
+    batches = list(replay_buffer_batches(buffer, 100))
     assert [len(batch) for batch in batches] == [99, 99, 42]
     np.testing.assert_array_equal(
         concatenate(batches).next_observation, from_replay_buffer(buffer).next_observation

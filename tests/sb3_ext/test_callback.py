@@ -276,7 +276,7 @@ class Keeping:
             advanced = self.policy.advance(transitions.observation)
             np.testing.assert_allclose(transitions.next_observation[:, 3:], advanced, atol=1e-6)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         return {"explainer/loss": 0.5}
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:

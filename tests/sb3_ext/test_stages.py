@@ -17,7 +17,7 @@ from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise
 from sb3_ext.agents import TrainedAgent
 from sb3_ext.stages import PROGRESS
 from tpd.core.seeding import generator
-from tpd.core.types import Report, State, Transitions, concatenate
+from tpd.core.types import MetricsCallback, State, Transitions, concatenate
 from tpd.envs import Environment
 
 STEPS = 240
@@ -79,7 +79,7 @@ def copied(state: State) -> dict[str, Any]:
     return {name: value.copy() for name, value in state.items()}
 
 
-def timeless(figures: list[Any]) -> Report:
+def timeless(figures: list[Any]) -> MetricsCallback:
     """Notes all that is told but how long it took."""
 
     def note(told: Mapping[str, float], step: int) -> None:
@@ -93,12 +93,12 @@ def test_a_new_agent_goes_on_to_the_same_bits(name: str) -> None:
     whole, first, second = agent(name), agent(name), agent(name)
     seen, seen_again = list[Transitions](), list[Transitions]()
     figures, figures_again = list[Any](), list[Any]()
-    whole.train([seen.append], report=timeless(figures))
+    whole.train([seen.append], on_metrics=timeless(figures))
     for stage in (0, 1):
-        first.train([seen_again.append], report=timeless(figures_again), stage=stage)
+        first.train([seen_again.append], on_metrics=timeless(figures_again), stage=stage)
     second.restore(copied(first.state()))
     for stage in (2, 3):
-        second.train([seen_again.append], report=timeless(figures_again), stage=stage)
+        second.train([seen_again.append], on_metrics=timeless(figures_again), stage=stage)
     due, found = whole.state(), second.state()
     assert list(due) == list(found)
     for key, value in due.items():

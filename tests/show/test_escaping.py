@@ -89,7 +89,7 @@ def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -
     assert hostile.tags == plain.tags
     assert SCRIPT in hostile.text  # the title says it
     assert SCRIPT not in path.read_text()
-    words = page.read(path).words
+    words = page.read(path).metadata
     assert SCRIPT in str(words)  # the sentences and names are there, for the scripts to show as text
 
 

@@ -75,8 +75,8 @@ def test_every_valid_action_is_there_and_no_other(taxi: SavedRun, shown: Content
 
 def test_the_numbers_are_those_of_the_explanation(taxi: SavedRun, shown: Contents) -> None:
     explanation = taxi.explainer.explain(*pairs(shown))
-    span = np.array(shown.words["expected_range"]["span"])
-    low = np.array(shown.words["expected_range"]["low"])
+    span = np.array(shown.metadata["expected_range"]["span"])
+    low = np.array(shown.metadata["expected_range"]["low"])
     expected = Quantised(shown.arrays["expected"], low, span).values().transpose(2, 1, 0)
     assert (np.abs(expected - explanation.expected) <= span / LEVELS * 0.501).all()
     unknown = Quantised(shown.arrays["unknown"], np.zeros(1), np.ones(1)).values()[0].T
@@ -89,8 +89,10 @@ def test_the_numbers_are_those_of_the_explanation(taxi: SavedRun, shown: Content
 def test_returns_under_any_rewards_follow_from_the_counts(taxi: SavedRun, shown: Contents) -> None:
     explanation = taxi.explainer.explain(*pairs(shown))
     changed = {"failure": -7.5, "move": -3.0}
-    weights = [changed.get(outcome["name"], outcome["weight"] or 0.0) for outcome in shown.words["outcomes"]]
-    known = shown.arrays["reach"] == shown.words["horizon"]
+    weights = [
+        changed.get(outcome["name"], outcome["weight"] or 0.0) for outcome in shown.metadata["outcomes"]
+    ]
+    known = shown.arrays["reach"] == shown.metadata["horizon"]
     assert 0 < known.sum() < len(known)
     returns = np.where(known, shown.arrays["counts"] @ np.array(weights), np.nan)
     assert returns == pytest.approx(what_if.returns(explanation, changed), abs=1e-3, nan_ok=True)
@@ -100,7 +102,7 @@ def test_bands_are_those_of_every_other_answer(taxi: SavedRun, shown: Contents) 
     band = taxi.explainer.explain(*pairs(shown), draws=FEW_DRAWS).return_band()
     for name, end in {"return_low": band.low, "return_high": band.high}.items():
         np.testing.assert_allclose(shown.arrays[name], end[:, -1], atol=1e-3)
-    sparse = (shown.arrays["support"] > 0) & (shown.arrays["support"] < shown.words["enough_visits"])
+    sparse = (shown.arrays["support"] > 0) & (shown.arrays["support"] < shown.metadata["enough_visits"])
     assert (sparse == taxi.explainer.explain(*pairs(shown)).sparse).all()
     assert sparse.any()
 
@@ -108,7 +110,7 @@ def test_bands_are_those_of_every_other_answer(taxi: SavedRun, shown: Contents) 
 def test_the_steps_are_those_recorded(taxi: SavedRun, shown: Contents) -> None:
     assert taxi.recording is not None
     recorded = taxi.recording.episodes.transitions
-    state, taken = shown.arrays["visits"][shown.arrays["steps"]].T
+    state, taken = shown.arrays["entries"][shown.arrays["steps"]].T
     assert (shown.arrays["state_number"][state] == recorded.observation).all()
     assert (taken == recorded.action).all()
     assert (shown.arrays["happened"] == taxi.recording.happened).all()
@@ -118,7 +120,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents
     state = int(taxi.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False}))
     row = int(np.flatnonzero(shown.arrays["state_number"] == state)[0])
     taken = int(taxi.explainer.policy.action(np.array([state]))[0])
-    moment = shown.arrays["visits"].tolist().index([row, taken])
+    moment = shown.arrays["entries"].tolist().index([row, taken])
     others = [a for a in np.flatnonzero(taxi.env.mask(np.array([state]))[0]).tolist() if a != taken]
     returns = taxi.explainer.action_returns(np.array([state]))
     best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
@@ -130,7 +132,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents
         if best not in (taken, foil):
             third = taxi.env.name_of_action(best), float(returns[0, best])
         said = paragraph(contrast, 0, fact_name, foil_name, fact_name, taxi.explainer.predictor.tie, third)
-        assert shown.words["sentences"][moment][foil] == said
+        assert shown.metadata["sentences"][moment][foil] == said
 
 
 def test_few_pictures_compose_all_states(taxi: SavedRun) -> None:
@@ -155,12 +157,12 @@ def test_a_report_fits_its_limit_by_showing_fewer_episodes(
 ) -> None:
     kept = small()
     report.write(kept, tmp_path / "all.html")
-    assert page.read(tmp_path / "all.html").words["left_out"] == 0
+    assert page.read(tmp_path / "all.html").metadata["left_out"] == 0
     monkeypatch.setattr(page, "LARGEST", (tmp_path / "all.html").stat().st_size - 1)
     report.write(kept, tmp_path / "fewer.html")
     fewer = page.read(tmp_path / "fewer.html")
     assert (tmp_path / "fewer.html").stat().st_size <= page.LARGEST
-    assert 0 < fewer.words["left_out"] == 5 - len(fewer.words["episodes"])
+    assert 0 < fewer.metadata["left_out"] == 5 - len(fewer.metadata["episodes"])
 
 
 def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
     scripts = re.findall(r"<script[ >]", (tmp_path / "plain.html").read_text())
     assert HOSTILE not in text
     assert len(re.findall(r"<script[ >]", text)) == len(scripts)
-    words = page.read(tmp_path / "report.html").words
+    words = page.read(tmp_path / "report.html").metadata
     assert words["actions"][0][0] == HOSTILE
     assert words["outcomes"][0]["name"] == HOSTILE
     assert words["name"].startswith(HOSTILE)
@@ -193,7 +195,7 @@ def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_taxi_without_episodes_can_be_explored(taxi: SavedRun, tmp_path: Path) -> None:
     report.write(SavedRun(taxi.config, taxi.explainer, taxi.env, None), tmp_path / "report.html")
-    words = page.read(tmp_path / "report.html").words
+    words = page.read(tmp_path / "report.html").metadata
     assert words["episodes"] == []
     assert [field["name"] for field in words["fields"]] == ["row", "col", "fuel", "passenger"]
     assert words["actions"] == [[action.name.lower() for action in Action]]
@@ -236,7 +238,7 @@ def test_every_continuous_step_is_compared_with_its_opposite(compose_config: Com
     kept = learned(config, Recorder(episodes=1, steps=5))
     report.write(kept, tmp_path / "report.html")
     shown = page.read(tmp_path / "report.html")
-    assert shown.words["actions"] == [["torque 0.50", "torque -0.50"]] * 5
+    assert shown.metadata["actions"] == [["torque 0.50", "torque -0.50"]] * 5
     assert shown.arrays["options"].tolist() == np.arange(10).reshape(5, 2).tolist()
     assert len(shown.files) == 5
 
@@ -260,5 +262,5 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
     report.write(kept, tmp_path / "report.html")
     shown = page.read(tmp_path / "report.html")
     assert len(shown.arrays["steps"]) >= LEAST_STEPS
-    assert shown.words["left_out"] == 0
+    assert shown.metadata["left_out"] == 0
     assert (tmp_path / "report.html").stat().st_size < page.LARGEST

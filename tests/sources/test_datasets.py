@@ -33,7 +33,7 @@ from tpd.run.parts import ConfigError, build
 from tpd.run.results import Findings, save_results
 from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
-from tpd.sources.parquet import DatasetError, count_rows, read_shard, saved, shard_path
+from tpd.sources.parquet import DatasetError, count_rows, read_shard, shard_path, write_shard
 from tpd.tracking.runs import NoRun
 
 SPACES: list[spaces.Space[Any]] = [
@@ -51,7 +51,7 @@ SPACES: list[spaces.Space[Any]] = [
 def make_dataset(folder: Path, **settings: Any) -> ReplayedFHTD:
     """Record, while somebody learns from it."""
     live, keys = learner(), settings.pop("info_keys", ())
-    training(dataset=str(folder), **settings).run(
+    training(save_dataset=str(folder), **settings).run(
         small_mdp.environment(), Given(), generator(0, "test"), learning=[live.update], info_keys=keys
     )
     return live
@@ -78,7 +78,7 @@ def description(space: spaces.Space[Any], *info_keys: str) -> DatasetDescription
 
 
 def written(path: Path, batches: list[Transitions]) -> Path:
-    assert [len(batch) for batch in saved(path, batches)] == [len(batch) for batch in batches]
+    assert [len(batch) for batch in write_shard(path, batches)] == [len(batch) for batch in batches]
     return path
 
 
@@ -153,9 +153,9 @@ def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
         raise OSError("the env broke")
 
     with pytest.raises(OSError, match="the env broke"):
-        list(saved(path, failing()))
+        list(write_shard(path, failing()))
     assert list(tmp_path.iterdir()) == []
-    unfinished = saved(path, [batch, batch])
+    unfinished = write_shard(path, [batch, batch])
     next(unfinished)
     unfinished.close()  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
@@ -164,9 +164,9 @@ def test_a_shard_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     batch = random_transitions(spaces.Discrete(5), 10, {"mood": np.array(["good"] * 10)})
     with pytest.raises(DatasetError, match=r"info\.mood holds <U4, but only plain numbers"):
-        list(saved(tmp_path / "x.parquet", [batch]))
+        list(write_shard(tmp_path / "x.parquet", [batch]))
     with pytest.raises(DatasetError, match="no transitions"):
-        list(saved(tmp_path / "x.parquet", []))
+        list(write_shard(tmp_path / "x.parquet", []))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -264,7 +264,7 @@ def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path:
         DatasetTraining(path=None, processes=1)
     make_dataset(tmp_path / "r")
     with pytest.raises(ValueError, match="holds a dataset already"):
-        training(dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
+        training(save_dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
 
 
 def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     PPO("MlpPolicy", gym.make("CartPole-v1"), device="cpu", seed=0).save(folder / "agent.zip")
     agent = ["policy=sb3_zip", f"policy.path={folder / 'agent.zip'}", "outcomes=default"]
     network = ["explainer=network", "explainer.horizon=5", "explainer.fit_updates=20"]
-    overrides = [*agent, *network, *LIVE, f"training.dataset={folder / 'r'}"]
+    overrides = [*agent, *network, *LIVE, f"training.save_dataset={folder / 'r'}"]
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         learn_network(compose("config", overrides))
     return [*agent, *network, f"training.path={folder / 'r'}"]

@@ -22,7 +22,7 @@ from tpd.predictors.tabular import TabularFHTD
 from tpd.run.training import DatasetTraining
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
-from tpd.sources.shards import Elsewhere, MergingLearner, merges
+from tpd.sources.shards import LearnedElsewhere, MergingLearner, can_merge
 
 STEPS = 20_001
 
@@ -126,7 +126,7 @@ def test_only_so_many_files_wait_to_be_learned_from(tmp_path: Path, monkeypatch:
 
 def test_a_recording_of_many_shards_is_learned_from_by_many_processes(tmp_path: Path) -> None:
     live, here, apart = learner(), learner(), learner()
-    run(live, shards=3, processes=2, dataset=str(tmp_path / "r"))
+    run(live, shards=3, processes=2, save_dataset=str(tmp_path / "r"))
     assert len(list((tmp_path / "r").glob("shard-*.parquet"))) == 3
     for again, processes in ((here, 1), (apart, 2)):
         source = DatasetTraining(path=str(tmp_path / "r"), processes=processes)
@@ -145,10 +145,10 @@ def test_an_env_that_only_this_process_registered_is_known_to_the_others() -> No
 def test_only_learners_that_can_be_are_merged() -> None:
     assert isinstance(learner(), MergingLearner)
     assert not isinstance(stepwise(), MergingLearner)
-    assert merges([learner().update, print])
-    assert not merges([learner().update, stepwise().update])
-    assert not merges([print])
-    assert len(Elsewhere.of(7)) == 7
+    assert can_merge([learner().update, print])
+    assert not can_merge([learner().update, stepwise().update])
+    assert not can_merge([print])
+    assert len(LearnedElsewhere.of(7)) == 7
 
 
 def test_an_empty_copy_shares_nothing_that_is_learned() -> None:
@@ -173,7 +173,7 @@ def test_a_wrong_outcome_in_another_process_is_told_as_here() -> None:
         ({"shards": 0}, "shards must be 1 or more, got 0"),
         ({"shards": 3, "processes": 0}, "processes must be 1 or more, got 0"),
         ({"shards": 3, "steps": 2}, "steps=2 are too few to be collected in 3 shards"),
-        ({"dataset": "somewhere", "steps": 0}, "steps=0 are too few"),
+        ({"save_dataset": "somewhere", "steps": 0}, "steps=0 are too few"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -185,6 +185,6 @@ def test_a_process_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
     deadly = OutcomeSet([event("end", lambda t: os._exit(1))])
     bad = ReplayedFHTD(small_mdp.environment(), Given().policy, deadly, horizon=2)
     with pytest.raises(RuntimeError, match=r"one of 2 processes died.* 0 of 2 tasks") as caught:
-        run(bad, shards=2, processes=2, dataset=str(tmp_path / "r"))
+        run(bad, shards=2, processes=2, save_dataset=str(tmp_path / "r"))
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "r").glob("shard-*"))

@@ -39,7 +39,7 @@ from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
 from tpd.store.run_folders import STATUS, SWEEP, parse_record
 from tpd.store.stored_configs import OVERRIDES
-from tpd.tracking.delivery import ADDRESS, JOURNAL, TRIES, deliver_all
+from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
 
 SECONDS, ROOM = 60, 2 * 2**30
@@ -429,8 +429,8 @@ DOORS = (
         "`deliver_all`, which is `tpd-sync`",
         good_files.tracked,
         deliver,
-        ADDRESS,
-        hostile_files.address(ADDRESS),
+        DELIVERY_STATE,
+        hostile_files.address(DELIVERY_STATE),
         (ABSENT,),
     ),
     Door(

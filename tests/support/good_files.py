@@ -33,7 +33,7 @@ from tpd.run.sweep import BEST
 from tpd.sources.collection import collect
 from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
-from tpd.sources.parquet import saved, shard_path
+from tpd.sources.parquet import shard_path, write_shard
 from tpd.store import explainers, saved_runs
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.explanations import save_explanation
@@ -132,7 +132,7 @@ def shards(folder: Path) -> None:
     DatasetDescription(env.id, env.observation_space, env.action_space, names, (), 1, {}).write(folder)
     policy, rng = explained().policy, generator(0, "a")
     seen = collect(env, policy, rng, steps=50, exploration=Exploration(0.0), num_envs=5)
-    deque(saved(shard_path(folder, 0), seen), maxlen=0)  # each batch is written as it passes
+    deque(write_shard(shard_path(folder, 0), seen), maxlen=0)  # each batch is written as it passes
 
 
 def run(folder: Path) -> None:
@@ -215,7 +215,7 @@ def moved(folder: Path) -> str:
 
 
 def agent(folder: Path) -> None:
-    """A saved agent."""
+    """A write_shard agent."""
     model = PPO("MlpPolicy", POLE, n_steps=8, batch_size=8, policy_kwargs={"net_arch": [4]}, device="cpu")
     model.save(folder / "agent.zip")
 

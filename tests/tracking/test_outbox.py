@@ -20,7 +20,7 @@ from tests.support.breakable import Server
 from tpd.store.run_folders import locked
 from tpd.tracking import outbox
 from tpd.tracking.backend_store import prepare
-from tpd.tracking.delivery import ADDRESS, JOURNAL, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 from tpd.tracking.outbox import forget, open_run
 
@@ -113,7 +113,7 @@ def test_a_run_does_not_begin_without_a_store_that_never_answered(tmp_path: Path
     tracking = MlflowTracking(uri="http://127.0.0.1:9", experiment="small")
     with pytest.raises(ConnectionError, match="does not answer"):
         open_run(tracking, tmp_path, "run", {}, {})
-    assert not (tmp_path / ADDRESS).exists()
+    assert not (tmp_path / DELIVERY_STATE).exists()
 
 
 def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> None:
@@ -156,8 +156,8 @@ def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_pa
 def test_a_run_whose_id_got_lost_is_found_again(local: MlflowTracking, tmp_path: Path) -> None:
     with open_run(local, tmp_path, "run", {}, {}) as run:
         run.metrics({"loss": 1})
-    address = json.loads((tmp_path / ADDRESS).read_text())
-    (tmp_path / ADDRESS).write_text(json.dumps(address | {"run_id": None, "delivered": 0}))
+    address = json.loads((tmp_path / DELIVERY_STATE).read_text())
+    (tmp_path / DELIVERY_STATE).write_text(json.dumps(address | {"run_id": None, "delivered": 0}))
     assert deliver_all(tmp_path, lambda folder, told: None, trusted) == 0
     assert Delivery(tmp_path).run_id == run.id
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
@@ -170,7 +170,7 @@ def test_what_the_store_refuses_holds_nothing_else_up_and_is_offered_again(
         run.files(tmp_path / "absent.txt")
         run.metrics({"loss": 1})
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
-    (refused,) = json.loads((tmp_path / ADDRESS).read_text())["refused"]
+    (refused,) = json.loads((tmp_path / DELIVERY_STATE).read_text())["refused"]
     assert refused["do"] == "files"
     assert "absent.txt" in refused["error"]
     told = dict[Path, str]()
@@ -199,7 +199,7 @@ def test_a_metric_that_is_refused_takes_no_other_with_it(
         for step in range(5):
             run.metrics({"loss": step}, step)
         run.files(tmp_path / "note.txt")
-    (refused,) = json.loads((tmp_path / ADDRESS).read_text())["refused"]
+    (refused,) = json.loads((tmp_path / DELIVERY_STATE).read_text())["refused"]
     assert refused["with"][0] == {"loss": 3.0}
     assert history(local.uri, run.id, "loss") == [(step, float(step)) for step in (0, 1, 2, 4)]
     monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
@@ -260,13 +260,13 @@ def test_nothing_is_sent_to_a_store_that_nobody_trusts(
 
 @pytest.mark.parametrize("address", ["{", "[]", "{}", '{"store": 1}', '{"store": {"uri": "x"}}'])
 def test_an_address_that_is_none_is_named(local: MlflowTracking, tmp_path: Path, address: str) -> None:
-    (tmp_path / ADDRESS).write_text(address)
+    (tmp_path / DELIVERY_STATE).write_text(address)
     told = dict[Path, str]()
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
-    assert ADDRESS in told[tmp_path]
+    assert DELIVERY_STATE in told[tmp_path]
 
 
-@pytest.mark.parametrize("broken", [ADDRESS, JOURNAL])
+@pytest.mark.parametrize("broken", [DELIVERY_STATE, JOURNAL])
 def test_no_run_stops_for_what_was_broken_of_its_tracking(
     local: MlflowTracking, tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -337,7 +337,7 @@ def test_a_store_that_was_away_has_refused_nothing(
         run.metrics({"loss": 1})
     assert asked > 2 * TRIES
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
-    assert json.loads((tmp_path / ADDRESS).read_text())["refused"] == []
+    assert json.loads((tmp_path / DELIVERY_STATE).read_text())["refused"] == []
 
 
 @pytest.mark.usefixtures("no_courier")

@@ -111,7 +111,7 @@ def _drawn_counts(explanation: Explanation, outcome: str) -> FloatArray:
     return np.asarray(explanation.draws[..., explanation.legend.names.index(outcome)] @ powers)
 
 
-class Interval(NamedTuple):
+class RewardInterval(NamedTuple):
     """Rewards among which the order of the actions does not change."""
 
     low: float
@@ -120,7 +120,7 @@ class Interval(NamedTuple):
     """The rows of the explanation whose future is known, the best first."""
 
 
-def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[Interval]:
+def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[RewardInterval]:
     """How the order of the pairs, such as all valid actions of one state, moves with one reward."""
     if not low < high:
         raise ValueError(f"rewards range from low to a higher high, got {low} to {high}")
@@ -130,16 +130,16 @@ def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> 
     slope = discounted_counts(explanation, outcome)[rows]
     offset = worth[rows] - now * slope
     ends = [low, *_crossings(offset, slope, low, high), high]
-    found = list[Interval]()
+    found = list[RewardInterval]()
     for begin, end in pairwise(ends):
         order = rows[np.argsort(-(offset + slope * (begin + end) / 2), kind="stable")]
         if found and found[-1].order == tuple(order.tolist()):
             begin = found.pop().low
-        found.append(Interval(begin, end, tuple(order.tolist())))
+        found.append(RewardInterval(begin, end, tuple(order.tolist())))
     return found
 
 
-def best_rows(intervals: list[Interval]) -> list[tuple[float, float, int]]:
+def best_rows(intervals: list[RewardInterval]) -> list[tuple[float, float, int]]:
     """Who is best from where to where: the intervals joined wherever only the order behind it moves."""
     found = list[tuple[float, float, int]]()
     for interval in intervals:

@@ -168,12 +168,12 @@ class Resumable(Protocol):
 
 Stage = Callable[[], None]
 """A piece of work that starts from nothing but what the stages before it have left."""
-TransitionsCallback = Callable[[Transitions], None]
-Report = Callable[[Mapping[str, float], int], None]
+TransitionsHandler = Callable[[Transitions], None]
+MetricsCallback = Callable[[Mapping[str, float], int], None]
 """Takes figures by name, and the step that they belong to."""
 
 
-def no_report(figures: Mapping[str, float], step: int) -> None:
+def no_metrics(figures: Mapping[str, float], step: int) -> None:
     """For those who do not ask."""
 
 
@@ -211,9 +211,9 @@ class Trainer(Protocol):
 
     def train(
         self,
-        callbacks: Iterable[TransitionsCallback] = (),
+        callbacks: Iterable[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
         """Train, showing every callback each batch of transitions, with the info they ask for.

@@ -22,7 +22,7 @@ FIRST_DESCRIPTION = "recording.json"
 """What the first version of tpd called it."""
 
 
-def require_free(folder: Path, run: str = "") -> None:
+def require_writable(folder: Path, run: str = "") -> None:
     """Refuse a folder that holds a dataset, but for one of the same run, or cannot be written to."""
     if (folder / DESCRIPTION).exists() and not (run and DatasetDescription.read(folder).run == run):
         raise ValueError(f"{folder} holds a dataset already: name another folder")
@@ -54,7 +54,7 @@ class DatasetDescription:
 
     def write(self, folder: Path) -> None:
         """Make the folder, which must not hold another dataset yet."""
-        require_free(folder, self.run)
+        require_writable(folder, self.run)
         folder.mkdir(parents=True, exist_ok=True)
         spaces = {
             "observation_space": to_plain(self.observation_space),

@@ -71,7 +71,7 @@ class Interval(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ConformalCalibration:
     """How far off the forecasts were, in windows of episodes that they were not learned from."""
 
     scores: FloatArray

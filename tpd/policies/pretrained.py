@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from tpd.core.types import Report, State, TransitionsCallback, no_report
+from tpd.core.types import MetricsCallback, State, TransitionsHandler, no_metrics
 
 
 class Pretrained:
@@ -13,9 +13,9 @@ class Pretrained:
 
     def train(
         self,
-        callbacks: Iterable[TransitionsCallback] = (),
+        callbacks: Iterable[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
         """There is nothing to do."""

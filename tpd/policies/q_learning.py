@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tpd.core.seeding import reset_seed
-from tpd.core.types import IntArray, Report, State, Transitions, TransitionsCallback, concatenate, no_report
+from tpd.core.types import (
+    IntArray,
+    MetricsCallback,
+    State,
+    Transitions,
+    TransitionsHandler,
+    concatenate,
+    no_metrics,
+)
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
 from tpd.guards.sizes import require_memory
@@ -62,9 +70,9 @@ class QLearning:
 
     def train(
         self,
-        callbacks: Iterable[TransitionsCallback] = (),
+        callbacks: Iterable[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
         """Learn from `steps` transitions, showing them to the callbacks in batches."""
@@ -79,7 +87,7 @@ class QLearning:
         done: int,
         end: int,
         rng: np.random.Generator,
-        callbacks: Sequence[TransitionsCallback],
+        callbacks: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> None:
         """From so many steps that are done to so many."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tpd.core.seeding import generator
-from tpd.core.types import FittingLearner, Learner, Stage, TransitionsCallback
+from tpd.core.types import FittingLearner, Learner, Stage, TransitionsHandler
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
 from tpd.evaluation.learning_curve import LearningCurve
@@ -58,7 +58,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
     predictor, total = parts.explainer.predictor, parts.training.transitions(parts.trainer)
     points = parts.evaluation.curve_points if parts.examiner else 0
     curve = LearningCurve(partial(_measure, parts, tracked), total, points)
-    learning: list[TransitionsCallback] = []
+    learning: list[TransitionsHandler] = []
     if isinstance(predictor, Learner):
         learning = [predictor.update, curve, bars.bar("explainer", total)]
     stages = parts.training.stages(  # sources step the environment, the predictor learns from each batch
@@ -68,7 +68,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
         learning=learning,
         watching=[bars.bar("policy", parts.trainer.steps)],
         info_keys=parts.outcomes.info_keys,
-        report=tracked.metrics,
+        on_metrics=tracked.metrics,
     )
     if isinstance(predictor, FittingLearner):
         stages += _fit_stages(predictor, bars)

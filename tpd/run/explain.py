@@ -12,7 +12,7 @@ import numpy as np
 
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
-from tpd.answers.sentences import compare as words
+from tpd.answers.sentences import compare
 from tpd.answers.sentences.describe import describe
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import Contrast, Explanation
@@ -23,8 +23,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.fact_and_foil import Compared, explain_each, fact_and_foil, valid_actions
 from tpd.run.question import HELP, Question, QuestionError, parse
-from tpd.show import answer_tables as answers
-from tpd.show import maps
+from tpd.show import answer_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
 from tpd.show.figures import page
 from tpd.show.tables import show
@@ -89,7 +88,7 @@ def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) ->
     here = fact.state.name if fact.state.name == foil.state.name else f"{fact.state.name} and elsewhere"
     said = _said(question, fact, foil, contrast)
     print("\n\n".join([f"{fact.run.name}: {here}", *said]) + "\n")
-    show(answers.comparison(contrast, fact.name, foil.name))
+    show(answer_tables.comparison(contrast, fact.name, foil.name))
     both = _joined(contrast)
     figure = page(
         f"{fact.name} against {foil.name}",
@@ -111,9 +110,9 @@ def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast
     if same_place and fact.own is not None:
         chosen = fact.run.env.name_of_action(fact.own)
         best = _favoured(fact, foil)
-    said = [words.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
+    said = [compare.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
     if question.what_if is not None:
-        said.append(words.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
+        said.append(compare.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
     return said
 
 
@@ -167,9 +166,9 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     own = None if fact.own is None else run.env.name_of_action(fact.own)
     observed = _observed_returns(run, fact.state, actions)
     if observed is not None:
-        columns |= answers.observed_columns(observed)
+        columns |= answer_tables.observed_columns(observed)
         return_distributions(names, observed).savefig(out / "returns.png")
-    show(answers.ranking(names, columns, own, explanation.support, question.rewards))
+    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards))
     if question.rewards:
         print("the rest of the policy is taken as it is, but for the column re-solved\n")
     if question.what_if is not None:
@@ -208,8 +207,8 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
         met = np.unique(run.recording.episodes.transitions.observation, axis=0)
         found = what_if.fragility(run.explainer, run.env, met, outcome)
         fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
-        rows = answers.most_fragile(run.env, met, found, now)
-        show(answers.fragile_table(outcome, rows))
+        rows = answer_tables.most_fragile(run.env, met, found, now)
+        show(answer_tables.fragile_table(outcome, rows))
         (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))
     spec = MapSpec.from_config(run.config.maps, run.env)
     if spec is not None:

@@ -15,10 +15,10 @@ HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
 Where:     row=2 col=0 fuel=6 passenger=false   the fields of a state, where the environment has them
            state=417   state=[0.1, 0, 0.02, 0]  its number, or what is observed
-           episode=7 step=42                    a moment of a recorded episode; the start if nothing is said
+           episode=7 step=42                    a step of a recorded episode; the start if nothing is said
 What:      action=south foil=east               by name or number; by default the agent's own and the
                                                 best of the others (of a network that is not known,
-                                                but for recorded moments: name the action)
+                                                but for recorded steps: name the action)
 Compare:   foil_state={row: 2, ...}             with another state, instead of another action
            against=<another run>                with another policy or seed, each doing what it does
 What if:   what_if=failure                      at which reward of an event another action overtakes

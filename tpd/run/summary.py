@@ -27,7 +27,7 @@ from tpd.sources import named_states
 from tpd.store.explanations import load_explanation
 from tpd.store.run_folders import FAILED, FINISHED, STATUS, read_record, write_record
 from tpd.store.saved_runs import CONFIG
-from tpd.store.stored_configs import env_of, read_config, read_overrides
+from tpd.store.stored_configs import make_env, read_config, read_overrides
 from tpd.store.tables import read_errors, read_forecasts, read_metrics
 from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
@@ -85,7 +85,7 @@ def read_job(folder: Path, named: Collection[str]) -> Job:
     with blame(path):
         whole_number("seed", config.seed, at_least=0, at_most=math.inf)
         _kind(config)
-        env = env_of(config, named=named)
+        env = make_env(config, named=named)
         figures = figures_from_config(config.figures, env)
         config.name, config.evaluation.get("reference")
     errors, forecasts, curve = (folder / name for name in ("errors.json", "forecasts.json", "curve.json"))

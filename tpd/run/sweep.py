@@ -48,7 +48,7 @@ from tpd.store.run_folders import (
     write_record,
 )
 from tpd.store.saved_runs import CONFIG
-from tpd.store.stored_configs import names_in, read_config
+from tpd.store.stored_configs import imported_names, read_config
 from tpd.tracking import notes
 from tpd.tracking.delivery import deliver_all
 
@@ -161,7 +161,7 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> tuple[set[str], st
             build(cfg)
             built[apart_from_seed] = fingerprint(settings(cfg))
             with blame("env"):
-                named |= names_in(cfg.env)
+                named |= imported_names(cfg.env)
     return named, fingerprint(built)
 
 

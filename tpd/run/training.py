@@ -8,9 +8,17 @@ from pathlib import Path
 import numpy as np
 from joblib import cpu_count
 
-from tpd.core.types import DiscretePolicy, Policy, Report, Stage, Trainer, TransitionsCallback, no_report
+from tpd.core.types import (
+    DiscretePolicy,
+    MetricsCallback,
+    Policy,
+    Stage,
+    Trainer,
+    TransitionsHandler,
+    no_metrics,
+)
 from tpd.envs import Environment
-from tpd.envs.dataset import DatasetDescription, require_free
+from tpd.envs.dataset import DatasetDescription, require_writable
 from tpd.guards.settings import boolean, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.policies.stored import save_policy
@@ -20,12 +28,12 @@ from tpd.sources.parquet import count_rows, read_shard, remove_unfinished, shard
 from tpd.sources.shards import (
     Shard,
     Work,
+    also_written,
+    can_merge,
     in_stages,
-    learn_apart,
     learn_from_files,
+    learn_in_processes,
     learn_in_turn,
-    merges,
-    saving,
 )
 
 COPY = 1000
@@ -37,7 +45,7 @@ class Training:
 
     shards: the transitions collected after come in so many shards, each with its own random stream; what
     is learned depends on their number, and not on how many `processes` (None: one per core) collect them.
-    dataset: a folder to write these transitions to, for other tools, and to be learned from again.
+    save_dataset: a folder to write these transitions to, for other tools, and to be learned from again.
     """
 
     def __init__(
@@ -51,7 +59,7 @@ class Training:
         restarts: float,
         shards: int = 1,
         processes: int | None = None,
-        dataset: str | None = None,
+        save_dataset: str | None = None,
     ) -> None:
         self.alongside = boolean("alongside", alongside)
         self.steps = whole_number("steps", steps, at_least=0)
@@ -59,9 +67,9 @@ class Training:
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
         self.shards = whole_number("shards", shards, at_least=1)
         self.processes = _processes(processes, self.shards)
-        if dataset is not None and (not isinstance(dataset, str) or not dataset):
-            raise ValueError(f"dataset must be a folder, or null for none, got {dataset!r}")
-        self.dataset = None if dataset is None else Path(dataset).expanduser()
+        if save_dataset is not None and (not isinstance(save_dataset, str) or not save_dataset):
+            raise ValueError(f"save_dataset must be a folder, or null for none, got {save_dataset!r}")
+        self.dataset = None if save_dataset is None else Path(save_dataset).expanduser()
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
@@ -88,7 +96,7 @@ class Training:
             f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs"
         )
         if self.dataset is not None:
-            require_free(self.dataset, run)
+            require_writable(self.dataset, run)
         self._run = run
 
     def transitions(self, trainer: Trainer) -> int:
@@ -101,14 +109,20 @@ class Training:
         trainer: Trainer,
         rng: np.random.Generator,
         *,
-        learning: Sequence[TransitionsCallback],
-        watching: Sequence[TransitionsCallback] = (),
+        learning: Sequence[TransitionsHandler],
+        watching: Sequence[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
     ) -> None:
         """Train the policy and whoever is learning; `watching` only follows the policy's training."""
         stages = self.stages(
-            env, trainer, rng, learning=learning, watching=watching, info_keys=info_keys, report=report
+            env,
+            trainer,
+            rng,
+            learning=learning,
+            watching=watching,
+            info_keys=info_keys,
+            on_metrics=on_metrics,
         )
         for stage in stages:
             stage()
@@ -119,15 +133,15 @@ class Training:
         trainer: Trainer,
         rng: np.random.Generator,
         *,
-        learning: Sequence[TransitionsCallback],
-        watching: Sequence[TransitionsCallback] = (),
+        learning: Sequence[TransitionsHandler],
+        watching: Sequence[TransitionsHandler] = (),
         info_keys: Sequence[str] = (),
-        report: Report = no_report,
+        on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
         """The same in stages, between which the work can be put down: the policy's, then every shard."""
         shown = [*watching, *learning] if self.alongside else watching
         stages: list[Stage] = [
-            partial(trainer.train, shown, info_keys, report, number) for number in range(trainer.stages)
+            partial(trainer.train, shown, info_keys, on_metrics, number) for number in range(trainer.stages)
         ]
         if self.steps and (learning or self.dataset):
             stages += self._learning_stages(env, trainer.policy, rng, learning, info_keys)
@@ -138,19 +152,19 @@ class Training:
         env: Environment,
         policy: Policy,
         rng: np.random.Generator,
-        learning: Sequence[TransitionsCallback],
+        learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Collect, here or in other processes, and learn from it; its description completes a dataset."""
         description = self._description(env, info_keys)
         shards = self._shards(env, policy, rng, info_keys)
         if self.dataset is not None:
-            shards = [saving(shard_path(self.dataset, n), shard) for n, shard in enumerate(shards)]
+            shards = [also_written(shard_path(self.dataset, n), shard) for n, shard in enumerate(shards)]
         work: Work
         if self.processes == 1:
             work = partial(learn_in_turn, learning)
-        elif merges(learning):
-            work = partial(learn_apart, learning, self.processes, env)
+        elif can_merge(learning):
+            work = partial(learn_in_processes, learning, self.processes, env)
         else:
             work = partial(learn_from_files, learning, self.processes, env, description)
         stages = in_stages(work, shards)
@@ -224,14 +238,14 @@ class DatasetTraining(Training):
         env: Environment,
         policy: Policy,
         rng: np.random.Generator,
-        learning: Sequence[TransitionsCallback],
+        learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read, and learn from it."""
         shards: list[Shard] = [partial(read_shard, path, self._dataset) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
-        if self.processes > 1 and merges(learning):
-            work = partial(learn_apart, learning, self.processes, env)
+        if self.processes > 1 and can_merge(learning):
+            work = partial(learn_in_processes, learning, self.processes, env)
         return in_stages(work, shards)
 
 

@@ -37,10 +37,10 @@ def default_figures(env: Environment) -> dict[str, Any]:
     if not env.playable:
         return {}
     foil = RUNNER_UP if env.discrete else OPPOSITE
-    moments: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
+    states: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
     return {
         name: {"pairs": [{"state": state}, {"state": state, "action": foil}], "contrast": True}
-        for name, state in moments.items()
+        for name, state in states.items()
     }
 
 
@@ -48,7 +48,7 @@ def default_figures(env: Environment) -> dict[str, Any]:
 class FigureSpec:
     """Pairs to explain side by side.
 
-    Each pair names a moment and an action: by name or numbers, `policy` for what the agent does,
+    Each pair names a state and an action: by name or numbers, `policy` for what the agent does,
     `runner_up` for the best valid action that it does not take, or, where actions are continuous,
     `opposite` for the action mirrored within its bounds.
     """
@@ -85,8 +85,8 @@ class FigureSpec:
             actions.append(action if action in relative else env.action(action))
         return cls(name, tuple(states), tuple(actions), contrast)
 
-    def moments(self, env: Environment, policy: Policy) -> "list[NamedState]":
-        """Where each pair stands; pairs of the same moment share it."""
+    def find_states(self, env: Environment, policy: Policy) -> "list[NamedState]":
+        """Where each pair stands; pairs of the same state share it."""
         found: dict[str, NamedState] = {}
         for state in self.states:
             if repr(state) not in found:
@@ -95,26 +95,26 @@ class FigureSpec:
 
     def explain(self, explainer: Explainer, env: Environment) -> Explanation:
         """The explanation of every pair, in order."""
-        return self._explain(explainer, env, self.moments(env, explainer.policy))
+        return self._explain(explainer, env, self.find_states(env, explainer.policy))
 
     def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[NamedState]") -> Explanation:
-        observations = np.concatenate([moment.observation for moment in found])
+        observations = np.concatenate([state.observation for state in found])
         actions = [
-            chosen(explainer, env, moment.observation, action)
-            for moment, action in zip(found, self.actions, strict=True)
+            chosen(explainer, env, state.observation, action)
+            for state, action in zip(found, self.actions, strict=True)
         ]
         return explainer.explain(observations, np.stack(actions), draws=ENOUGH_DRAWS)
 
     def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
-        """The whole page, one column for each pair: moments, events, rewards; and what it shows."""
-        found = self.moments(env, explainer.policy)
+        """The whole page, one column for each pair: states, events, rewards; and what it shows."""
+        found = self.find_states(env, explainer.policy)
         explanation = self._explain(explainer, env, found)
         actions = [env.name_of_action(action) for action in explanation.actions]
         figure = page(
             f"{self.title}, {subtitle}",
             explanation,
-            [f"{moment.name}: {action}" for moment, action in zip(found, actions, strict=True)],
-            [moment.picture for moment in found],
+            [f"{state.name}: {action}" for state, action in zip(found, actions, strict=True)],
+            [state.picture for state in found],
             self._notes(explanation, explainer, env, found),
             f"{actions[0]} minus {actions[1]}" if self.contrast else None,
         )
@@ -125,11 +125,11 @@ class FigureSpec:
     ) -> list[str]:
         """Sentences to stand below the plots."""
         sentences = []
-        for i, (moment, action) in enumerate(zip(found, explanation.actions, strict=True)):
-            pair = f"{moment.name}, {env.name_of_action(action)}"
+        for i, (state, action) in enumerate(zip(found, explanation.actions, strict=True)):
+            pair = f"{state.name}, {env.name_of_action(action)}"
             sentences.append(f"{pair}: {'; '.join(remarks(explanation, i))}")
-        for moment in {moment.name: moment for moment in found}.values():
-            contradiction = disagreement(explainer, env, moment)
+        for state in {state.name: state for state in found}.values():
+            contradiction = disagreement(explainer, env, state)
             sentences += [contradiction] if contradiction else []
         return sentences
 

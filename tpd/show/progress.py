@@ -8,7 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tpd.core.types import TransitionsCallback
+from tpd.core.types import TransitionsHandler
 
 
 class ProgressBars:
@@ -38,7 +38,7 @@ class ProgressBars:
         task = self._progress.add_task(description, total=total)
         return lambda count: self._progress.advance(task, count)
 
-    def bar(self, description: str, total: int) -> TransitionsCallback:
+    def bar(self, description: str, total: int) -> TransitionsHandler:
         """A new bar, and the callback that moves it by the length of each batch."""
         advance = self.counter(description, total)
         return lambda transitions: advance(len(transitions))

@@ -18,7 +18,7 @@ from tpd.envs import Environment
 from tpd.envs.environment import draw
 from tpd.guards.settings import whole_number
 from tpd.sources.hidden_state import with_initial_state, with_next_state
-from tpd.sources.stepping import stepping
+from tpd.sources.stepping import reporting_step_errors
 
 FRAME_SIZE = (320, 240)
 FRAME_QUALITY = 50
@@ -80,7 +80,7 @@ def play_one(
         while not ended:
             picture = draw(one) if pictures else None
             action = policy.sample(observation, rng)
-            with stepping(one):
+            with reporting_step_errors(one):
                 arrived, reward, terminated, truncated, info = one.step(action[0])
                 observed = batch(one.observation_space, [arrived])
                 gained = np.array([float(reward)])

@@ -49,7 +49,7 @@ def shard_paths(folder: Path, description: DatasetDescription) -> list[Path]:
 # Writing
 
 
-def saved(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
+def write_shard(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
     """The same batches, each written to a shard that appears under its name once it is whole.
 
     Row groups are the batches as they come, small ones joined, so that reading gives the same batches.
@@ -104,7 +104,7 @@ def _to_arrow(name: str, values: Array) -> Any:
         fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
         return pa.StructArray.from_arrays(fields, names=values.dtype.names)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or not values.dtype.isnative:
-        raise DatasetError(f"{name} holds {values.dtype}, but only plain numbers can be saved")
+        raise DatasetError(f"{name} holds {values.dtype}, but only plain numbers can be write_shard")
     column = pa.array(values.ravel())
     for size in reversed(values.shape[1:]):
         column = pa.FixedSizeListArray.from_arrays(column, size)

@@ -10,10 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tpd.core.types import Learner, Stage, Transitions, TransitionsCallback
+from tpd.core.types import Learner, Stage, Transitions, TransitionsHandler
 from tpd.envs import Environment
 from tpd.envs.dataset import DatasetDescription
-from tpd.sources.parquet import read_shard, saved, shard_path
+from tpd.sources.parquet import read_shard, shard_path, write_shard
 from tpd.sources.workers import in_processes
 
 Shard = Callable[[], Iterator[Transitions]]
@@ -36,13 +36,13 @@ class MergingLearner(Learner, Protocol):
 
 
 @dataclass(frozen=True)
-class Elsewhere(Transitions):
+class LearnedElsewhere(Transitions):
     """Transitions that another process has learned from: here there is nothing of them but their number."""
 
     number: int = 0
 
     @classmethod
-    def of(cls, number: int) -> "Elsewhere":
+    def of(cls, number: int) -> "LearnedElsewhere":
         """So many of them."""
         nothing, no = np.empty(0), np.empty(0, dtype=np.bool_)
         return cls(nothing, nothing, nothing, nothing, no, no, number=number)
@@ -65,7 +65,7 @@ def in_stages(work: Work, shards: Sequence[Shard]) -> list[Stage]:
     return [partial(advance, number) for number in range(len(shards))]
 
 
-def learn_in_turn(learning: Sequence[TransitionsCallback], shards: Sequence[Shard]) -> Iterator[None]:
+def learn_in_turn(learning: Sequence[TransitionsHandler], shards: Sequence[Shard]) -> Iterator[None]:
     """Show all transitions to whoever learns, a shard after the other."""
     for shard in shards:
         for batch in shard():
@@ -74,14 +74,14 @@ def learn_in_turn(learning: Sequence[TransitionsCallback], shards: Sequence[Shar
         yield
 
 
-def merges(learning: Sequence[TransitionsCallback]) -> bool:
+def can_merge(learning: Sequence[TransitionsHandler]) -> bool:
     """Whether all who learn can be merged; whoever only counts along does not matter."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, Learner)]
     return bool(learners) and all(isinstance(learner, MergingLearner) for learner in learners)
 
 
-def learn_apart(
-    learning: Sequence[TransitionsCallback], processes: int, env: Environment, shards: Sequence[Shard]
+def learn_in_processes(
+    learning: Sequence[TransitionsHandler], processes: int, env: Environment, shards: Sequence[Shard]
 ) -> Iterator[None]:
     """As `learn_in_turn`, with others who learn from each shard in its own process and are then merged."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
@@ -91,12 +91,12 @@ def learn_apart(
         for learner, other in zip(learners, others, strict=True):
             learner.merge(other)
         for count in counting:
-            count(Elsewhere.of(number))
+            count(LearnedElsewhere.of(number))
         yield
 
 
 def learn_from_files(
-    learning: Sequence[TransitionsCallback],
+    learning: Sequence[TransitionsHandler],
     processes: int,
     env: Environment,
     description: DatasetDescription,
@@ -107,22 +107,24 @@ def learn_from_files(
         some = shards[begin : begin + AHEAD * processes]
         with TemporaryDirectory(prefix="tpd-") as folder:
             paths = [shard_path(Path(folder), number) for number in range(len(some))]
-            tasks = [partial(_exhaust, saving(path, shard)) for path, shard in zip(paths, some, strict=True)]
+            tasks = [
+                partial(_exhaust, also_written(path, shard)) for path, shard in zip(paths, some, strict=True)
+            ]
             for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
                 yield from learn_in_turn(learning, [partial(read_shard, path, description)])
                 path.unlink()
 
 
-def saving(path: Path, shard: Shard) -> Shard:
+def also_written(path: Path, shard: Shard) -> Shard:
     """The shard, which is also written to a file."""
-    return partial(_saved, path, shard)
+    return partial(_written, path, shard)
 
 
-def _saved(path: Path, shard: Shard) -> Iterator[Transitions]:
-    return saved(path, shard())
+def _written(path: Path, shard: Shard) -> Iterator[Transitions]:
+    return write_shard(path, shard())
 
 
-def _owner(learn: TransitionsCallback) -> object:
+def _owner(learn: TransitionsHandler) -> object:
     """Whose method this is, if it is one."""
     return getattr(learn, "__self__", None)
 

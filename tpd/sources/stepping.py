@@ -33,14 +33,14 @@ def interact(
     if mode != AutoresetMode.NEXT_STEP:
         raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
     recurrent = isinstance(policy, RecurrentPolicy)
-    with stepping(envs):
+    with reporting_step_errors(envs):
         first = envs.reset(seed=seed)[0]
         _check_numbers(envs.single_observation_space, first)
     observation = with_initial_state(policy, first)
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
         action = behaviour(observation)
-        with stepping(envs):
+        with reporting_step_errors(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
             _check_numbers(envs.single_observation_space, arrived)
         next_observation = with_next_state(policy, observation, arrived) if recurrent else pack(arrived)
@@ -74,7 +74,7 @@ class StepError(ValueError):
 
 
 @contextmanager
-def stepping(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None]:
+def reporting_step_errors(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None]:
     """Say of a step that fails what it should have been like: many fail by no longer observing this."""
     try:
         yield
@@ -86,17 +86,17 @@ def stepping(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None
         raise StepError(f"{name}, which is to observe {space}, failed to step: {reason}") from error
 
 
-class Checked(gym.Wrapper[Any, Any, Any, Any]):
+class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """An environment for others to step, which fails at the first step that would spoil what they learn."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        with stepping(self):
+        with reporting_step_errors(self):
             observed, info = self.env.reset(seed=seed, options=options)
             _check_observed(self.observation_space, observed)
         return observed, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        with stepping(self):
+        with reporting_step_errors(self):
             observed, reward, terminated, truncated, info = self.env.step(action)
             _check_observed(self.observation_space, observed)
             if not np.isfinite(reward):  # type: ignore[call-overload]

@@ -16,19 +16,19 @@ EXPLAINED = ("observations", "actions", "expected", "running", "support", "unkno
 
 def save_explanation(explanation: Explanation, path: Path) -> None:
     """Write an explanation as arrays, and its legend as JSON among them."""
-    words = {"legend": asdict(explanation.legend), "discount": explanation.discount}
+    metadata = {"legend": asdict(explanation.legend), "discount": explanation.discount}
     arrays = {name: getattr(explanation, name) for name in EXPLAINED}
     if explanation.agent_value is not None:
         arrays["agent_value"] = explanation.agent_value
-    np.savez_compressed(path, allow_pickle=False, words=np.array(json.dumps(words)), **arrays)
+    np.savez_compressed(path, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
 def load_explanation(path: Path) -> Explanation:
     """Read what `save_explanation` wrote."""
     stored = StoredArrays(path)
     with blame(path):
-        words = json.loads(str(stored.take("words", (), "U")))
-        legend, discount = read_legend(words["legend"]), number("discount", words["discount"], 0, 1)
+        metadata = json.loads(str(stored.take("metadata", (), "U")))
+        legend, discount = read_legend(metadata["legend"]), number("discount", metadata["discount"], 0, 1)
     expected = stored.take("expected", (None, None, len(legend.names)), REAL)
     batch = expected.shape[:1]
     return Explanation(

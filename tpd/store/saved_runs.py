@@ -16,7 +16,7 @@ from tpd.predictors.replayed.counts import counted_model
 from tpd.sources.episodes import Recording
 from tpd.store import explainers
 from tpd.store.recordings import load_recording
-from tpd.store.stored_configs import env_of, made_of, read_config
+from tpd.store.stored_configs import instantiate_group, make_env, read_config
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 
@@ -46,7 +46,7 @@ class SavedRun:
 
     def outcomes(self) -> OutcomeSet:
         """The outcomes explained, with their functions."""
-        made = made_of(self.config, "outcomes", self.trusted)
+        made = instantiate_group(self.config, "outcomes", self.trusted)
         outcomes = made(self.env) if isinstance(made, partial) else made
         assert isinstance(outcomes, OutcomeSet)
         return outcomes
@@ -56,7 +56,7 @@ def read(folder: Path, trusted: Sequence[str] = ()) -> SavedRun:
     """Read the folder of a run; `trusted` are modules of which its environment may be made."""
     explainer = explainers.load(folder / EXPLAINER)  # first, for it says which version wrote the run
     config = read_config(folder / CONFIG)
-    env, episodes = env_of(config, trusted), folder / EPISODES
+    env, episodes = make_env(config, trusted), folder / EPISODES
     recording = load_recording(episodes) if episodes.exists() else None
     outcomes = len(explainer.legend.names)
     if recording is not None and recording.happened.shape[1] != outcomes:

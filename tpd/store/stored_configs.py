@@ -60,11 +60,11 @@ def _check_growth(content: bytes) -> None:
             raise ValueError("it repeats parts of itself by aliases")
 
 
-def env_of(
+def make_env(
     config: DictConfig, trusted: Sequence[str] | None = (), named: Collection[str] | None = None
 ) -> Environment:
     """Make the environment of a stored config, if that needs no code of strangers."""
-    env = made_of(config, "env", trusted, named)
+    env = instantiate_group(config, "env", trusted, named)
     if not isinstance(env, Environment):
         raise ValueError(f"the env of this run is a {type(env).__name__}, not an environment")
     with _blame("env"):
@@ -72,12 +72,12 @@ def env_of(
     return env
 
 
-def names_in(group: DictConfig) -> set[str]:
+def imported_names(group: DictConfig) -> set[str]:
     """What making this group of the user's own config imports."""
     return set(_imported(OmegaConf.to_container(group, resolve=True)))
 
 
-def made_of(
+def instantiate_group(
     config: DictConfig,
     group: str,
     trusted: Sequence[str] | None = (),

@@ -33,7 +33,7 @@ def prepare(uri: str, experiment: str) -> str:
     """
     if uri.startswith("http"):
         _knock(uri)
-    with alone(uri):
+    with locked_store(uri):
         if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
             _make(Path(uri.removeprefix(SQLITE)))
         client = _client(uri)
@@ -112,7 +112,7 @@ def absolute(uri: str) -> str:
 
 
 @contextlib.contextmanager
-def alone(uri: str) -> Iterator[None]:
+def locked_store(uri: str) -> Iterator[None]:
     """Keep other processes out of an SQLite store."""
     if not uri.startswith(SQLITE):
         yield

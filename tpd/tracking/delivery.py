@@ -23,7 +23,7 @@ from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 
 log = logging.getLogger(__name__)
 
-ADDRESS, JOURNAL = "tracking.json", "tracking.jsonl"
+DELIVERY_STATE, JOURNAL = "tracking.json", "tracking.jsonl"
 LARGEST_JOURNAL = 2**30
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
@@ -36,12 +36,12 @@ Trusts = Callable[[str], bool]
 
 
 class Delivery:
-    """The address and the journal of a folder, and the run that they belong to."""
+    """The state and the journal of a folder, and the run that they belong to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._address = _read_address(folder / ADDRESS)
-        self.tracking = MlflowTracking(**self._address["store"])
+        self._state = _read_state(folder / DELIVERY_STATE)
+        self.tracking = MlflowTracking(**self._state["store"])
         self.run: MlflowRun | None = None
         """In the store, once it has been reached."""
         self._failures = 0
@@ -49,9 +49,9 @@ class Delivery:
     def begin(self) -> MlflowRun:
         """The run in the store, made there if there is none yet."""
         if self.run is None:
-            token = self._address["token"]
-            self.run = self.tracking.resume(self._address["run_id"], token) or self.tracking.open(
-                **self._address["opened"], token=token
+            token = self._state["token"]
+            self.run = self.tracking.resume(self._state["run_id"], token) or self.tracking.open(
+                **self._state["opened"], token=token
             )
             self._note(run_id=self.run.id)
         return self.run
@@ -59,19 +59,19 @@ class Delivery:
     @property
     def run_id(self) -> str | None:
         """None as long as the store does not know of the run."""
-        run_id: str | None = self._address["run_id"]
+        run_id: str | None = self._state["run_id"]
         return run_id
 
     @property
     def store(self) -> dict[str, Any]:
         """Where the run belongs."""
-        store: dict[str, Any] = self._address["store"]
+        store: dict[str, Any] = self._state["store"]
         return store
 
     @property
     def refused(self) -> list[Entry]:
         """What was put aside, with the error of the store."""
-        refused: list[Entry] = self._address["refused"]
+        refused: list[Entry] = self._state["refused"]
         return refused
 
     def entries(self) -> list[Entry]:
@@ -86,7 +86,7 @@ class Delivery:
 
     def waiting(self) -> list[Entry]:
         """What has not been offered to the store yet."""
-        return self.entries()[self._address["delivered"] :]
+        return self.entries()[self._state["delivered"] :]
 
     def deliver(self) -> None:
         """Hand over all that waits, in order, metrics many at a time."""
@@ -99,7 +99,7 @@ class Delivery:
             except Exception as error:
                 self._put_aside(run, some, error)
             self._failures = 0
-            self._note(delivered=self._address["delivered"] + len(some))
+            self._note(delivered=self._state["delivered"] + len(some))
             waiting = waiting[len(some) :]
 
     def deliver_refused(self) -> None:
@@ -128,12 +128,12 @@ class Delivery:
         self._note(refused=[*self.refused, *refused])
 
     def _note(self, **news: Any) -> None:
-        if any(self._address[key] != value for key, value in news.items()):
-            self._address |= news
-            atomic_write_text(self.folder / ADDRESS, json.dumps(self._address))
+        if any(self._state[key] != value for key, value in news.items()):
+            self._state |= news
+            atomic_write_text(self.folder / DELIVERY_STATE, json.dumps(self._state))
 
 
-def _read_address(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
     """What a folder says of its run, if it can be that."""
     due = {
         "token": str,
@@ -143,20 +143,22 @@ def _read_address(path: Path) -> dict[str, Any]:
         "delivered": int,
         "refused": list,
     }
-    address = read_json(path)
-    if not isinstance(address, dict):
-        raise ValueError(f"{path}: is no table of settings, but {address!r:.50}")
-    require_version(path, address)
+    state = read_json(path)
+    if not isinstance(state, dict):
+        raise ValueError(f"{path}: is no table of settings, but {state!r:.50}")
+    require_version(path, state)
     for name, kind in due.items():
-        if name not in address or not isinstance(address[name], kind):
-            raise ValueError(f"{path}: {name} must be {kind}, got {address.get(name)!r:.50}")
-    if not re.fullmatch("[0-9a-f]{32}", address["token"]):
-        raise ValueError(f"{path}: token must be 32 hex digits, got {address['token']!r:.50}")
-    if address["store"].keys() != {"uri", "experiment", "register"}:
+        if name not in state or not isinstance(state[name], kind):
+            raise ValueError(
+                f"{path}: {name} must be {getattr(kind, '__name__', kind)}, got {state.get(name)!r:.50}"
+            )
+    if not re.fullmatch("[0-9a-f]{32}", state["token"]):
+        raise ValueError(f"{path}: token must be 32 hex digits, got {state['token']!r:.50}")
+    if state["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
-    for number, entry in enumerate(address["refused"]):
+    for number, entry in enumerate(state["refused"]):
         _check_entry(entry, f"{path}, refused {number}")
-    return address
+    return state
 
 
 def _read_entry(line: str, where: str) -> Entry:
@@ -205,17 +207,17 @@ def below_here(uri: str) -> bool:
 def deliver_all(folder: Path, tell: Callable[[Path, str], None], trusts: Trusts) -> int:
     """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
     left = 0
-    for address in sorted(folder.rglob(ADDRESS)):
+    for state in sorted(folder.rglob(DELIVERY_STATE)):
         try:
-            with locked(address.parent):
-                told, done = _deliver_folder(address.parent, trusts)
+            with locked(state.parent):
+                told, done = _deliver_folder(state.parent, trusts)
         except BusyError:
             told, done = "its run is still under way", True
         except Exception as error:
             told, done = f"not delivered: {first_line(error)}", False
         left += not done
         if told:
-            tell(address.parent, told)
+            tell(state.parent, told)
     return left
 
 

@@ -25,7 +25,7 @@ from PIL import Image
 
 import tpd
 from tpd.tracking import notes, served_model
-from tpd.tracking.backend_store import RUN_VERSION, absolute, alone, prepare
+from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, prepare
 from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
 from tpd.tracking.served_requests import questions
 
@@ -141,7 +141,7 @@ class MlflowRun:
         return self._client.search_logged_models([self._experiment_id], mine)
 
     def _new_version(self, name: str, model_uri: str) -> None:
-        with alone(self._uri):  # jobs of a sweep would count the same version twice
+        with locked_store(self._uri):  # jobs of a sweep would count the same version twice
             if self._client.search_model_versions(f"name = '{name}' and run_id = '{self._run_id}'"):
                 return
             version = mlflow.register_model(model_uri, name, tags=self._about)

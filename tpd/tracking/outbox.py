@@ -21,7 +21,7 @@ from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.versions import WRITTEN_BY
 from tpd.tracking.backend_store import absolute
-from tpd.tracking.delivery import ADDRESS, JOURNAL, Delivery, first_line
+from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, Delivery, first_line
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.runs import Run, Tracking, page, serve_command
 
@@ -56,47 +56,47 @@ def open_run(
         "register": tracking.register,
     }
     _put_aside_if_broken(folder)
-    new = not (folder / ADDRESS).exists()
+    new = not (folder / DELIVERY_STATE).exists()
     if new:
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
-        address = {
+        state = {
             WRITTEN_BY: __version__,
             "token": uuid.uuid4().hex,
             "store": store,
             "opened": opened,
             "run_id": None,
         }
-        atomic_write_text(folder / ADDRESS, json.dumps({**address, "delivered": 0, "refused": []}))
+        atomic_write_text(folder / DELIVERY_STATE, json.dumps({**state, "delivered": 0, "refused": []}))
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
-            raise ValueError(f"{folder / ADDRESS} is of another store, {delivery.store['uri']}")
+            raise ValueError(f"{folder / DELIVERY_STATE} is of another store, {delivery.store['uri']}")
         return Outbox(delivery, needs_store=parent is None)
     except Exception:
         if new:
-            (folder / ADDRESS).unlink()  # nothing has begun
+            (folder / DELIVERY_STATE).unlink()  # nothing has begun
         raise
 
 
 def run_id(folder: Path) -> str | None:
     """The run of a folder in its store; None if it is not there, or not yet."""
-    return Delivery(folder).run_id if (folder / ADDRESS).exists() else None
+    return Delivery(folder).run_id if (folder / DELIVERY_STATE).exists() else None
 
 
 def forget(folder: Path) -> None:
     """Take nothing up in a folder: the run that was started there has nothing to do with the next."""
-    for name in (ADDRESS, JOURNAL):
+    for name in (DELIVERY_STATE, JOURNAL):
         (folder / name).unlink(missing_ok=True)
 
 
 def _put_aside_if_broken(folder: Path) -> None:
     """No run has to stop for what cannot be read of its tracking: it begins another one in the store."""
     try:
-        if (folder / ADDRESS).exists():
+        if (folder / DELIVERY_STATE).exists():
             Delivery(folder).entries()
     except ValueError as error:
         log.warning("%s; it is put aside, and what is tracked from here on goes to a new run", error)
-        for name in (ADDRESS, JOURNAL):
+        for name in (DELIVERY_STATE, JOURNAL):
             if (folder / name).exists():
                 (folder / name).replace(folder / f"{name}.broken")
 

@@ -45,8 +45,8 @@ class NetworkFHTD:
     """Learns from replayed transitions, with the targets of a slowly following target network.
 
     form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events
-    and the end, a sigmoid for each other event, regression for the rest, all on the target network's `O_{h-1}`
-    after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
+    and the end, a sigmoid for each other event, regression for the rest, all on `O_{h-1}` of the target
+    network after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
     decomposes them. Predictions are the target network's, which averages over the last updates.
 
     It has bands once it is calibrated, until it learns again. With `return_atoms` another network beside it
@@ -132,7 +132,7 @@ class NetworkFHTD:
             transitions.next_observation,
             *self.outcomes.observe(transitions),
         )
-        self._get_used_to(experience)
+        self._update_scales(experience)
         held_out = (self._seen + np.arange(len(experience))) % HOLD_OUT == HOLD_OUT - 1
         self._replay.add(experience[np.flatnonzero(~held_out)])
         self._held_out.add(experience[np.flatnonzero(held_out)])
@@ -146,10 +146,10 @@ class NetworkFHTD:
             self.learn()
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """ReplayBuffer until what was held out is predicted no better, or the updates allowed are spent.
+        """Replay until what was held out is predicted no better, or the updates allowed are spent.
 
-        What a target network that knows nothing yet predicts is easy to agree with, so nothing is judged before
-        news had the time to travel through all steps ahead. With `at_most` so many updates are made, and
+        A target network that knows nothing yet is easy to agree with, so nothing is judged before news had
+        the time to travel through all steps ahead. With `at_most` so many updates are made, and
         the next call goes on.
         """
         self._forget_other_hidden_states()
@@ -211,11 +211,11 @@ class NetworkFHTD:
         """What it predicts now, with what else could be expected once it is calibrated."""
         return self._calibrated or self._predictor
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
         losses, self._losses = self._losses, []
         figures = {"explainer/updates": float(self.updates)}
-        figures |= {} if self._returns is None else self._returns.figures()
+        figures |= {} if self._returns is None else self._returns.metrics()
         return figures | ({"explainer/loss": float(np.mean(losses))} if losses else {})
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
@@ -251,11 +251,11 @@ class NetworkFHTD:
             self._replay.clear()
             self._held_out.clear()
 
-    def _get_used_to(self, experience: Experience) -> None:
+    def _update_scales(self, experience: Experience) -> None:
         """Learn the scales of observations and, from the first batch, of outcomes and their means."""
         networks = (self.network, self.target_network)
         if self._returns is not None:
-            self._returns.get_used_to(experience, first=self._seen == 0)
+            self._returns.update_scales(experience, first=self._seen == 0)
         if self._seen == 0:
             size = np.sqrt(np.mean(experience.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
             size[size == 0] = 1
@@ -296,7 +296,7 @@ class NetworkFHTD:
 
     @torch.no_grad()
     def _targets(self, batch: Experience, following: NextActions) -> Tensor:
-        """[batch, horizon, channel]: the outcome now, then what the target network expects after the next action."""
+        """[batch, horizon, channel]: the outcome now, then what the target network expects next."""
         after = following.mean(self.target_network.channels(following.outputs(self.target_network)))
         return targets(self.network, batch, after, self._value_discount)
 

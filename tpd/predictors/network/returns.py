@@ -171,7 +171,7 @@ class ReturnLearner:
         self._follow_rate = target_update_rate
         self._beyond: list[float] = []
 
-    def get_used_to(self, experience: Experience, first: bool) -> None:
+    def update_scales(self, experience: Experience, first: bool) -> None:
         """Learn the scales of observations and, from the first batch, of rewards."""
         reward = self._reward(experience)
         size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
@@ -196,8 +196,8 @@ class ReturnLearner:
     def _loss(self, predicted: Returns, batch: Experience, following: NextActions) -> Tensor:
         """The cross-entropy of the atoms, and that of a normal distribution of this centre and spread.
 
-        What both are compared with is one step of reward and then what the target network says of the next action.
-        The atoms are laid out where the target network has them. Centre and spread learn from those of the target network alone:
+        The target is one step of reward and then what the target network says of the next action. The atoms
+        are laid out where the target network has them. Centre and spread learn from those of it alone:
         if they followed its atoms as well, each could correct what the other has corrected already.
         """
         with torch.no_grad():
@@ -239,7 +239,7 @@ class ReturnLearner:
         """[batch]"""
         return torch.from_numpy(batch.outcome[:, :-1] @ self._weights)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """How much of the mass was beyond the last atoms, and kept there, since last asked."""
         beyond, self._beyond = self._beyond, []
         return {"explainer/returns_beyond": float(np.mean(beyond))} if beyond else {}

@@ -35,7 +35,7 @@ LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
 class Contents:
     """Words, arrays and pictures of a report."""
 
-    words: dict[str, Any]
+    metadata: dict[str, Any]
     arrays: dict[str, Array]
     files: tuple[bytes, ...]
 
@@ -58,7 +58,7 @@ def gather(run: SavedRun, episodes: int) -> Contents:
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
     expected, unknown = _quantised(explanation)
-    words = {
+    metadata = {
         "name": run.name,
         "environment": env.id,
         "actions": rows.names,
@@ -75,7 +75,7 @@ def gather(run: SavedRun, episodes: int) -> Contents:
     }
     arrays = {
         "options": options,
-        "visits": rows.visits.astype(np.int32),
+        "entries": rows.entries.astype(np.int32),
         "steps": rows.steps.astype(np.int32),
         "picture": shown.shown,
         "expected": expected.planes,
@@ -90,7 +90,7 @@ def gather(run: SavedRun, episodes: int) -> Contents:
     if env.tabular:
         arrays["state_number"] = rows.observations.astype(np.int32)
         arrays |= dynamics(run)
-    return Contents(words, arrays, shown.files)
+    return Contents(metadata, arrays, shown.files)
 
 
 def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
@@ -242,8 +242,8 @@ def _forecast(outcome: str, horizon: int) -> str:
 def _sentences(
     explainer: Explainer, explanation: Explanation, rows: Rows, options: IntArray
 ) -> list[list[str]]:
-    """[moment][column]: the action taken against each foil, and on its own where the foil is itself."""
-    state, taken = rows.visits.T
+    """[entry][column]: the action taken against each foil, and on its own where the foil is itself."""
+    state, taken = rows.entries.T
     asked, foil = np.nonzero(rows.valid[state])
     fact_pair = options[state, taken]
     contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
@@ -251,17 +251,17 @@ def _sentences(
     returns = _returns(explanation)
     best = _best(explainer, returns, rows, options)
     said = [[""] * options.shape[1] for _ in state]
-    for row, (moment, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
-        own, here = int(taken[moment]), int(state[moment])
+    for row, (entry, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
+        own, here = int(taken[entry]), int(state[entry])
         name = rows.name(here, own)
         if column == own:
-            said[moment][column] = alone.describe(int(fact_pair[moment]), name)
+            said[entry][column] = alone.describe(int(fact_pair[entry]), name)
             continue
         third = None
-        if best[moment] not in (own, column):
-            worth = float(returns[options[here, best[moment]]])
-            third = rows.name(here, int(best[moment])), worth
-        said[moment][column] = narrator.paragraph(row, name, rows.name(here, column), name, third)
+        if best[entry] not in (own, column):
+            worth = float(returns[options[here, best[entry]]])
+            third = rows.name(here, int(best[entry])), worth
+        said[entry][column] = narrator.paragraph(row, name, rows.name(here, column), name, third)
     return said
 
 
@@ -273,7 +273,7 @@ def _returns(explanation: Explanation) -> FloatArray:
 
 
 def _best(explainer: Explainer, returns: FloatArray, rows: Rows, options: IntArray) -> IntArray:
-    """[moment]: the column that the explained returns favour over the action taken, or that action."""
-    state, taken = rows.visits.T
+    """[entry]: the column that the explained returns favour over the action taken, or that action."""
+    state, taken = rows.entries.T
     every = np.where(options == NEVER, np.nan, returns[options])
     return explainer.favoured(every[state], taken, rows.valid[state])

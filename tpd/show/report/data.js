@@ -129,8 +129,8 @@ class Book {
     return { begin: begins[episode], count: end - begins[episode] };
   }
 
-  moment(index) {
-    return { index, state: this.arrays.visits[2 * index], taken: this.arrays.visits[2 * index + 1] };
+  entry(index) {
+    return { index, state: this.arrays.entries[2 * index], taken: this.arrays.entries[2 * index + 1] };
   }
 
   happened(step, k) {

@@ -1,4 +1,4 @@
-"""Arrays and words in one block of bytes that a browser reads without copying: see `unpacked` in data.js."""
+"""Arrays and metadata in one block of bytes that a browser reads without copying (`unpacked` in data.js)."""
 
 import gzip
 import json
@@ -41,27 +41,27 @@ class Quantised:
         return np.asarray(self.low.reshape(shape) + levels / LEVELS * self.span.reshape(shape))
 
 
-def pack(words: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """The words as JSON, which say where each array begins, and then the arrays; compressed."""
+def pack(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """The metadata as JSON, which says where each array begins, and then the arrays; compressed."""
     places, body = dict[str, Any](), bytearray()
     for name, array in arrays.items():
         kind = next(kind for kind, dtype in KINDS.items() if array.dtype == dtype)
         places[name] = {"kind": kind, "shape": array.shape, "begin": len(body)}
         body += np.ascontiguousarray(array).astype(f"<{kind}").tobytes()
         body += bytes(-len(body) % ALIGNMENT)
-    text = json.dumps({**words, "arrays": places}, allow_nan=False, separators=(",", ":")).encode()
+    text = json.dumps({**metadata, "arrays": places}, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 4) % ALIGNMENT)
     return gzip.compress(len(text).to_bytes(4, "little") + text + bytes(body), mtime=0)
 
 
 def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The words and the arrays that `pack` was given."""
+    """The metadata and the arrays that `pack` was given."""
     plain = gzip.decompress(packed)
     begin = 4 + int.from_bytes(plain[:4], "little")
-    words = json.loads(plain[4:begin])
+    metadata = json.loads(plain[4:begin])
     arrays = {}
-    for name, place in words.pop("arrays").items():
+    for name, place in metadata.pop("arrays").items():
         count = int(np.prod(place["shape"]))
         flat = np.frombuffer(plain, f"<{place['kind']}", count, begin + place["begin"])
         arrays[name] = flat.reshape(place["shape"])
-    return words, arrays
+    return metadata, arrays

@@ -14,7 +14,7 @@ from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
-SCRIPTS = ("data.js", "solve.js", "words.js", "charts.js", "report.js")
+SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
 def write(run: SavedRun, path: Path) -> None:
@@ -30,11 +30,11 @@ def write(run: SavedRun, path: Path) -> None:
 def render(contents: Contents) -> bytes:
     """The whole file."""
     parts = {
-        "title": escape(str(contents.words["name"])),
+        "title": escape(str(contents.metadata["name"])),
         "style": _asset("report.css"),
         "scripts": "\n".join(_asset(name) for name in SCRIPTS),
         "plotly": _plotly(),
-        "data": _base64(pack(contents.words, contents.arrays)),
+        "data": _base64(pack(contents.metadata, contents.arrays)),
         "pictures": "\n".join(map(_base64, contents.files)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html")).encode()
@@ -43,8 +43,10 @@ def render(contents: Contents) -> bytes:
 def read(path: Path) -> Contents:
     """What a report shows, from its file."""
     text = path.read_text(encoding="utf-8")
-    words, arrays = unpack(base64.b64decode(_block(text, "data")))
-    return Contents(words, arrays, tuple(base64.b64decode(line) for line in _block(text, "pictures").split()))
+    metadata, arrays = unpack(base64.b64decode(_block(text, "data")))
+    return Contents(
+        metadata, arrays, tuple(base64.b64decode(line) for line in _block(text, "pictures").split())
+    )
 
 
 def _block(text: str, name: str) -> str:

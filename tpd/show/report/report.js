@@ -21,10 +21,10 @@ class Page {
     this.show();
   }
 
-  get moment() {
-    if (!this.exploring) return this.book.moment(this.book.arrays.steps[this.recordedStep]);
+  get entry() {
+    if (!this.exploring) return this.book.entry(this.book.arrays.steps[this.recordedStep]);
     const sizes = this.book.fields.map((field) => field.values.length);
-    return this.book.moment(this.explored.reduce((number, value, i) => number * sizes[i] + value, 0));
+    return this.book.entry(this.explored.reduce((number, value, i) => number * sizes[i] + value, 0));
   }
 
   get recordedStep() {
@@ -156,7 +156,7 @@ class Page {
     });
     $("solve").addEventListener("click", () => {
       this.solution = solved(this.book, this.weights);
-      this.showSolution(this.moment);
+      this.showSolution(this.entry);
     });
     document.addEventListener("keydown", (event) => this.key(event));
   }
@@ -197,7 +197,7 @@ class Page {
   }
 
   startExploringHere() {
-    let number = this.moment.state;
+    let number = this.entry.state;
     for (let i = this.book.fields.length - 1; i >= 0; i--) {
       const size = this.book.fields[i].values.length;
       this.explored[i] = number % size;
@@ -239,18 +239,18 @@ class Page {
   }
 
   show() {
-    const moment = this.moment;
-    const foil = this.foil(moment);
+    const entry = this.entry;
+    const foil = this.foil(entry);
     this.showControls();
-    this.showPicture(moment);
-    this.showFoils(moment, foil);
+    this.showPicture(entry);
+    this.showFoils(entry, foil);
     const changed = this.weights.some((weight, k) => weight !== this.book.originalWeights[k]);
-    const said = this.book.sentences[moment.index][foil ?? moment.taken];
+    const said = this.book.sentences[entry.index][foil ?? entry.taken];
     $("sentence").textContent = changed ? `With the rewards as they were: ${said}` : said;
-    this.showFutures(moment, foil);
-    this.showReturns(moment);
-    this.showOvertaking(moment, foil);
-    this.showSolution(moment);
+    this.showFutures(entry, foil);
+    this.showReturns(entry);
+    this.showOvertaking(entry, foil);
+    this.showSolution(entry);
   }
 
   showControls() {

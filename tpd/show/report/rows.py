@@ -28,10 +28,10 @@ class Rows:
     """[state, column]"""
     names: tuple[tuple[str, ...], ...]
     """[state or 1, column]: what the actions are called; one row where that is the same in all states"""
-    visits: IntArray
-    """[visit, 2]: the state, and the column of the action taken"""
+    entries: IntArray
+    """[entry, 2]: the state, and the column of the action taken"""
     steps: IntArray
-    """[step]: the moment of each recorded step"""
+    """[step]: the entry of each recorded step"""
 
     def name(self, state: int, column: int) -> str:
         return self.names[state if len(self.names) > 1 else 0][column]
@@ -65,7 +65,7 @@ def numbered_states(
         actions=np.broadcast_to(np.arange(env.num_actions), (len(states), env.num_actions)),
         valid=env.mask(states),
         names=(tuple(env.name_of_action(a) for a in range(env.num_actions)),),
-        visits=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
+        entries=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
         steps=index[len(states) if explorable else 0 :],
     )
 
@@ -78,7 +78,7 @@ def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def each_step(env: Environment, recording: Recording) -> Rows:
-    """Every recorded step is a moment of its own; a continuous action has its opposite for a foil."""
+    """Every recorded step is a entry of its own; a continuous action has its opposite for a foil."""
     transitions = recording.episodes.transitions
     count = len(transitions)
     if env.discrete:
@@ -94,5 +94,5 @@ def each_step(env: Environment, recording: Recording) -> Rows:
         names = tuple(tuple(env.name_of_action(a) for a in pair) for pair in actions)
         valid = np.ones((count, 2), dtype=np.bool_)
     steps = np.arange(count)
-    visits = np.stack([steps, taken], axis=1)
-    return Rows(transitions.observation, actions, valid, names, visits, steps)
+    entries = np.stack([steps, taken], axis=1)
+    return Rows(transitions.observation, actions, valid, names, entries, steps)
