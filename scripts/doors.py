@@ -4,10 +4,13 @@ python scripts/doors.py
 """
 
 import itertools
+import os
 import re
 import sys
 import tempfile
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP threads may hang
 
 from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
 
