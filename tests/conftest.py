@@ -1,15 +1,17 @@
 """What many tests start from."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from tests.support import Compose
+from tests.support import Compose, stores
 from tpd.envs import Environment
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
+from tpd.tracking import backend_store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
@@ -30,6 +32,21 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def copied_stores() -> Iterator[None]:
+    """Stores are made once and copied then, for most tests are not about making them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend_store, "_make", stores.copy)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def made_stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a test is about making a store, it is made."""
+    if request.node.get_closest_marker("real_store"):
+        monkeypatch.setattr(backend_store, "_make", stores.make)
 
 
 @pytest.fixture
