@@ -16,9 +16,9 @@ import pytest
 from mlflow import MlflowClient
 from omegaconf import DictConfig
 
-from tests.support import Compose
+from tests.support import Compose, stores
 from tests.support.breakable import Server, disk, enlarge
-from tests.support.commands import IN_TURN
+from tests.support.commands import IN_TURN, ROOT, fork_server
 from tpd.core.types import Array, Resumable
 from tpd.kernels.interrupts import interruptible
 from tpd.run.experiment import learn
@@ -31,7 +31,6 @@ from tpd.store.fingerprints import fingerprint
 from tpd.store.run_folders import STATUS, command, locked, resume_folder, write_record
 from tpd.tracking.runs import NoRun
 
-ROOT = Path(__file__).parents[2]
 SMALL = [
     "experiment=paper",
     "policy.steps=20000",
@@ -41,9 +40,11 @@ SMALL = [
     "evaluation.episodes=200",
     "evaluation.curve_episodes=50",
     "evaluation.curve_points=4",
+    "evaluation.forecast_episodes=50",
     "recording.episodes=0",
     "checkpoint_seconds=0",
     "overview=false",
+    "~figures.figure_1",
 ]
 NETWORK = [
     "explainer=network",
@@ -253,13 +254,19 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
 # As a user sees it
 
 NAMES = ("outcomes=fuel_taxi, seed 0", "outcomes=fragile, seed 0")
+COMMAND = ROOT / "scripts" / "run.py"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "CI": "true", "PYTHONPATH": str(folder)}
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A command of its own, to be killed."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "run.py"), *words],
+        [sys.executable, str(COMMAND), *words],
         cwd=folder,
-        env={**os.environ, "CI": "true", "PYTHONPATH": str(folder)},
+        env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -268,11 +275,15 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command that is left alone."""
+    return fork_server().run(COMMAND, list(words), folder, environment(folder), together=True, seconds=300)
+
+
 def finish(folder: Path, *words: str) -> str:
-    process = start(folder, *words)
-    told = process.communicate(timeout=300)[0]
-    assert process.returncode == 0, told
-    return told
+    done = run(folder, *words)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 def wait_for(folder: Path, pattern: str) -> None:
@@ -371,9 +382,10 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
     )
     words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", IN_TURN]
     words += ["--config-dir", "more"]
-    process = start(tmp_path, *words)
-    told = process.communicate(timeout=300)[0]
-    assert process.returncode != 0
+    stores.copy(tmp_path / "mlflow.db")
+    failed = run(tmp_path, *words)
+    told = failed.stdout
+    assert failed.returncode != 0
     assert "seed 0 failed: " in told
     assert "the last lines of its log" in told
     assert "fails while learning" in told
@@ -408,11 +420,10 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with locked(tmp_path / "here"):
-        process = start(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
-        told = process.communicate(timeout=120)[0]
-    assert process.returncode != 0
-    assert "hydra.sweep.dir: another process works in here" in told
-    assert "Traceback" not in told
+        refused = run(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
+    assert refused.returncode != 0
+    assert "hydra.sweep.dir: another process works in here" in refused.stdout
+    assert "Traceback" not in refused.stdout
 
 
 def test_only_what_is_unfinished_and_free_is_gone_on_in(

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support import stores
+
 SECONDS_TO_START = 120
 
 
@@ -23,6 +25,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self.uri = f"http://127.0.0.1:{self._port}"
+        stores.copy(folder / "server.db")
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: sqlite3.Connection | None = None
 
