@@ -52,7 +52,7 @@ Ask = Callable[..., str]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("asked")
-    tpd_run(folder, "-m", *SMALL, "seed=0,1", IN_TURN)
+    tpd_run(folder, "-m", *SMALL, "seed=0,1", "overview=false", IN_TURN, store=True)
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     experiment = client.get_experiment_by_name("tpd")
     assert experiment is not None

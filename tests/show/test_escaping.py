@@ -1,8 +1,6 @@
 """Names of strangers stay text, in reports, notebooks and notes; and no stranger can connect."""
 
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from importlib import resources
@@ -17,6 +15,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from tests.support import small_mdp
+from tests.support.commands import ROOT, tpd_run
 from tests.support.small_mdp import SmallMDP
 from tpd.core.outcomes import Legend, OutcomeSet, event
 from tpd.envs import Environment
@@ -28,7 +27,6 @@ from tpd.sources.episodes import Recorder
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.mlflow_runs import MlflowTracking
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "</script><script>alert('&')</script>"
 IMAGE = '"><img src=x onerror=alert(1)>'
 LINK = "[here](javascript:alert(1)) `code` **bold** | cell"
@@ -143,9 +141,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         f"name={quoted(IMAGE + LINK)}",  # it names a file, too
         f"env.action_names=[{', '.join(quoted(name) for name in [*HOSTILE, 'up'])}]",
     ]
-    command = [sys.executable, str(ROOT / "scripts" / "run.py"), *settings]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = tpd_run(folder, *settings, store=True)
     uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri)
     (run,) = client.search_runs([found.experiment_id for found in client.search_experiments()])

@@ -1,8 +1,6 @@
 """Environments that do after a while what they never said they would."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from tests.support.commands import ROOT, fork_server
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
@@ -17,7 +16,6 @@ from tpd.show.figures import FigureSpec
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 
-ROOT = Path(__file__).parents[2]
 AFTER = 3000
 
 
@@ -78,13 +76,8 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
         "outcomes=default",
     ]
     words += ["policy.steps=20000", "tracking=none", "evaluation=none", "recording.episodes=0"]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "run.py"), *words],
-        cwd=tmp_path,
-        env={**os.environ, "CI": "true", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "CI": "true", "PYTHONPATH": str(ROOT)}
+    done = fork_server().run(ROOT / "scripts" / "run.py", words, tmp_path, environment)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: it observed 77")

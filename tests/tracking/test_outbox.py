@@ -122,6 +122,7 @@ def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> No
     assert len(ids) == 1
 
 
+@pytest.mark.real_store
 def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: Path) -> None:
     """At any moment: a store that is not whole is not there."""
     maker = f"from tpd.tracking.backend_store import prepare\nprepare({local.uri!r}, 'small')"
