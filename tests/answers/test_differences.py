@@ -1,4 +1,4 @@
-"""Facts: few, and they account for the difference that they are said to account for."""
+"""Differences: few, and they account for the difference that they are said to account for."""
 
 import numpy as np
 import pytest
@@ -24,35 +24,39 @@ def explanation(expected: FloatArray, rewarded: bool = True, visits: float = 1.0
 
 
 @given(probabilities, probabilities, st.floats(0.1, 1))
-def test_facts_account_for_the_share_of_the_difference(
+def test_differences_account_for_the_share_of_the_difference(
     one: FloatArray, other: FloatArray, share: float
 ) -> None:
     contrast = explanation(one) - explanation(other)
-    facts = main_differences(contrast, 0, share)
+    differences = main_differences(contrast, 0, share)
     difference = contrast.expected_return[0, -1]
-    told = sum(fact.gain or 0 for fact in facts)
+    told = sum(fact.gain or 0 for fact in differences)
     assert abs(difference - told) <= (1 - share) * abs(difference) + 1e-9
     gains = contrast.component_returns[0, -1]
-    for fact in facts:
+    for fact in differences:
         k = NAMES.index(fact.outcome)
         assert fact.gain == pytest.approx(gains[k])
         assert fact.fact_count - fact.foil_count == pytest.approx(contrast.expected[0, :, k].sum())
     unsaid = [
-        abs(gain) for name, gain in zip(NAMES, gains, strict=True) if name not in {f.outcome for f in facts}
+        abs(gain)
+        for name, gain in zip(NAMES, gains, strict=True)
+        if name not in {f.outcome for f in differences}
     ]
-    smallest = min((abs(fact.gain or 0) for fact in facts), default=0)
-    assert max(unsaid, default=0) <= smallest + 1e-9 or not facts
-    assert not facts or sum(unsaid) + smallest > (1 - share) * abs(difference) - 1e-9  # none too many
+    smallest = min((abs(fact.gain or 0) for fact in differences), default=0)
+    assert max(unsaid, default=0) <= smallest + 1e-9 or not differences
+    assert not differences or sum(unsaid) + smallest > (1 - share) * abs(difference) - 1e-9  # none too many
 
 
 @given(probabilities, probabilities)
-def test_facts_for_come_before_facts_against_and_the_larger_first(one: FloatArray, other: FloatArray) -> None:
+def test_what_speaks_for_comes_first_and_the_larger_before_the_smaller(
+    one: FloatArray, other: FloatArray
+) -> None:
     gains = [fact.gain or 0 for fact in main_differences(explanation(one) - explanation(other), 0)]
     assert gains == sorted(gains, key=lambda gain: (gain < 0, -abs(gain)))
 
 
 @given(probabilities, probabilities)
-def test_reversing_a_contrast_reverses_its_facts(one: FloatArray, other: FloatArray) -> None:
+def test_reversing_a_contrast_reverses_its_differences(one: FloatArray, other: FloatArray) -> None:
     forth = main_differences(explanation(one) - explanation(other), 0)
     back = main_differences(explanation(other) - explanation(one), 0)
     assert {(f.outcome, f.gain, f.begin, f.end) for f in forth} == {
@@ -74,13 +78,13 @@ def test_the_narrowest_window_holds_the_share_and_no_narrower_one_does(
     assert all(made[i : i + width].sum() < wanted + 1e-6 for i in range(HORIZON - width + 1) if width)
 
 
-def test_large_facts_against_are_told_too() -> None:
+def test_large_differences_against_are_told_too() -> None:
     one, other = np.zeros((1, HORIZON, 4)), np.zeros((1, HORIZON, 4))
     one[0, 1, 0], one[0, 2, 3] = 1.0, 0.2
-    facts = main_differences(explanation(one) - explanation(other), 0)
-    assert [(fact.outcome, fact.begin, fact.end) for fact in facts] == [("a", 1, 1), ("d", 2, 2)]
-    assert facts[0].gain == pytest.approx(10 * 0.9)
-    assert facts[1].gain == pytest.approx(-20 * 0.2 * 0.81)
+    differences = main_differences(explanation(one) - explanation(other), 0)
+    assert [(fact.outcome, fact.begin, fact.end) for fact in differences] == [("a", 1, 1), ("d", 2, 2)]
+    assert differences[0].gain == pytest.approx(10 * 0.9)
+    assert differences[1].gain == pytest.approx(-20 * 0.2 * 0.81)
 
 
 def test_without_rewards_the_outcomes_that_differ_most_are_told() -> None:

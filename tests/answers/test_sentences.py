@@ -1,4 +1,4 @@
-"""Words: every number is that of the explanation, and nothing is said that does not follow from it."""
+"""Sentences: every number is that of the explanation, and nothing is said that does not follow from it."""
 
 import re
 import time

@@ -97,9 +97,9 @@ def test_an_agent_that_is_not_there_leaves_chance_unknown() -> None:
     explainer = explainer_of(policy)
     absent = Explainer(explainer.predictor, AbsentPolicy(0.9), explainer.legend)
     points = turning_points(absent, recorded(policy, 20))
-    settled = points["after"].isin([0, 1])  # by the step itself: there was nothing left to choose
-    assert points["chance"][~settled].isna().all()
-    assert (~settled).any()
+    decided = points["after"].isin([0, 1])  # by the step itself: there was nothing left to choose
+    assert points["chance"][~decided].isna().all()
+    assert (~decided).any()
     assert points["change"].notna().all()
 
 

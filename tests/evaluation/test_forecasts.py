@@ -275,7 +275,7 @@ def test_there_is_no_skill_where_it_is_always_the_same(value: float) -> None:
     assert found.by_range.score[-1, 0] == pytest.approx((value - 0.5) ** 2)
 
 
-def test_termination_is_not_verified_twice() -> None:
+def test_termination_is_forecast_once() -> None:
     outcomes = OutcomeSet([event("terminated", lambda t: t.terminated)])
     found = forecast_skill(told(outcomes, 0.5), outcomes, joined(episode([0, 1, 2], terminated=True)))
     assert found.names == ("terminated",)

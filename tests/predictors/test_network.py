@@ -319,7 +319,7 @@ def test_updates_are_as_many_as_asked_for() -> None:
     assert "explainer/loss" not in learner.metrics()  # told once
 
 
-def test_settling_ends_when_what_was_held_out_gets_no_better() -> None:
+def test_fitting_ends_when_what_was_held_out_gets_no_better() -> None:
     policy = small_mdp.policy()
     counted: list[int] = []
     learner = small_network(policy, horizon=2, target_update_rate=0.5, fit_updates=2000, batch_size=64)
@@ -392,7 +392,7 @@ class Remembering:
 
 
 @pytest.mark.parametrize(("changes", "expected"), [(False, 0.5), (True, 1.0)])
-def test_memories_of_other_weights_are_forgotten(changes: bool, expected: float) -> None:
+def test_hidden_states_of_other_weights_are_forgotten(changes: bool, expected: float) -> None:
     """What was kept before the hidden state changed its meaning is not learned from any more."""
     env, policy = Environment("Clock-v0"), Remembering()
     batch = collected(env, policy, 1_000)

@@ -183,7 +183,7 @@ def test_a_run_says_what_it_is_and_how_to_go_on(alone: Path) -> None:
     assert {name.partition("_")[2] for name in shown} == {"figure_1.png", "figure_2.png", "reliability.png"}
 
 
-def test_the_parent_tells_the_whole_story(sweep: tuple[Path, str]) -> None:
+def test_the_parent_has_the_summary(sweep: tuple[Path, str]) -> None:
     folder, _ = sweep
     (parent,) = runs(folder, "sweep")
     note = note_of(parent)

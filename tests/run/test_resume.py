@@ -97,7 +97,7 @@ def test_learning_goes_on_to_the_same_bits(
     survived: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stage 1 is the policy, the next four are shares; whoever comes back knows nothing but the file."""
+    """Stage 1 is the policy, the next four are shards; whoever comes back knows nothing but the file."""
     config = compose_config(*SMALL, *explainer)
     parts, curve = learned(config, tmp_path)
     due = arrays_of(parts, tmp_path / "due")
@@ -111,10 +111,10 @@ def test_learning_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize("explainer", [["explainer=replayed"], NETWORK], ids=lambda words: words[0])
-def test_shares_of_many_processes_are_stages_too(
+def test_shards_of_many_processes_are_stages_too(
     compose_config: Compose, tmp_path: Path, explainer: list[str]
 ) -> None:
-    """As above, with two processes; what they record is the same as well, and none of it is refused."""
+    """As above, with two processes; what they write is the same as well, and none of it is refused."""
     words = [*SMALL, *explainer, "training.processes=2", "evaluation.curve_points=0"]
     due, _ = learned(compose_config(*words, "training.processes=1"), tmp_path / "whole")
     config = compose_config(*words, f"training.save_dataset={tmp_path / 'r'}")
@@ -122,7 +122,7 @@ def test_shares_of_many_processes_are_stages_too(
     shards = [tmp_path / "r" / f"shard-0000{number}.parquet" for number in range(4)]
     written = [shard.stat().st_mtime_ns for shard in shards[:2]]
     (tmp_path / "r" / ".shard-00003.parquet.1").touch()  # by a process that was killed
-    interrupted(config, tmp_path, 6)  # when the recording is whole
+    interrupted(config, tmp_path, 6)  # when the dataset is whole
     again, _ = learned(config, tmp_path)
     assert arrays_of(again, tmp_path / "again") == arrays_of(due, tmp_path / "due")
     assert [shard.stat().st_mtime_ns for shard in shards[:2]] == written
@@ -479,22 +479,22 @@ def test_other_code_or_files_of_the_user_make_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    module, agent, recording = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "recording"
+    module, agent, dataset = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "dataset"
     settings = {
         "env": {"id": "my_own:Mine-v0"},
         "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.core.outcomes.event"}],
         "policy": {"path": str(agent)},
-        "training": {"path": str(recording)},
+        "training": {"path": str(dataset)},
     }
-    recording.mkdir()
+    dataset.mkdir()
     seen = set[str]()
     for path, content in (
         (module, "low = 1"),
         (module, "low = 2"),
         (agent, "weights"),
         (agent, "others!"),
-        (recording / "shard", "1"),
-        (recording / "shard", "12"),
+        (dataset / "shard", "1"),
+        (dataset / "shard", "12"),
     ):
         path.write_text(content)
         assert fingerprint(settings) == fingerprint(settings)

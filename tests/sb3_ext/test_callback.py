@@ -289,7 +289,7 @@ class Keeping:
 LEGEND = OutcomeSet([event("stumbles", lambda t: t.terminated)]).legend
 
 
-def test_memories_are_handed_over_while_the_weights_they_come_from_are_in_force() -> None:
+def test_hidden_states_are_handed_over_while_the_weights_they_come_from_are_in_force() -> None:
     model, policy = recurrent(Walks().env)
     learner = Keeping(policy)
     model.learn(240, callback=ExplainerCallback(Explainer(learner, policy, LEGEND)))
@@ -297,7 +297,7 @@ def test_memories_are_handed_over_while_the_weights_they_come_from_are_in_force(
     assert sum(len(batch) for batch in learner.batches) == 240
 
 
-def test_after_training_memories_are_those_of_the_final_weights() -> None:
+def test_after_training_hidden_states_are_those_of_the_final_weights() -> None:
     model, policy = recurrent(Walks().env)
     learner, witness = Keeping(), LstmWitness()
     callback = ExplainerCallback(Explainer(learner, policy, LEGEND), when="after", batch_size=50)

@@ -226,7 +226,7 @@ def recurrent(env_id: str) -> RecurrentPPO:
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_a_recurrent_model_goes_through_episodes_as_it_does_itself(env_id: str) -> None:
-    """Memory starts at nothing, advances with what is observed, and the actions are the model's own."""
+    """The hidden state starts at zero and advances with what is observed; actions are the model's own."""
     model = recurrent(env_id)
     policy = as_policy(model)
     assert isinstance(policy, RecurrentSB3Policy)

@@ -70,7 +70,7 @@ def test_a_table_knows_no_zeros_where_the_future_is_unknown() -> None:
     assert cells(answers.comparison(surely - surely, "this", "that"), 0)[1:3] == ["", "0"]
 
 
-def test_words_keep_the_band_of_the_step_they_speak_of() -> None:
+def test_sentences_keep_the_band_of_the_step_they_speak_of() -> None:
     expected = [[0.0, 0.0], [0.6, 0.6], [0.4, 0.4], [0.0, 0.0]]
     later = toy(
         expected, names=NAMES, weights=NO_WEIGHTS, running=[1.0, 1.0, 1.0, 0.0], unknown=[0.0, 0.0, 0.0, 1.0]
@@ -79,7 +79,7 @@ def test_words_keep_the_band_of_the_step_they_speak_of() -> None:
     assert "pickup most likely at step 1 (60 % [31 to 60 %]; 100 % [52 to 100 %] by step 2)" in said
 
 
-def test_words_say_the_least_of_what_is_partly_unknown() -> None:
+def test_sentences_say_the_least_of_what_is_partly_unknown() -> None:
     said = describe(spread(partly_unknown(), 0.5, 1.0), 0, "it")
     assert "pickup most likely at step 1 (60 % [31 to 60 %]; 80 % or more by step 2)" in said
     sure = toy(
@@ -128,7 +128,7 @@ def wide_later() -> Explanation:
     return replace(future, draws=draws)
 
 
-def test_words_do_not_tell_what_the_data_do_not_tell() -> None:
+def test_sentences_do_not_tell_what_the_data_do_not_tell() -> None:
     assert "at step 1 (80 % [0 to 80 %]; 90 % [10 to 90 %] by step 1)" in describe(wide_later(), 0, "it")
     wider = wide_later()
     assert wider.draws is not None

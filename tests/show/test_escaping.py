@@ -67,7 +67,7 @@ class Seen(HTMLParser):
             self.text += data
 
 
-def kept(names: list[str]) -> SavedRun:
+def saved_run(names: list[str]) -> SavedRun:
     """A run of which actions, states, an outcome and the run itself have these names."""
     env = Environment("Named-v0" if names == HOSTILE else "SmallMDP-v0", action_names=names)
     policy = small_mdp.policy()
@@ -81,8 +81,8 @@ def kept(names: list[str]) -> SavedRun:
 
 def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -> None:
     path = tmp_path / f"{LINK}.html"
-    report.write(kept(HOSTILE), path)
-    report.write(kept(["a", "b", "c"]), tmp_path / "plain.html")
+    report.write(saved_run(HOSTILE), path)
+    report.write(saved_run(["a", "b", "c"]), tmp_path / "plain.html")
     hostile, plain = Seen(path.read_text()), Seen((tmp_path / "plain.html").read_text())
     assert hostile.tags == plain.tags
     assert SCRIPT in hostile.text  # the title says it
@@ -103,7 +103,7 @@ def test_the_scripts_of_a_report_make_no_html_of_words() -> None:
 
 @pytest.mark.parametrize("names", [HOSTILE, [f"<b>{name}" for name in HOSTILE]])
 def test_a_notebook_shows_names_as_text(names: list[str]) -> None:
-    explained = kept(HOSTILE).explainer.explain(np.arange(3), np.array([0, 1, 2]))
+    explained = saved_run(HOSTILE).explainer.explain(np.arange(3), np.array([0, 1, 2]))
     legend = Legend(tuple(names[:2]), (1.0, 0.0), tuple(names[:2]), 1.0, tuple(names[:2]))
     hostile = replace(explained, legend=legend)
     for shown in (hostile, hostile[:1] - hostile[1:2]):

@@ -155,19 +155,19 @@ def test_few_pictures_compose_all_states(taxi: SavedRun) -> None:
 def test_a_report_fits_its_limit_by_showing_fewer_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = small()
-    report.write(kept, tmp_path / "all.html")
+    run = small()
+    report.write(run, tmp_path / "all.html")
     assert page.read(tmp_path / "all.html").metadata["left_out"] == 0
     monkeypatch.setattr(page, "LARGEST", (tmp_path / "all.html").stat().st_size - 1)
-    report.write(kept, tmp_path / "fewer.html")
+    report.write(run, tmp_path / "fewer.html")
     fewer = page.read(tmp_path / "fewer.html")
     assert (tmp_path / "fewer.html").stat().st_size <= page.LARGEST
     assert 0 < fewer.metadata["left_out"] == 5 - len(fewer.metadata["episodes"])
 
 
 def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
-    kept = small((HOSTILE, "b", "c"), event_name=HOSTILE, name=HOSTILE)
-    report.write(kept, tmp_path / "report.html")
+    run = small((HOSTILE, "b", "c"), event_name=HOSTILE, name=HOSTILE)
+    report.write(run, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     plain = small()
     report.write(plain, tmp_path / "plain.html")
@@ -187,8 +187,8 @@ def test_the_dynamics_are_kept_only_where_their_code_is_trusted(shown: Contents,
 
 
 def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
-    kept = small()
-    nothing = SavedRun(kept.config, kept.explainer, kept.env, None)
+    run = small()
+    nothing = SavedRun(run.config, run.explainer, run.env, None)
     with pytest.raises(ValueError, match="small, seed 0 has no recorded episodes"):
         report.write(nothing, tmp_path / "report.html")
 
@@ -235,8 +235,8 @@ def test_every_continuous_step_is_compared_with_its_opposite(compose_config: Com
         "explainer.fit_updates=1",
         "evaluation=none",
     )
-    kept = learned(config, Recorder(episodes=1, steps=5))
-    report.write(kept, tmp_path / "report.html")
+    run = learned(config, Recorder(episodes=1, steps=5))
+    report.write(run, tmp_path / "report.html")
     shown = page.read(tmp_path / "report.html")
     assert shown.metadata["actions"] == [["torque 0.50", "torque -0.50"]] * 5
     assert shown.arrays["options"].tolist() == np.arange(10).reshape(5, 2).tolist()
@@ -258,8 +258,8 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
         "explainer.fit_updates=20",
         "evaluation=none",
     )
-    kept = learned(config, Recorder(episodes=30, steps=200))
-    report.write(kept, tmp_path / "report.html")
+    run = learned(config, Recorder(episodes=30, steps=200))
+    report.write(run, tmp_path / "report.html")
     shown = page.read(tmp_path / "report.html")
     assert len(shown.arrays["steps"]) >= LEAST_STEPS
     assert shown.metadata["left_out"] == 0

@@ -1,4 +1,4 @@
-"""Recordings: other tools read them, they lose nothing, and an explainer is learned from one alone."""
+"""Datasets: other tools read them, they lose nothing, and an explainer is learned from one alone."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ SPACES: list[spaces.Space[Any]] = [
 
 
 def make_dataset(folder: Path, **settings: Any) -> ReplayedFHTD:
-    """Record, while somebody learns from it."""
+    """Write a dataset, while somebody learns from it."""
     live, keys = learner(), settings.pop("info_keys", ())
     training(save_dataset=str(folder), **settings).run(
         small_mdp.environment(), Given(), generator(0, "test"), learning=[live.update], info_keys=keys
@@ -257,7 +257,7 @@ def test_a_wrong_description_is_refused(change: dict[str, Any], message: str, tm
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_dataset_and_one_that_has_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no dataset"):
         DatasetTraining(path=str(tmp_path), processes=1)
     with pytest.raises(ValueError, match="name the folder"):
@@ -267,7 +267,7 @@ def test_a_folder_without_a_recording_and_one_that_has_one_are_refused(tmp_path:
         training(save_dataset=str(tmp_path / "r")).check(small_mdp.environment(), ())
 
 
-def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Path) -> None:
+def test_what_is_learned_from_a_dataset_is_what_was_learned_live(tmp_path: Path) -> None:
     live, again = make_dataset(tmp_path / "r"), learner()
     source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     source.check(small_mdp.environment(), ())
@@ -280,13 +280,13 @@ def test_what_is_learned_from_a_recording_is_what_was_learned_live(tmp_path: Pat
     )
 
 
-def test_recording_changes_nothing_that_is_learned(tmp_path: Path) -> None:
+def test_writing_a_dataset_changes_nothing_that_is_learned(tmp_path: Path) -> None:
     plain = learner()
     training().run(small_mdp.environment(), Given(), generator(0, "test"), learning=[plain.update])
     assert_same(make_dataset(tmp_path / "r").table().expected, plain.table().expected)
 
 
-def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_dataset_of_something_else_is_refused(tmp_path: Path) -> None:
     make_dataset(tmp_path / "r")
     source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
@@ -298,7 +298,7 @@ def test_a_recording_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 LIVE = ["env=cart_pole", "training=agent", "training.steps=7000", "evaluation=none"]
-RECORDED = ["env=dataset", "training=dataset", "evaluation=none", "recording.episodes=0"]
+FROM_DATASET = ["env=dataset", "training=dataset", "evaluation=none", "recording.episodes=0"]
 
 
 @pytest.fixture(scope="module")
@@ -320,11 +320,11 @@ def learn_network(config: Any) -> Any:
     return parts
 
 
-def test_a_network_is_learned_from_a_recording_with_no_env_at_hand(
+def test_a_network_is_learned_from_a_dataset_with_no_env_at_hand(
     cart_pole: list[str], tmp_path: Path, compose_config: Compose
 ) -> None:
     state = "+figures.upright={pairs: [{state: [0, 0, 0, 0]}]}"
-    alone = learn_network(compose_config(*cart_pole, *RECORDED, state))
+    alone = learn_network(compose_config(*cart_pole, *FROM_DATASET, state))
     beside = learn_network(compose_config(*cart_pole, "env=cart_pole", "training=dataset", "evaluation=none"))
     live = learn_network(compose_config(*cart_pole[:-1], *LIVE))
     for other in (beside, live):
@@ -345,10 +345,10 @@ def test_a_network_is_learned_from_a_recording_with_no_env_at_hand(
         ("training", "agent", "training: Dataset-v0 cannot be stepped: learn with training=dataset"),
     ],
 )
-def test_what_a_recording_cannot_do_is_refused_in_one_line(
+def test_what_a_dataset_cannot_do_is_refused_in_one_line(
     setting: str, value: str, message: str, cart_pole: list[str], compose_config: Compose
 ) -> None:
-    overrides = [given for given in [*cart_pole, *RECORDED] if not given.startswith(f"{setting}")]
+    overrides = [given for given in [*cart_pole, *FROM_DATASET] if not given.startswith(f"{setting}")]
     if setting == "training":
         overrides.append(f"env.kwargs.path={cart_pole[-1].removeprefix('training.path=')}")
     with pytest.raises(ConfigError, match=message) as caught:
@@ -357,7 +357,7 @@ def test_what_a_recording_cannot_do_is_refused_in_one_line(
 
 
 def test_outcomes_of_what_was_not_recorded_are_refused(cart_pole: list[str], compose_config: Compose) -> None:
-    config = compose_config(*cart_pole, *RECORDED)
+    config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
     with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\], only none"):
         build(config)

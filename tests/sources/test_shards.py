@@ -1,4 +1,4 @@
-"""Shares of transitions, collected by many processes for one explainer: the same whoever collects them."""
+"""Shards of transitions, collected by many processes for one explainer: the same whoever collects them."""
 
 import os
 import tempfile
@@ -89,7 +89,7 @@ def test_one_shard_is_collected_as_ever() -> None:
         assert_same(getattr(concatenate(seen), name), getattr(concatenate(expected), name))
 
 
-def test_shares_differ_from_each_other_and_add_up() -> None:
+def test_shards_differ_from_each_other_and_add_up() -> None:
     seen = concatenate(run(shards=3, processes=1))
     assert len(seen) == STEPS
     first, second = seen[:6667].next_observation, seen[6667:13334].next_observation
@@ -124,7 +124,7 @@ def test_only_so_many_files_wait_to_be_learned_from(tmp_path: Path, monkeypatch:
     assert_same_table(many, alone)
 
 
-def test_a_recording_of_many_shards_is_learned_from_by_many_processes(tmp_path: Path) -> None:
+def test_a_dataset_of_many_shards_is_learned_from_by_many_processes(tmp_path: Path) -> None:
     live, here, apart = learner(), learner(), learner()
     run(live, shards=3, processes=2, save_dataset=str(tmp_path / "r"))
     assert len(list((tmp_path / "r").glob("shard-*.parquet"))) == 3

@@ -1,4 +1,4 @@
-"""MLflow stores that are there at once: making one takes a second or two of migrations, copying it nothing."""
+"""MLflow stores that are there at once: making one takes seconds of migrations, copying it nothing."""
 
 import functools
 import shutil

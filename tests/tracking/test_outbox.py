@@ -45,7 +45,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_courier(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
     """For runs that die here, in a process that lives on."""
     monkeypatch.setattr(outbox, "SECONDS_BETWEEN_DELIVERIES", 600.0)
 
@@ -138,7 +138,7 @@ def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: 
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
 
 
-@pytest.mark.usefixtures("no_courier")
+@pytest.mark.usefixtures("no_delivery")
 def test_a_run_that_died_goes_on_in_the_same_place(local: MlflowTracking, tmp_path: Path) -> None:
     """What was told before is not told again, and a line that was cut off is no line."""
     died = open_run(local, tmp_path, "run", {}, {})
@@ -239,7 +239,7 @@ def test_a_folder_of_strangers_sends_nothing_but_its_own(
     assert client.list_artifacts(str(run.id)) == client.list_artifacts(str(run.id), "note") == []
 
 
-@pytest.mark.usefixtures("no_courier")
+@pytest.mark.usefixtures("no_delivery")
 def test_nothing_is_sent_to_a_store_that_nobody_trusts(
     local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +341,7 @@ def test_a_store_that_was_away_has_refused_nothing(
     assert json.loads((tmp_path / DELIVERY_STATE).read_text())["refused"] == []
 
 
-@pytest.mark.usefixtures("no_courier")
+@pytest.mark.usefixtures("no_delivery")
 def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
     local: MlflowTracking, tmp_path: Path
 ) -> None:

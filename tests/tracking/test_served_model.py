@@ -41,7 +41,7 @@ SECONDS_TO_START = 90
 
 
 @dataclass(frozen=True)
-class SavedRun:
+class RegisteredModel:
     """A store with a registered explainer."""
 
     uri: str
@@ -51,7 +51,7 @@ class SavedRun:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
+def registered(tmp_path_factory: pytest.TempPathFactory) -> RegisteredModel:
     """What is exact of a small MDP, but for one pair that is not known, as version 1 of `small`."""
     folder = tmp_path_factory.mktemp("served")
     env, policy, outcomes = small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes()
@@ -66,11 +66,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
         run.model(folder / "explainer", "explainer")
     (version,) = MlflowClient(uri).search_model_versions("name='small'")
     model = mlflow.artifacts.download_artifacts(f"models:/small/{version.version}", tracking_uri=uri)
-    return SavedRun(uri, explainers.load(folder / "explainer"), Path(model))
+    return RegisteredModel(uri, explainers.load(folder / "explainer"), Path(model))
 
 
 @pytest.fixture(scope="module")
-def server(kept: SavedRun) -> Iterator[str]:
+def server(registered: RegisteredModel) -> Iterator[str]:
     """The address of `mlflow models serve`, on a free port of this machine alone."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -80,7 +80,7 @@ def server(kept: SavedRun) -> Iterator[str]:
         [sys.executable, *command, "--port", str(port), "--model-uri", "models:/small@latest"],
         env={
             **os.environ,
-            "MLFLOW_TRACKING_URI": kept.uri,
+            "MLFLOW_TRACKING_URI": registered.uri,
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         },
         start_new_session=True,
@@ -126,9 +126,9 @@ def post(address: str, question: Any) -> tuple[int, Any]:
         return error.code, json.loads(error.read(), parse_constant=refuse)
 
 
-def ask(kept: SavedRun, **columns: list[Any]) -> pd.DataFrame:
+def ask(registered: RegisteredModel, **columns: list[Any]) -> pd.DataFrame:
     """Ask in this process."""
-    return _load_pyfunc(str(kept.folder / "data" / "explainer")).predict(pd.DataFrame(columns))
+    return _load_pyfunc(str(registered.folder / "data" / "explainer")).predict(pd.DataFrame(columns))
 
 
 def of(answer: pd.DataFrame, row: int, role: str) -> pd.DataFrame:
@@ -138,13 +138,13 @@ def of(answer: pd.DataFrame, row: int, role: str) -> pd.DataFrame:
 # Over HTTP
 
 
-def test_expected_outcomes_and_contrasts_are_served(server: str, kept: SavedRun) -> None:
+def test_expected_outcomes_and_contrasts_are_served(server: str, registered: RegisteredModel) -> None:
     rows = [{"state": 0, "action": 0, "foil": 1}, {"state": 1, "action": 1}]
     status, answer = post(server, {"dataframe_records": rows})
     assert status == 200
     answered = pd.DataFrame(answer["predictions"])
-    facts = kept.explainer.explain(np.array([0, 1]), np.array([0, 1]))
-    foil = kept.explainer.explain(np.array([0]), np.array([1]))
+    facts = registered.explainer.explain(np.array([0, 1]), np.array([0, 1]))
+    foil = registered.explainer.explain(np.array([0]), np.array([1]))
     contrast = facts[:1] - foil
     for row, role, expected, returns in (
         (0, "fact", facts.expected[0], facts.expected_return[0]),
@@ -159,17 +159,17 @@ def test_expected_outcomes_and_contrasts_are_served(server: str, kept: SavedRun)
     assert len(answered) == 4 * HORIZON
 
 
-def test_the_example_of_the_model_can_be_posted(server: str, kept: SavedRun) -> None:
-    status, answer = post(server, (kept.folder / "serving_input_example.json").read_bytes())
+def test_the_example_of_the_model_can_be_posted(server: str, registered: RegisteredModel) -> None:
+    status, answer = post(server, (registered.folder / "serving_input_example.json").read_bytes())
     assert status == 200
     roles = {line["role"] for line in answer["predictions"]}
     assert roles == {"fact", "foil", "contrast"}
     assert all(line["odd"] is not None for line in answer["predictions"])
 
 
-def test_what_is_unknown_is_null(server: str, kept: SavedRun) -> None:
+def test_what_is_unknown_is_null(server: str, registered: RegisteredModel) -> None:
     states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
-    unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
+    unknown = int(np.flatnonzero(registered.explainer.explain(states, actions).support == 0)[0])
     question = {"state": int(states[unknown]), "action": int(actions[unknown])}
     status, answer = post(server, {"dataframe_records": [question]})
     assert status == 200
@@ -221,7 +221,7 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
 # As a model
 
 
-def test_it_loads_where_tpd_was_not_imported(kept: SavedRun) -> None:
+def test_it_loads_where_tpd_was_not_imported(registered: RegisteredModel) -> None:
     script = """
 import sys, mlflow, pandas as pd
 assert not any(name.startswith("tpd") for name in sys.modules)
@@ -230,42 +230,42 @@ for alias in ("latest", "seed-3"):
     answer = model.predict(pd.DataFrame({"state": [0], "action": [0], "foil": [1]}))
 print(answer.to_json(orient="records"))
 """
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": kept.uri}
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": registered.uri}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, cwd=kept.folder, capture_output=True, text=True
+        [sys.executable, "-c", script], env=environment, cwd=registered.folder, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     answer = pd.DataFrame(json.loads(done.stdout))
-    expected = kept.explainer.explain(np.array([0]), np.array([0])).expected[0]
+    expected = registered.explainer.explain(np.array([0]), np.array([0])).expected[0]
     np.testing.assert_allclose(of(answer, 0, "fact")[NAMES], expected, atol=1e-7)
 
 
-def test_no_file_of_it_is_a_pickle(kept: SavedRun) -> None:
-    files = [path for path in kept.folder.rglob("*") if path.is_file()]
+def test_no_file_of_it_is_a_pickle(registered: RegisteredModel) -> None:
+    files = [path for path in registered.folder.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"MLmodel", "arrays.npz", "explainer.json", "input_example.json"}
     for path in files:
         names = zipfile.ZipFile(path).namelist() if path.suffix == ".npz" else [path.name]
         assert not [name for name in names if name.endswith((".pkl", ".pickle", ".pt", ".bin"))]
         assert path.suffix == ".npz" or path.read_text()
-    with np.load(kept.folder / "data" / "explainer" / "arrays.npz", allow_pickle=False) as arrays:
+    with np.load(registered.folder / "data" / "explainer" / "arrays.npz", allow_pickle=False) as arrays:
         assert all(array.dtype != object for array in arrays.values())
 
 
-def test_it_says_what_it_is_asked_and_answers(kept: SavedRun) -> None:
-    info = mlflow.models.get_model_info(str(kept.folder))
+def test_it_says_what_it_is_asked_and_answers(registered: RegisteredModel) -> None:
+    info = mlflow.models.get_model_info(str(registered.folder))
     assert info.signature.inputs.required_input_names() == ["state", "action"]
     assert info.signature.inputs.optional_input_names() == ["foil"]
-    answer = ask(kept, state=[0], action=[0], foil=[1])
+    answer = ask(registered, state=[0], action=[0], foil=[1])
     assert info.signature.outputs.input_names() == list(answer.columns)
     assert info.metadata is not None
     assert info.metadata["action"] == "a whole number from 0 to 2"
 
 
-def test_contrasts_are_as_known_as_the_less_known_of_both(kept: SavedRun) -> None:
+def test_contrasts_are_as_known_as_the_less_known_of_both(registered: RegisteredModel) -> None:
     states, actions = np.divmod(np.arange(NUM_STATES * NUM_ACTIONS), NUM_ACTIONS)
-    unknown = int(np.flatnonzero(kept.explainer.explain(states, actions).support == 0)[0])
+    unknown = int(np.flatnonzero(registered.explainer.explain(states, actions).support == 0)[0])
     state, foil = int(states[unknown]), int(actions[unknown])
-    answer = ask(kept, state=[state, state], action=[foil - 1] * 2, foil=[foil, None])
+    answer = ask(registered, state=[state, state], action=[foil - 1] * 2, foil=[foil, None])
     assert of(answer, 0, "fact")["odd"].notna().all()
     assert of(answer, 0, "contrast")[[*NAMES, "return"]].isna().all(axis=None)
     assert (of(answer, 0, "contrast")["support"] == 0).all()
@@ -277,8 +277,8 @@ def test_contrasts_are_as_known_as_the_less_known_of_both(kept: SavedRun) -> Non
     ]
 
 
-def test_an_answer_that_would_be_too_long_is_refused(kept: SavedRun) -> None:
-    asked = _load_pyfunc(str(kept.folder / "data" / "explainer")).questions.read(
+def test_an_answer_that_would_be_too_long_is_refused(registered: RegisteredModel) -> None:
+    asked = _load_pyfunc(str(registered.folder / "data" / "explainer")).questions.read(
         pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
     )
     asked.check_size(250_000)
@@ -295,14 +295,16 @@ def test_what_is_exact_needs_no_support(tmp_path: Path) -> None:
     assert answer[NAMES].notna().all(axis=None)
 
 
-def test_a_second_version_takes_over_the_alias_of_its_seed(tmp_path: Path, kept: SavedRun) -> None:
+def test_a_second_version_takes_over_the_alias_of_its_seed(
+    tmp_path: Path, registered: RegisteredModel
+) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     tracking = MlflowTracking(uri=uri, experiment="small", register="small")
     for seed in ("0", "1", "0"):
         with tracking.open("run", {}, {"seed": seed}) as run:
-            run.model(kept.folder / "data" / "explainer", "explainer")
+            run.model(registered.folder / "data" / "explainer", "explainer")
     failed = tracking.open("run", {}, {"seed": "2"})
-    failed.model(kept.folder / "data" / "explainer", "explainer")
+    failed.model(registered.folder / "data" / "explainer", "explainer")
     failed.end("FAILED")
     client = MlflowClient(uri)
     versions = {
