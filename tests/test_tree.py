@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).parents[1]
+COMMANDS = {"tpd-run", "tpd-explain", "tpd-sync"}
 SCRIPT = ROOT / "scripts" / "tree.py"
 tree = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 
@@ -37,8 +38,11 @@ def test_contributing_names_every_module_in_its_room() -> None:
     }
     assert named.keys() == tree.rooms().keys()
     for room, names in named.items():
-        inside = {path.stem for path in (ROOT / "tpd" / room).iterdir() if path.stem[0] not in "_."}
-        assert inside <= names, room
+        files = [path for path in (ROOT / "tpd" / room).rglob("*.py") if path.stem != "__init__"]
+        packages = {path.parent.name for path in files} - {room}
+        modules = {path.stem for path in files if path.parent.name != "events"}  # one for each environment
+        assert modules | packages <= names, room
+        assert not {name for name in names if name.islower()} - modules - packages - COMMANDS, room
 
 
 def test_the_script_prints_it() -> None:

@@ -13,7 +13,7 @@ from tests.support.explanations import toy
 from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import ContrastNarrator, compare, overtakes, paragraph
 from tpd.answers.sentences.describe import Narrator, describe
-from tpd.answers.sentences.phrases import percent
+from tpd.answers.sentences.formatting import percent
 from tpd.core.explanation import Explanation
 from tpd.envs import Environment
 from tpd.predictors.exact import ExactSolution

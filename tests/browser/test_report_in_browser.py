@@ -12,7 +12,7 @@ from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import overtakes, paragraph
-from tpd.answers.sentences.phrases import worth
+from tpd.answers.sentences.formatting import worth
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.run.overview import OVERVIEW, REPORT

@@ -10,12 +10,13 @@ from mlflow import MlflowClient
 from tests.support import good_files
 from tests.support.commands import tpd_run
 from tpd import __version__
-from tpd.envs.dataset import DESCRIPTION, FIRST_DESCRIPTION, DatasetDescription
+from tpd.envs.dataset import DESCRIPTION, FIRST_DESCRIPTION, DatasetDescription, require_writable
 from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 from tpd.store import explainers, saved_runs
 from tpd.store.run_folders import STATUS, SWEEP, require_own_version, write_record
 from tpd.tracking.backend_store import RUN_VERSION, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, deliver_all
+from tpd.tracking.fetch import fetch
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 
@@ -39,22 +40,29 @@ def test_patch_versions_are_read() -> None:
 @pytest.mark.parametrize("name", [STATUS, SWEEP])
 def test_records_of_runs_and_sweeps(tmp_path: Path, name: str) -> None:
     write_record(tmp_path / name, status="running")
-    assert require_own_version(tmp_path / name)["status"] == "running"
+    require_own_version(tmp_path)
     rewrite(tmp_path / name, **{WRITTEN_BY: None})
     with pytest.raises(VersionError, match=REFUSAL):
-        require_own_version(tmp_path / name)
+        require_own_version(tmp_path)
+    (tmp_path / saved_runs.CONFIG).touch()
+    with pytest.raises(VersionError, match=REFUSAL):  # also where there is no explainer yet
+        fetch(str(tmp_path), "sqlite:///none.db", tmp_path)
 
 
 @pytest.mark.parametrize("flags", [[], ["-m"]])
-def test_a_folder_is_refused_before_any_work(tmp_path: Path, flags: list[str]) -> None:
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / (SWEEP if flags else STATUS)).write_text('{"status": "running"}')
+@pytest.mark.parametrize("old", [STATUS, SWEEP, f"0/{STATUS}"])
+def test_a_folder_is_refused_before_any_work(tmp_path: Path, flags: list[str], old: str) -> None:
+    """The folder of a run or of a sweep, whichever is asked for; of a sweep also those of its jobs."""
+    if old.startswith("0/") and not flags:
+        return
+    (tmp_path / "old" / old).parent.mkdir(parents=True)
+    (tmp_path / "old" / old).write_text('{"status": "running"}')
     place = "hydra.sweep.dir" if flags else "hydra.run.dir"
     done = tpd_run(tmp_path, *flags, "tracking=none", f"{place}=old", check=False)
     assert done.returncode == 1
     said = (done.stdout + done.stderr).strip().splitlines()
     assert any(line.endswith(REFUSAL) and line.startswith(place) for line in said), said
-    assert not list((tmp_path / "old").glob("explainer*"))
+    assert (tmp_path / "old" / old).read_text() == '{"status": "running"}'
 
 
 def test_a_run_is_refused_by_its_explainer(tmp_path: Path) -> None:
@@ -73,6 +81,8 @@ def test_a_dataset(tmp_path: Path, old: str) -> None:
     (tmp_path / DESCRIPTION).rename(tmp_path / old)
     with pytest.raises(VersionError, match=REFUSAL):
         DatasetDescription.read(tmp_path)
+    with pytest.raises(ValueError, match=REFUSAL if old == FIRST_DESCRIPTION else "holds a dataset already"):
+        require_writable(tmp_path)
 
 
 @pytest.fixture
@@ -90,14 +100,15 @@ def test_what_was_not_delivered(tmp_path: Path, store: MlflowTracking) -> None:
     assert told[tmp_path / "run"].endswith(REFUSAL)
 
 
-def test_an_experiment_with_runs_of_another_version(tmp_path: Path, store: MlflowTracking) -> None:
+def test_a_store_with_runs_of_another_version(tmp_path: Path, store: MlflowTracking) -> None:
     client = MlflowClient(tracking_uri=store.uri)
-    mine = prepare(store.uri, "by hand in the UI")
-    client.delete_experiment_tag(mine, f"tpd.{WRITTEN_BY}")
-    assert prepare(store.uri, "by hand in the UI") == mine
-    old = prepare(store.uri, "old")
-    client.delete_experiment_tag(old, f"tpd.{WRITTEN_BY}")
-    client.create_run(old, tags={RUN_VERSION: "0.1.0"})
-    for _ in range(2):
-        with pytest.raises(VersionError, match=f"the experiment 'old' {REFUSAL}"):
-            prepare(store.uri, "old")
+    mine = prepare(store.uri, "mine")
+    client.create_run(mine, tags={"mlflow.runName": "of somebody else"})
+    client.create_run(mine, tags={RUN_VERSION: __version__})
+    assert prepare(store.uri, "mine") == mine
+    old = client.create_run(prepare(store.uri, "old"), tags={RUN_VERSION: "0.1.0"}).info.run_id
+    for name in ("old", "mine", "new"):
+        with pytest.raises(VersionError, match=f"the store {store.uri} {REFUSAL}: name another one"):
+            prepare(store.uri, name)
+    with pytest.raises(VersionError, match=f"run={old} {REFUSAL}"):
+        fetch(old, store.uri, tmp_path)

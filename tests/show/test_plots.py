@@ -104,11 +104,11 @@ def test_a_figure_resolves_the_policys_action_and_the_runner_up() -> None:
 
 def test_the_start_is_a_state_where_episodes_start(fuel_taxi: Environment) -> None:
     policy = GreedyPolicy(np.zeros((1050, 7)), fuel_taxi.mask(np.arange(1050)), 0.99)
-    moment = named_states.find(fuel_taxi, policy, "start")
+    state = named_states.find(fuel_taxi, policy, "start")
     assert fuel_taxi.model is not None
-    assert fuel_taxi.model.start[moment.observation[0]] > 0
-    assert moment.observation == named_states.find(fuel_taxi, policy, "start").observation
-    assert moment.picture is not None
+    assert fuel_taxi.model.start[state.observation[0]] > 0
+    assert state.observation == named_states.find(fuel_taxi, policy, "start").observation
+    assert state.picture is not None
     assert named_states.name(fuel_taxi, "start") == "start"
 
 
@@ -139,10 +139,10 @@ def test_a_moment_is_where_the_policy_comes_to() -> None:
     observation, _ = one.reset(seed=2)
     for _ in range(7):
         observation, *_ = one.step(int(observation[2] > 0))
-    moment = named_states.find(env, policy, {"episode": 2, "step": 7})
-    np.testing.assert_array_equal(moment.observation, observation[None])
-    assert moment.name == "episode 2, step 7"
-    assert moment.picture is not None
+    state = named_states.find(env, policy, {"episode": 2, "step": 7})
+    np.testing.assert_array_equal(state.observation, observation[None])
+    assert state.name == "episode 2, step 7"
+    assert state.picture is not None
     named = named_states.find(env, policy, [0.0, 0.1, 0.2, 0.3])
     np.testing.assert_allclose(named.observation, [[0, 0.1, 0.2, 0.3]])
 

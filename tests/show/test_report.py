@@ -120,7 +120,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents
     state = int(taxi.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False}))
     row = int(np.flatnonzero(shown.arrays["state_number"] == state)[0])
     taken = int(taxi.explainer.policy.action(np.array([state]))[0])
-    moment = shown.arrays["entries"].tolist().index([row, taken])
+    entry = shown.arrays["entries"].tolist().index([row, taken])
     others = [a for a in np.flatnonzero(taxi.env.mask(np.array([state]))[0]).tolist() if a != taken]
     returns = taxi.explainer.action_returns(np.array([state]))
     best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
@@ -132,7 +132,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents
         if best not in (taken, foil):
             third = taxi.env.name_of_action(best), float(returns[0, best])
         said = paragraph(contrast, 0, fact_name, foil_name, fact_name, taxi.explainer.predictor.tie, third)
-        assert shown.metadata["sentences"][moment][foil] == said
+        assert shown.metadata["sentences"][entry][foil] == said
 
 
 def test_few_pictures_compose_all_states(taxi: SavedRun) -> None:

@@ -356,7 +356,9 @@ def test_what_a_dataset_cannot_do_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_outcomes_of_what_was_not_recorded_are_refused(cart_pole: list[str], compose_config: Compose) -> None:
+def test_outcomes_of_what_the_dataset_has_not_are_refused(
+    cart_pole: list[str], compose_config: Compose
+) -> None:
     config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
     with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\], only none"):
@@ -367,7 +369,7 @@ def windy() -> OutcomeSet:
     return OutcomeSet([event("wind", lambda t: t.info["wind"], info_keys=["wind"])])
 
 
-def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
+def test_info_is_dataset_and_learned_from(tmp_path: Path) -> None:
     make_dataset(tmp_path / "r", info_keys=("parity",))
     folder = tmp_path / "r"
     batch = concatenate(list(read_shard(shard_path(folder, 0), DatasetDescription.read(folder))))
@@ -375,7 +377,7 @@ def test_info_is_recorded_and_learned_from(tmp_path: Path) -> None:
     DatasetTraining(path=str(folder), processes=1).check(small_mdp.environment(), ("parity",))
 
 
-def test_nothing_plays_in_a_recorded_env(tmp_path: Path) -> None:
+def test_nothing_plays_in_a_dataset_env(tmp_path: Path) -> None:
     make_dataset(tmp_path / "r")
     env = gym.make("Dataset-v0", path=str(tmp_path / "r"))
     assert env.observation_space == spaces.Discrete(small_mdp.NUM_STATES)

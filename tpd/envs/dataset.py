@@ -24,6 +24,7 @@ FIRST_DESCRIPTION = "recording.json"
 
 def require_writable(folder: Path, run: str = "") -> None:
     """Refuse a folder that holds a dataset, but for one of the same run, or cannot be written to."""
+    _require_version(folder)
     if (folder / DESCRIPTION).exists() and not (run and DatasetDescription.read(folder).run == run):
         raise ValueError(f"{folder} holds a dataset already: name another folder")
     try:
@@ -31,6 +32,12 @@ def require_writable(folder: Path, run: str = "") -> None:
         TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ValueError(f"no dataset can be written to {folder}: {error}") from error
+
+
+def _require_version(folder: Path) -> None:
+    """Refuse a dataset that the first version of tpd wrote."""
+    if (folder / FIRST_DESCRIPTION).exists():
+        require_version(folder / FIRST_DESCRIPTION, {})
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,7 @@ class DatasetDescription:
     def read(cls, folder: Path) -> "DatasetDescription":
         """Read what `write` wrote, refusing in one line what is no such thing."""
         path = folder / DESCRIPTION
-        if (folder / FIRST_DESCRIPTION).exists() and not path.exists():
-            require_version(folder / FIRST_DESCRIPTION, {})
+        _require_version(folder)
         if not path.is_file():
             raise ValueError(f"{folder} holds no dataset: there is no {DESCRIPTION} in it")
         try:

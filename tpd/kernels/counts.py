@@ -79,16 +79,16 @@ def solve_backwards(
             solution[pair_of_edge[e], 0, k] += weight[e] * outcome[e, k]
     for h in range(1, horizon):
         v[:] = 0
-        for u in range(len(next_pairs)):
+        for s_next in range(len(next_pairs)):
             for a in range(next_pairs.shape[1]):
-                p, pair = next_probabilities[u, a], next_pairs[u, a]
+                p, pair = next_probabilities[s_next, a], next_pairs[s_next, a]
                 if p > 0:
                     for k in range(num_outcomes):
-                        v[u, k] += p * solution[pair, h - 1, k]
+                        v[s_next, k] += p * solution[pair, h - 1, k]
         for e in range(len(pair_of_edge)):
-            pair, u = pair_of_edge[e], next_of_edge[e]
+            pair, s_next = pair_of_edge[e], next_of_edge[e]
             for k in range(num_outcomes):
-                solution[pair, h, k] += weight[e] * continuation[e, k] * v[u, k]
+                solution[pair, h, k] += weight[e] * continuation[e, k] * v[s_next, k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -138,33 +138,33 @@ def returns_one_step_longer(
     lower, higher, new_mass = np.full(pairs, np.inf), np.full(pairs, -np.inf), np.zeros(mass.shape)
     has_edges = np.zeros(pairs, np.bool_)
     for e in range(len(pair_of_edge)):
-        pair, u = pair_of_edge[e], next_of_edge[e]
+        pair, s_next = pair_of_edge[e], next_of_edge[e]
         has_edges[pair] = True
         for a in range(next_pairs.shape[1]):
-            follower = next_pairs[u, a]
-            if next_probabilities[u, a] > 0 and mass[follower, -1] < 1:
-                lower[pair] = min(lower[pair], reward[e] + discount * low[follower])
-                higher[pair] = max(higher[pair], reward[e] + discount * high[follower])
+            next_pair = next_pairs[s_next, a]
+            if next_probabilities[s_next, a] > 0 and mass[next_pair, -1] < 1:
+                lower[pair] = min(lower[pair], reward[e] + discount * low[next_pair])
+                higher[pair] = max(higher[pair], reward[e] + discount * high[next_pair])
     for pair in range(pairs):
         if not has_edges[pair]:
             lower[pair], higher[pair], new_mass[pair] = low[pair], high[pair], mass[pair]
         elif lower[pair] > higher[pair]:  # all that follows is unknown
             lower[pair], higher[pair] = 0.0, 0.0
     for e in range(len(pair_of_edge)):
-        pair, u = pair_of_edge[e], next_of_edge[e]
+        pair, s_next = pair_of_edge[e], next_of_edge[e]
         spread = higher[pair] - lower[pair]
         per_atom = last / spread if spread > 0 else 0.0
         for a in range(next_pairs.shape[1]):
-            p, follower = weight[e] * next_probabilities[u, a], next_pairs[u, a]
+            p, next_pair = weight[e] * next_probabilities[s_next, a], next_pairs[s_next, a]
             if p > 0:
-                new_mass[pair, -1] += p * mass[follower, -1]
-                spacing = (high[follower] - low[follower]) / last
+                new_mass[pair, -1] += p * mass[next_pair, -1]
+                spacing = (high[next_pair] - low[next_pair]) / last
                 for j in range(last + 1):
-                    if mass[follower, j] > 0:
-                        value = reward[e] + discount * (low[follower] + j * spacing)
+                    if mass[next_pair, j] > 0:
+                        value = reward[e] + discount * (low[next_pair] + j * spacing)
                         place = min(max((value - lower[pair]) * per_atom, 0.0), float(last))
                         below = min(int(place), last - 1)
                         upwards = place - below
-                        new_mass[pair, below] += p * mass[follower, j] * (1 - upwards)
-                        new_mass[pair, below + 1] += p * mass[follower, j] * upwards
+                        new_mass[pair, below] += p * mass[next_pair, j] * (1 - upwards)
+                        new_mass[pair, below + 1] += p * mass[next_pair, j] * upwards
     return lower, higher, new_mass

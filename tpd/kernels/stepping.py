@@ -44,13 +44,13 @@ def step_table(
     """One step from each state: the branch drawn [batch], and what the tables [S, A, B] say of it."""
     count = len(states)
     branch, s_next = np.empty(count, np.int64), np.empty(count, np.int64)
-    r, ended = np.empty(count, np.float64), np.empty(count, np.bool_)
+    r, terminated_t = np.empty(count, np.float64), np.empty(count, np.bool_)
     for i in range(count):
         s, a = states[i], actions[i]
         b = draw(probability[s, a], thresholds[i])
         branch[i] = b
-        s_next[i], r[i], ended[i] = next_state[s, a, b], reward[s, a, b], terminated[s, a, b]
-    return branch, s_next, r, ended
+        s_next[i], r[i], terminated_t[i] = next_state[s, a, b], reward[s, a, b], terminated[s, a, b]
+    return branch, s_next, r, terminated_t
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,6 +1,11 @@
-"""The map of a run: where transitions are collected, learned from, judged, drawn and tracked.
+"""The map of a run. What it is done with is made in `run/parts.py`; where a transition goes from there:
 
-Every step below names the room that does it. What the steps are done with is made in `run/parts.py`.
+collected    `learn`: `run/training` has `sources/collection` step the environment, or reads a dataset
+learned      `learn`: every batch goes to the predictor's `update` (`predictors/`), in resumable stages
+judged       `judge`: errors against the truth and skill of forecasts (`evaluation/`)
+drawn        `save_results` and `write_overview`: figures, tables, maps, the report (`show/`)
+saved        the same two, in the run's folder (`store/`)
+tracked      everywhere: `tracked` is told metrics, tables, files and the model (`tracking/`)
 """
 
 import logging
@@ -61,7 +66,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
     learning: list[TransitionsHandler] = []
     if isinstance(predictor, Learner):
         learning = [predictor.update, curve, bars.bar("explainer", total)]
-    stages = parts.training.stages(  # sources step the environment, the predictor learns from each batch
+    stages = parts.training.stages(
         parts.env,
         parts.trainer,
         generator(parts.seed, "collection"),

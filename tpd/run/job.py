@@ -57,6 +57,7 @@ def run_job(cfg: DictConfig) -> float | None:
                 claim.enter_context(locked(folder))
             return _skill(_run_alone(cfg, folder))
     _quiet_console()
+    require_own_version(folder)
     exit_with_parent(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
     mine = fingerprint(settings(cfg))
     if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
@@ -82,7 +83,8 @@ def _skill(findings: Findings) -> float | None:
 
 def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     with blame("hydra.run.dir"):
-        known = require_own_version(folder / STATUS)
+        require_own_version(folder)
+    known = read_record(folder / STATUS)
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
         raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")

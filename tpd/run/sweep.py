@@ -186,7 +186,9 @@ class Sweep:
         with blame("hydra.sweep.dir"):
             self._claim.enter_context(locked(self.folder))
         with blame("hydra.sweep.dir"):
-            known = require_own_version(self.folder / SWEEP)
+            for folder in (self.folder, *(path.parent for path in self.folder.glob(f"*/{STATUS}"))):
+                require_own_version(folder)
+        known = read_record(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
         slurm.wait(self.folder)  # for what was launched before and outlived its parent

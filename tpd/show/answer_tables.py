@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from tpd.answers.sentences.phrases import worth
+from tpd.answers.sentences.formatting import worth
 from tpd.answers.what_if import Fragility
 from tpd.core.bands import LEVEL
 from tpd.core.distributions import BoundedDistribution

@@ -83,13 +83,13 @@ def play_one(
             with reporting_step_errors(one):
                 arrived, reward, terminated, truncated, info = one.step(action[0])
                 observed = batch(one.observation_space, [arrived])
-                gained = np.array([float(reward)])
+                rewards = np.array([float(reward)])
             next_observation = with_next_state(policy, observation, observed)
             transition = Transitions(
                 observation=observation,
                 action=action,
                 next_observation=next_observation,
-                reward=gained,
+                reward=rewards,
                 terminated=np.array([terminated]),
                 truncated=np.array([truncated]),
                 info={key: np.asarray(info[key])[None] for key in info_keys},

@@ -76,12 +76,11 @@ def _warn(reason: str) -> None:
     log.warning("%s; it counts as unknown", reason)
 
 
-def require_own_version(path: Path) -> dict[str, Any]:
-    """What is known of a run or sweep, refused if another version of tpd wrote it."""
-    known = read_record(path)
-    if known:
-        require_version(path, known)
-    return known
+def require_own_version(folder: Path) -> None:
+    """Refuse the folder of a run or sweep that another version of tpd wrote."""
+    for path in (folder / STATUS, folder / SWEEP):
+        if known := read_record(path):
+            require_version(path, known)
 
 
 def write_record(path: Path, **news: Any) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Experiment
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
 
@@ -19,7 +18,6 @@ from tpd.guards.versions import WRITTEN_BY, require_version
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER = 10
-VERSION = f"tpd.{WRITTEN_BY}"  # of an experiment
 RUN_VERSION = "tpd.version"
 EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
@@ -37,6 +35,7 @@ def prepare(uri: str, experiment: str) -> str:
         if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
             _make(Path(uri.removeprefix(SQLITE)))
         client = _client(uri)
+        _require_version(client, uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
@@ -45,7 +44,6 @@ def prepare(uri: str, experiment: str) -> str:
             return _create(client, experiment)
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
-        _require_version(client, found)
         return str(found.experiment_id)
 
 
@@ -69,11 +67,7 @@ def _client(uri: str) -> MlflowClient:
 def _create(client: MlflowClient, experiment: str) -> str:
     """The id of a new experiment, or of the one that another process has made at the same moment."""
     try:
-        return str(
-            client.create_experiment(
-                experiment, tags={KIND: "custom_model_development", VERSION: __version__}
-            )
-        )
+        return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
     except MlflowException:  # a server has no lock to wait at
         found = client.get_experiment_by_name(experiment)
         if found is None:
@@ -81,15 +75,18 @@ def _create(client: MlflowClient, experiment: str) -> str:
         return str(found.experiment_id)
 
 
-def _require_version(client: MlflowClient, experiment: Experiment) -> None:
-    """Refuse an experiment with runs of another version of tpd: their names and files would mix."""
-    wrote = experiment.tags.get(VERSION)
-    if wrote is None:  # of the first version, or not made by tpd
-        runs = client.search_runs([experiment.experiment_id], f"tags.`{RUN_VERSION}` != ''", max_results=1)
-        wrote = runs[0].data.tags[RUN_VERSION] if runs else __version__
-        client.set_experiment_tag(experiment.experiment_id, VERSION, wrote)
-    advice = ": name another store (tracking.uri=...) or experiment (name=...)"
-    require_version(f"the experiment {experiment.name!r}", {WRITTEN_BY: wrote}, advice)
+def _require_version(client: MlflowClient, uri: str) -> None:
+    """Refuse a store with runs of another version of tpd: their names and files would mix."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    others = client.search_runs(
+        experiments,
+        f"tags.`{RUN_VERSION}` != '{__version__}'",
+        max_results=1,
+        order_by=["attributes.start_time ASC"],
+    )
+    if others:
+        wrote = {WRITTEN_BY: others[0].data.tags[RUN_VERSION]}
+        require_version(f"the store {uri}", wrote, ": name another one (tracking.uri=...)")
 
 
 def _knock(uri: str) -> None:

@@ -8,8 +8,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
 from tpd.store import explainers
+from tpd.store.run_folders import require_own_version
 from tpd.store.saved_runs import CONFIG, EPISODES, EXPLAINER
+from tpd.tracking.backend_store import RUN_VERSION
 
 MODELS = "models:/"
 
@@ -17,10 +20,12 @@ MODELS = "models:/"
 def fetch(name: str, uri: str, folder: Path) -> Path:
     """The folder of a run, given as such, or copied from the store by the run's id or a model's URI."""
     if (Path(name) / CONFIG).exists():
+        require_own_version(Path(name))
         return Path(name)
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     try:
         run = client.get_run(_run_of_model(client, name) if name.startswith(MODELS) else name)
+        require_version(f"run={name}", {WRITTEN_BY: run.data.tags.get(RUN_VERSION, FIRST_VERSION)})
         models = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
         if not models:
             raise ValueError(_without_explainer(client, run))

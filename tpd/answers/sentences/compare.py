@@ -14,7 +14,7 @@ from tpd.answers.sentences.describe import (
     never_tried,
     times,
 )
-from tpd.answers.sentences.phrases import WIDE, listed, percent, sentence, worth
+from tpd.answers.sentences.formatting import WIDE, listed, percent, sentence, worth
 from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
 from tpd.answers.what_if import overtaking, reward_of, sign_certain
 from tpd.core.explanation import Contrast

@@ -4,7 +4,7 @@ An expectation at one step is the probability of an event at that step. Words th
 "within") are used only for first occurrences, which do add up.
 """
 
-from tpd.answers.sentences.phrases import IMPOSSIBLE, likely, listed, percent, sentence, worth
+from tpd.answers.sentences.formatting import IMPOSSIBLE, likely, listed, percent, sentence, worth
 from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
 from tpd.core.bands import UNTOLD
 from tpd.core.explanation import ENOUGH_VISITS, Explanation

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.answers.sentences.phrases import IMPOSSIBLE
+from tpd.answers.sentences.formatting import IMPOSSIBLE
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import BoolArray, FloatArray, IntArray

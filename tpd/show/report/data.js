@@ -14,22 +14,22 @@ async function inflated(id) {
 
 function unpacked(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
-  const words = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
+  const metadata = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
   const arrays = {};
-  for (const [name, place] of Object.entries(words.arrays)) {
+  for (const [name, place] of Object.entries(metadata.arrays)) {
     const count = place.shape.reduce((a, b) => a * b, 1);
     arrays[name] = new KINDS[place.kind](buffer, 4 + size + place.begin, count);
   }
   return {
-    ...words,
+    ...metadata,
     arrays,
-    shapes: Object.fromEntries(Object.entries(words.arrays).map(([n, p]) => [n, p.shape])),
+    shapes: Object.fromEntries(Object.entries(metadata.arrays).map(([n, p]) => [n, p.shape])),
   };
 }
 
 class Book {
-  constructor(words) {
-    Object.assign(this, words);
+  constructor(metadata) {
+    Object.assign(this, metadata);
     this.columns = this.shapes.options[1];
     this.pairs = this.arrays.support.length;
     this.pictures = document.getElementById("pictures").textContent.split("\n").filter(Boolean);

@@ -78,7 +78,7 @@ def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def each_step(env: Environment, recording: Recording) -> Rows:
-    """Every recorded step is a entry of its own; a continuous action has its opposite for a foil."""
+    """Every recorded step is an entry of its own; a continuous action has its opposite for a foil."""
     transitions = recording.episodes.transitions
     count = len(transitions)
     if env.discrete:

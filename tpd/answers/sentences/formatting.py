@@ -1,4 +1,4 @@
-"""Parts of sentences that all of them are made of."""
+"""Numbers, probabilities and lists as text."""
 
 from collections.abc import Sequence
 
