@@ -81,8 +81,6 @@ def test_a_users_folder_extends_the_configs(installed: Path, tmp_path: Path) -> 
         "training.steps=2000",
         "evaluation.episodes=10",
         "evaluation.curve_points=0",
-        "evaluation.forecast_episodes=10",
-        "recording.episodes=1",
     ]
     done = tpd_run(installed, tmp_path, "--config-dir", "my_conf", "outcomes=mine", "tracking=none", *small)
     assert done.returncode == 0, done.stderr
