@@ -1,12 +1,13 @@
 """A sweep on Slurm that loses a worker and its store on the way, and comes to the same end as one without."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parent.parent.parent
 SEEDS = 10
+SECONDS = 3600
+"""After which something hangs, however slow the machine is."""
 FILES = ("errors.json", "metrics.json", "curve.json", "forecasts.json")
 SMALL = [
     "-m",
@@ -41,7 +44,7 @@ ON_SLURM = [
     "hydra/launcher=slurm",
     f"hydra.launcher.partition={PARTITION}",
     "hydra.launcher.mem_gb=1",
-    "hydra.launcher.timeout_min=10",
+    f"hydra.launcher.timeout_min={SECONDS // 60}",
 ]
 
 
@@ -68,9 +71,9 @@ def start(folder: Path, environment: dict[str, str], *words: str) -> subprocess.
         )
 
 
-def until(look: Callable[[], T], seconds: float = 300) -> T:
+def until(look: Callable[[], T]) -> T:
     """What is looked for, as soon as it is there."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline, "what was waited for does not come"
         time.sleep(0.1)
@@ -93,9 +96,34 @@ def worker_of(number: str) -> psutil.Process | None:
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
         ours = command[:1] == [sys.executable] and "submitit.core._submit" in command
-        if ours and process.environ()["SLURM_ARRAY_TASK_ID"] == number:
-            return process
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if ours and process.environ()["SLURM_ARRAY_TASK_ID"] == number:
+                return process
     return None
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[tuple[Path, psutil.Process]]:
+    """A job that is at work and its process, which stands still: it cannot end meanwhile."""
+
+    def hold() -> tuple[Path, psutil.Process] | None:
+        for job in sorted(at_work(folder)):
+            worker = worker_of(job.name)
+            if worker is None:
+                continue
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.suspend()
+                if job in jobs(folder, "running"):
+                    return job, worker
+                worker.resume()
+        return None
+
+    job, worker = until(hold)
+    try:
+        yield job, worker
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed
+            worker.resume()
 
 
 def runs(uri: str, role: str, name: str = "paper") -> list[Run]:
@@ -122,11 +150,9 @@ def test_a_sweep_that_lost_a_worker_and_its_store_ends_like_one_that_did_not(
     sweep = start(tmp_path, cluster.environment, *words)
     until(lambda: len(jobs(tmp_path, "finished")) >= 2)
     cluster.server.kill()
-    victim = min(until(lambda: at_work(tmp_path)))
-    worker = worker_of(victim.name)
-    assert worker is not None
-    worker.send_signal(signal.SIGKILL)
-    assert sweep.wait(timeout=600) != 0
+    with held(tmp_path) as (victim, worker):
+        worker.kill()
+    assert sweep.wait(timeout=SECONDS) != 0
     assert f"1 of {SEEDS} jobs are missing" in (tmp_path / "terminal.log").read_text()
     done_before = jobs(tmp_path, "finished")
     assert len(done_before) == SEEDS - 1
@@ -135,7 +161,7 @@ def test_a_sweep_that_lost_a_worker_and_its_store_ends_like_one_that_did_not(
 
     cluster.server.start()
     again = start(tmp_path, cluster.environment, *words)
-    assert again.wait(timeout=600) == 0, (tmp_path / "terminal.log").read_text()
+    assert again.wait(timeout=SECONDS) == 0, (tmp_path / "terminal.log").read_text()
     assert jobs(tmp_path, "finished") == done_before | {victim}
     assert all((job / "errors.json").stat().st_mtime_ns == when for job, when in written.items())
 
@@ -150,12 +176,14 @@ def test_a_sweep_that_lost_a_worker_and_its_store_ends_like_one_that_did_not(
 def test_what_outlives_its_parent_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
     words = [*SMALL, "seed=0,1", *ON_SLURM, f"tracking.uri={cluster.uri}", "name=orphans"]
     sweep = start(tmp_path, cluster.environment, *words)
-    until(lambda: at_work(tmp_path))
-    sweep.kill()
-    sweep.wait()
-    again = start(tmp_path, cluster.environment, *words)
-    assert again.wait(timeout=600) == 0, (tmp_path / "terminal.log").read_text()
-    assert "Slurm still has jobs of" in (tmp_path / "terminal.log").read_text()
+    terminal = tmp_path / "terminal.log"
+    with held(tmp_path):
+        sweep.kill()
+        sweep.wait()
+        again = start(tmp_path, cluster.environment, *words)
+        until(lambda: "Slurm still has jobs of" in terminal.read_text() or again.poll() is not None)
+    assert again.wait(timeout=SECONDS) == 0, terminal.read_text()
+    assert "Slurm still has jobs of" in terminal.read_text()
     assert len(jobs(tmp_path, "finished")) == 2
     logs = sorted(tmp_path.glob("outputs/sweeps/*/*/run.log"))
     assert ["has finished before" in log.read_text() for log in logs] == [True, True]
@@ -165,12 +193,12 @@ def test_what_outlives_its_parent_is_waited_for(cluster: Cluster, tmp_path: Path
 def test_an_interrupted_sweep_leaves_nothing_in_the_queue(cluster: Cluster, tmp_path: Path) -> None:
     words = [*SMALL, "seed=range(4)", *ON_SLURM, f"tracking.uri={cluster.uri}", "name=interrupted"]
     sweep = start(tmp_path, cluster.environment, *words)
-    until(lambda: at_work(tmp_path))
-    sweep.send_signal(signal.SIGINT)
-    assert sweep.wait(timeout=60) != 0
-    assert "the same command again goes on" in (tmp_path / "terminal.log").read_text()
     squeue = ["squeue", "--me", "--noheader"]
-    until(lambda: not subprocess.run(squeue, env=cluster.environment, capture_output=True).stdout)
+    with held(tmp_path):  # until Slurm ends it
+        sweep.send_signal(signal.SIGINT)
+        assert sweep.wait(timeout=SECONDS) != 0
+        assert "the same command again goes on" in (tmp_path / "terminal.log").read_text()
+        until(lambda: not subprocess.run(squeue, env=cluster.environment, capture_output=True).stdout)
     assert len(jobs(tmp_path, "finished")) < 4
     (parent,) = runs(cluster.uri, "sweep", "interrupted")
     assert parent.info.status == "KILLED"
