@@ -9,16 +9,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser.finished_sweep import Sweep
 from tpd.run.overview import OVERVIEW, REPORT
 from tpd.store import saved_runs
-from tpd.store.saved_runs import SavedRun
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
@@ -41,18 +40,6 @@ SMALL = (
     "recording.episodes=3",
     "recording.steps=40",
 )
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A finished sweep in a store."""
-
-    store: str
-    experiment: str
-    parent: str
-    run: SavedRun
-    """The job whose report the parent has."""
-    report: Path
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Dialog, FrameLocator, Page, expect
 
-from tests.browser.conftest import Sweep
+from tests.browser.finished_sweep import Sweep
 from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve

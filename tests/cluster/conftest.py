@@ -5,7 +5,6 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.cluster.services import (
     CLUSTER,
     POSTGRES,
-    Service,
+    Cluster,
     mariadb,
     mlflow_server,
     munge,
@@ -23,16 +22,6 @@ from tests.cluster.services import (
 )
 
 PROGRAMS = ("munged", "mariadbd", "slurmctld", "slurmd", "slurmdbd")
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Slurm, and the MLflow server that its jobs report to."""
-
-    environment: dict[str, str]
-    """In which Slurm's commands find it."""
-    server: Service
-    uri: str
 
 
 @pytest.fixture(scope="session")

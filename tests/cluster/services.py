@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -184,3 +185,13 @@ def running(*services: Service) -> Iterator[None]:
             started.callback(service.stop)
             service.start()
         yield
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Slurm, and the MLflow server that its jobs report to."""
+
+    environment: dict[str, str]
+    """In which Slurm's commands find it."""
+    server: Service
+    uri: str

@@ -16,8 +16,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from tests.cluster.conftest import Cluster
-from tests.cluster.services import PARTITION
+from tests.cluster.services import PARTITION, Cluster
 from tpd.tracking.delivery import JOURNAL
 
 T = TypeVar("T")
@@ -118,7 +117,9 @@ def held(folder: Path) -> Iterator[tuple[Path, psutil.Process]]:
                 worker.resume()
         return None
 
-    job, worker = until(hold)
+    found = until(hold)
+    assert found is not None
+    job, worker = found
     try:
         yield job, worker
     finally:

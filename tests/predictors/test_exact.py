@@ -119,3 +119,8 @@ def test_follows_a_policy_that_changes() -> None:
 def test_env_without_table_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="CartPole-v1 publishes no table P"):
         ExactSolution(Environment("CartPole-v1"), small_mdp.policy(), small_mdp.outcomes(), horizon=3)
+
+
+def test_an_exact_solution_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"would take .* shorter horizon, or explainer=replayed"):
+        ExactSolution(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)

@@ -1,13 +1,17 @@
 """Replayed FHTD: the fixed point of replaying what was seen, kept as sparse counts."""
 
+from typing import Any
+
 import numpy as np
+import psutil
 import pytest
 
 from tests.support import small_mdp
 from tests.support.learning import HORIZON, batches, exact
 from tpd.core.outcomes import Outcome, OutcomeSet
 from tpd.core.pairs import pair_numbers
-from tpd.core.types import DiscretePolicy, concatenate
+from tpd.core.types import DiscretePolicy, Transitions, concatenate
+from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.counts import Counts
@@ -128,3 +132,30 @@ def test_counts_grow_and_lose_nothing() -> None:
     }
     rows, expected = np.unique(np.column_stack([pair, next_state, outcome]), axis=0, return_counts=True)
     assert found == {tuple(row): n for row, n in zip(rows.tolist(), expected, strict=True)}
+
+
+def test_a_horizon_that_is_too_long_for_a_single_pair_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match=r"would take .* use a shorter horizon"):
+        ReplayedFHTD(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)
+
+
+def test_too_many_pairs_are_refused_when_they_are_known() -> None:
+    """One pair takes a tenth of the free memory, and a million were tried."""
+    outcomes = small_mdp.outcomes()
+    horizon = psutil.virtual_memory().available // (10 * 8 * (outcomes.width + 1))
+    count = 10**6
+    learned = ReplayedFHTD(Environment("Vast-v0"), Anything(), outcomes, horizon=horizon)
+    states, nothing = np.arange(count), np.zeros(count, dtype=bool)
+    learned.update(Transitions(states, np.zeros(count, dtype=int), states, states % 2.0, nothing, nothing))
+    with pytest.raises(ValueError, match=r"1000001 x .* would take"):
+        learned.table()
+
+
+class Anything(TabularPolicy):
+    """Knows every state."""
+
+    def __init__(self) -> None:
+        super().__init__(np.array([[0.5, 0.5]]), 0.99)
+
+    def probabilities(self, observations: Any) -> Any:
+        return np.full((len(observations), 2), 0.5)

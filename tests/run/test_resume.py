@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +17,14 @@ from omegaconf import DictConfig
 from tests.support import Compose, stores
 from tests.support.breakable import Server, disk, enlarge
 from tests.support.commands import IN_TURN, ROOT, fork_server
-from tpd.core.types import Array, Resumable
-from tpd.kernels.interrupts import interruptible
+from tpd.core.types import Resumable
 from tpd.run.experiment import learn
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, build
 from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
 from tpd.store import explainers
-from tpd.store.checkpoints import Checkpoint, run_stages
-from tpd.store.fingerprints import fingerprint
-from tpd.store.run_folders import STATUS, command, locked, resume_folder, write_record
+from tpd.store.checkpoints import Checkpoint
+from tpd.store.run_folders import locked
 from tpd.tracking.runs import NoRun
 
 SMALL = [
@@ -169,86 +165,6 @@ def test_training_of_the_policy_goes_on_to_the_same_bits(
     state, state_due = again.trainer.state(), due.trainer.state()
     assert list(state) == list(state_due)
     assert all(value.tobytes() == state_due[name].tobytes() for name, value in state.items())
-
-
-class Tally:
-    """A part that counts, and refuses what it did not say itself."""
-
-    def __init__(self) -> None:
-        self.count = np.zeros(3, dtype=np.int64)
-
-    def state(self) -> dict[str, Array]:
-        return {"count": self.count}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        self.count = state["count"].copy()
-
-    def add(self) -> None:
-        self.count += 1
-
-
-def spoilt(path: Path, how: str) -> None:
-    """Leave something else there."""
-    with np.load(path) as stored:
-        good = dict(stored)
-    about = json.loads(str(good["about"]))
-    if how == "an array alone":
-        with path.open("wb") as file:
-            np.save(file, np.zeros(3))
-        return
-    others = {
-        "a pickle": {"about": np.array([about], dtype=object)},
-        "nothing about it": {"about": np.array("{}")},
-        "about a list": {"about": np.array("[]")},
-        "a stage that there is not": {"about": np.array(json.dumps(about | {"stage": 999}))},
-        "another stage": {"about": np.array(json.dumps(about | {"stage": 1}))},
-        "a stage in words": {"about": np.array(json.dumps(about | {"stage": "two"}))},
-        "a cut array": {"tally/count": good["tally/count"][:1]},
-        "another array": {"tally/count": good["tally/count"] + 1},
-    }
-    arrays = good | others.get(how, {})
-    if how == "an array less":
-        del arrays["tally/count"]
-    np.savez(path, **arrays)
-
-
-SPOILT = (
-    "an array alone",
-    "a pickle",
-    "nothing about it",
-    "about a list",
-    "a stage that there is not",
-    "another stage",
-    "a stage in words",
-    "a cut array",
-    "another array",
-    "an array less",
-)
-
-
-@pytest.mark.parametrize("how", [*SPOILT, "cut", "empty", "other settings"])
-def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
-    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    path, settings = tmp_path / CHECKPOINT, "other" if how == "other settings" else "ours"
-
-    def counted(settings: str) -> list[int]:
-        tally = Tally()
-        run_stages([tally.add] * 2, {"tally": tally}, Checkpoint(path, settings, 0))
-        return tally.count.tolist()
-
-    assert counted("ours") == [2, 2, 2]
-    if how == "cut":
-        path.write_bytes(path.read_bytes()[:-20])
-    elif how == "empty":
-        path.write_bytes(b"")
-    elif how in SPOILT:
-        spoilt(path, how)
-    assert counted(settings) == [2, 2, 2]
-    assert f"the run starts anew, for its checkpoint cannot be taken up: {path}: " in caplog.text
-    caplog.clear()
-    assert counted(settings) == [2, 2, 2]
-    assert "starts anew" not in caplog.text
 
 
 # As a user sees it
@@ -424,82 +340,6 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     assert refused.returncode != 0
     assert "hydra.sweep.dir: another process works in here" in refused.stdout
     assert "Traceback" not in refused.stdout
-
-
-def test_only_what_is_unfinished_and_free_is_gone_on_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=3"])
-    root = str(tmp_path)
-    for name, status in (("a", "failed"), ("b", "running"), ("c", "finished")):
-        (tmp_path / name).mkdir()
-        write_record(tmp_path / name / STATUS, command=command(), status=status)
-    assert resume_folder(root, "new") == f"{root}/b"
-    with locked(tmp_path / "b"):
-        assert resume_folder(root, "new") == f"{root}/a"
-    monkeypatch.setattr(sys, "argv", ["tpd-run", "seed=4"])
-    assert resume_folder(root, "new") == f"{root}/new"
-    assert resume_folder(root, "c") == f"{root}/c_2"  # a clock that was set back
-
-
-def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(10) as threads:
-        folders = list(threads.map(resume_folder, [str(tmp_path)] * 10, ["now"] * 10))
-    assert len(set(folders)) == 10
-
-
-def test_what_the_code_of_the_user_imports_is_part_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "my_named.py").write_text("from my_package.inner import low\nimport json, my_named")
-    (tmp_path / "my_package").mkdir()
-    (tmp_path / "my_package" / "__init__.py").write_text("")
-    (tmp_path / "my_package" / "inner.py").write_text("import my_limits")
-    (tmp_path / "unnamed.py").write_text("")
-    settings = {"_target_": "my_named.low"}
-    seen = {fingerprint(settings)}
-    for path in ("my_limits.py", "my_package/inner.py", "my_named.py"):
-        with (tmp_path / path).open("a") as file:
-            file.write("\nLIMIT = 3")
-        assert fingerprint(settings) not in seen
-        seen.add(fingerprint(settings))
-    (tmp_path / "unnamed.py").write_text("LIMIT = 3")
-    assert fingerprint(settings) in seen
-
-
-def test_ctrl_c_in_compiled_code_is_ctrl_c() -> None:
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
-    with pytest.raises(SystemError), interruptible():
-        raise SystemError("something else") from ValueError()
-
-
-def test_other_code_or_files_of_the_user_make_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    module, agent, dataset = tmp_path / "my_own.py", tmp_path / "agent.zip", tmp_path / "dataset"
-    settings = {
-        "env": {"id": "my_own:Mine-v0"},
-        "outcomes": [{"function": {"_target_": "my_own.low"}}, {"_target_": "tpd.core.outcomes.event"}],
-        "policy": {"path": str(agent)},
-        "training": {"path": str(dataset)},
-    }
-    dataset.mkdir()
-    seen = set[str]()
-    for path, content in (
-        (module, "low = 1"),
-        (module, "low = 2"),
-        (agent, "weights"),
-        (agent, "others!"),
-        (dataset / "shard", "1"),
-        (dataset / "shard", "12"),
-    ):
-        path.write_text(content)
-        assert fingerprint(settings) == fingerprint(settings)
-        assert fingerprint(settings) not in seen
-        seen.add(fingerprint(settings))
 
 
 # Disks

@@ -5,17 +5,14 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import psutil
 import pytest
 
-from tests.support import Compose, small_mdp
+from tests.support import Compose
 from tests.support.commands import tpd_run
 from tpd.core.seeding import generator
 from tpd.core.types import BoolArray, IntArray, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.policies.tabular import GreedyPolicy, TabularPolicy
-from tpd.predictors.exact import ExactSolution
-from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.run.parts import ConfigError, build
 from tpd.run.training import Training
 from tpd.sources.collection import collect
@@ -142,38 +139,6 @@ def test_exploration_with_tables_that_are_too_large_is_refused() -> None:
     training = Training(alongside=False, steps=1, epsilon=0.1, num_envs=1, least_tried=False, restarts=0.0)
     with pytest.raises(ValueError, match=r"exploration .* would take"):
         training.check(env, [])
-
-
-def test_an_exact_solution_that_is_too_large_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"would take .* shorter horizon, or explainer=replayed"):
-        ExactSolution(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)
-
-
-def test_a_horizon_that_is_too_long_for_a_single_pair_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"would take .* use a shorter horizon"):
-        ReplayedFHTD(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)
-
-
-def test_too_many_pairs_are_refused_when_they_are_known() -> None:
-    """One pair takes a tenth of the free memory, and a million were tried."""
-    outcomes = small_mdp.outcomes()
-    horizon = psutil.virtual_memory().available // (10 * 8 * (outcomes.width + 1))
-    count = 10**6
-    learned = ReplayedFHTD(Environment("Vast-v0"), Anything(), outcomes, horizon=horizon)
-    states, nothing = np.arange(count), np.zeros(count, dtype=bool)
-    learned.update(Transitions(states, np.zeros(count, dtype=int), states, states % 2.0, nothing, nothing))
-    with pytest.raises(ValueError, match=r"1000001 x .* would take"):
-        learned.table()
-
-
-class Anything(TabularPolicy):
-    """Knows every state."""
-
-    def __init__(self) -> None:
-        super().__init__(np.array([[0.5, 0.5]]), 0.99)
-
-    def probabilities(self, observations: Any) -> Any:
-        return np.full((len(observations), 2), 0.5)
 
 
 def test_a_run_that_outgrows_the_memory_ends_with_one_line(tmp_path: Path) -> None:

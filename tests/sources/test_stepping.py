@@ -12,7 +12,6 @@ from tests.support.commands import ROOT, fork_server
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
-from tpd.show.figures import FigureSpec
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 
@@ -81,8 +80,3 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: it observed 77")
-
-
-def test_a_figure_is_no_way_out_of_its_folder() -> None:
-    with pytest.raises(ValueError, match="must be that of a file"):
-        FigureSpec.from_config("../x", Environment("FrozenLake-v1"), [{"state": 3}])
