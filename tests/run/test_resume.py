@@ -325,7 +325,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     process = start(tmp_path, *words)
     wait_for(tmp_path, "outputs/sweeps/*/1/checkpoint.npz")
     os.killpg(process.pid, signal.SIGINT)
-    told = process.communicate(timeout=60)[0]
+    told = process.communicate(timeout=300)[0]
     assert process.returncode != 0
     assert "the same command again goes on from here" in told
     statuses = states_of(tmp_path)
