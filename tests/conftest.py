@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 from hydra import compose, initialize_config_dir
+from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
 from tests.support import Compose, stores
+from tests.support.tracing import as_untraced, untraced
 from tpd.envs import Environment
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
@@ -42,6 +44,14 @@ def copied_stores() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def untraced_figures() -> Iterator[None]:
+    """Coverage does not look at how Matplotlib draws what it was given."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", as_untraced(Figure.savefig))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def made_stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a test is about making a store, it is made."""
@@ -54,7 +64,7 @@ def compose_config() -> Compose:
     """Compose the project's config with overrides, as the command line would."""
 
     def composed(*overrides: str) -> DictConfig:
-        with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        with untraced(), initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
             return compose("config", overrides=list(overrides))
 
     return composed

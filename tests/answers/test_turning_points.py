@@ -133,6 +133,7 @@ def test_a_horizon_of_one_step_is_refused() -> None:
         turning_points(explainer_of(policy, horizon=1), recorded(policy, 2))
 
 
+@pytest.mark.no_cover
 def test_in_the_taxi_it_is_traffic_that_turns_a_ride_towards_failure(
     paper: Parts, fuel_taxi: Environment
 ) -> None:

@@ -41,6 +41,7 @@ def test_equals_the_sum_over_all_trajectories(stochastic: bool) -> None:
     np.testing.assert_allclose(solved[..., 0], expected, atol=1e-12)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("env", ["fuel_taxi", "frozen_lake", "cliff_walking", "taxi"])
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_probability_is_conserved_in_every_env_with_a_table(
@@ -64,6 +65,7 @@ def test_probability_is_conserved_in_every_env_with_a_table(
     assert (solved >= -1e-12).all()
 
 
+@pytest.mark.no_cover
 def test_rewards_rebuilt_from_events_are_the_rewards(paper: Parts, compose_config: Compose) -> None:
     """Three outcome sets, the same expected reward: events, components and the reward itself."""
     paper.trainer.train()

@@ -66,6 +66,7 @@ def typical_errors(learner: NetworkFHTD, policy: Any) -> FloatArray:
 # What is learned
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize(("form", "discount"), [("efo", 1.0), ("fhgvf", 0.9)])
 def test_comes_close_to_the_exact_solution(form: str, discount: float, stochastic: bool) -> None:
@@ -82,6 +83,7 @@ def test_comes_close_to_the_exact_solution(form: str, discount: float, stochasti
     assert (odd.sum(axis=1) > 1.5).any()
 
 
+@pytest.mark.no_cover
 def test_transitions_of_another_policy_serve() -> None:
     """The next action is the policy's own, whoever took the actions that were seen."""
     behaviour, policy = small_mdp.policy(stochastic=False), small_mdp.policy(stochastic=True)
@@ -122,6 +124,7 @@ class Dial(gym.Env[Any, Any]):
 gym.register(id="Dial-v0", entry_point="tests.predictors.test_network:Dial", max_episode_steps=10)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("form", ["efo", "fhgvf"])
 def test_continuous_actions_are_told_apart(form: str) -> None:
     """An event and a real outcome whose future depends on the action, each step the other way round."""
@@ -178,6 +181,7 @@ def clock_outcomes(partition: bool = True) -> OutcomeSet:
     return OutcomeSet([event("ticks", lambda t: np.ones(len(t)), 1.0)], partition=partition)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("partition", "form"),
     [(True, "efo"), (False, "efo"), (False, "fhgvf")],
@@ -227,6 +231,7 @@ def mixed_outcomes() -> OutcomeSet:
     )
 
 
+@pytest.mark.no_cover
 def test_every_outcome_is_learned_as_its_kind_and_told_in_its_place() -> None:
     policy, outcomes = small_mdp.policy(), mixed_outcomes()
     columns = Columns.of(outcomes)

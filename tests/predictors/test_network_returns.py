@@ -88,6 +88,7 @@ def test_what_lies_on_an_atom_stays_there() -> None:
 # What is learned
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_learning_comes_close_to_exact_convolution(stochastic: bool) -> None:
     """Expectations over a stochastic policy included; another policy's returns are not those."""
@@ -136,6 +137,7 @@ def clock(accounts: bool = True) -> OutcomeSet:
     return OutcomeSet([ticks], partition=True, accounts_for_reward=accounts)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("breaks", "confused", "goes_on"),
     [(0.0, False, 1.0), (0.3, False, 0.7), (0.0, True, 2 / 3)],

@@ -37,6 +37,7 @@ def squared_deviation(estimated: Cases, true: FloatArray) -> float:
     return float(((estimated.expected - true)[chance] ** 2 / variance[chance]).mean())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize("limit", [None, 2])
 def test_agrees_with_the_exact_solution(stochastic: bool, limit: int | None) -> None:
@@ -453,6 +454,7 @@ class EveryThird(Deterministic):
         return np.asarray(observations[:, -1] == 2, dtype=np.int64)
 
 
+@pytest.mark.no_cover
 def test_a_recurrent_policy_continues_from_its_hidden_state() -> None:
     outcomes = OutcomeSet([event("risk", lambda t: t.action == 1)])
     truth = MonteCarlo(
@@ -509,6 +511,7 @@ def rolled_out(seed: int, outcomes: OutcomeSet | None = None) -> tuple[MonteCarl
     return truth, truth.cases(20, rng(seed))
 
 
+@pytest.mark.no_cover
 def test_bands_of_rollouts_hold_the_truth() -> None:
     truth, cases = rolled_out(seed=1)
     solution = ExactSolution(
@@ -554,6 +557,7 @@ def test_what_is_certain_has_no_width_and_other_outcomes_have_students() -> None
     assert (width[..., 1] > 0.3).all()  # six rollouts that agree prove little
 
 
+@pytest.mark.no_cover
 def test_returns_are_as_noisy_as_they_say() -> None:
     """Which the noise of their parts does not tell: what happens at one step changes the next."""
     outcomes = OutcomeSet([component("place", lambda t: t.next_observation, 0, 10, weight=2.0)])

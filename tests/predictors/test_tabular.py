@@ -41,6 +41,7 @@ def errors_by_horizon(learned: TabularFHTD, policy: DiscretePolicy) -> FloatArra
     return np.asarray(np.abs(small_mdp.dense(learned.table()) - exact(policy)).max(axis=(0, 1, 3)))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("stochastic", [False, True])
 @pytest.mark.parametrize("form", ["fhgvf", "efo"])
 def test_converges_to_the_exact_solution_at_every_horizon(stochastic: bool, form: str) -> None:

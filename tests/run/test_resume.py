@@ -84,6 +84,7 @@ def interrupted(config: DictConfig, folder: Path, survived: int) -> None:
             learned(config, folder)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("explainer", EXPLAINERS, ids=lambda words: words[0])
 @pytest.mark.parametrize("survived", [1, 3, 5])
 def test_learning_goes_on_to_the_same_bits(

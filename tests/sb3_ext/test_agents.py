@@ -87,6 +87,7 @@ def test_a_zip_becomes_explanations_that_are_judged_and_kept(
     np.testing.assert_array_equal(again.expected, kept.expected)
 
 
+@pytest.mark.no_cover
 def test_explaining_goes_alongside_training_too(tmp_path: Path, compose_config: Compose) -> None:
     parts = build(
         compose_config(

@@ -325,6 +325,7 @@ def small_model(algorithm: type[BaseAlgorithm], **settings: Any) -> Any:
     return build(algorithm, env, settings | {"policy_kwargs": TINY})
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("when", ["alongside", "after"])
 @pytest.mark.parametrize(
     "make",

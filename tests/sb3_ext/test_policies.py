@@ -15,6 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_ext import explainer_for
 from sb3_ext.policies import DiscreteSB3Policy, RecurrentSB3Policy, SB3Policy, as_policy
 from tests.support import small_mdp
+from tests.support.tracing import untraced
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, DiscretePolicy, RecurrentPolicy
 from tpd.envs import Environment
@@ -27,6 +28,7 @@ from tpd.sources.hidden_state import with_initial_state, with_next_state
 Algorithm = type[BaseAlgorithm]
 STATES = np.arange(small_mdp.NUM_STATES)
 ROLLOUT = {PPO: {"n_steps": 64, "batch_size": 64, "n_epochs": 4}}
+SMALLER = {QRDQN: {"n_quantiles": 20}}
 
 
 def tiny(**more: int) -> dict[str, Any]:
@@ -35,8 +37,10 @@ def tiny(**more: int) -> dict[str, Any]:
 
 
 def trained(algorithm: Any, deterministic: bool = False) -> DiscreteSB3Policy:
-    settings = {"seed": 0, "device": "cpu", "policy_kwargs": tiny(), **ROLLOUT.get(algorithm, {})}
-    model = algorithm("MlpPolicy", gym.make("SmallMDP-v0"), **settings).learn(300)
+    settings = {"seed": 0, "device": "cpu", "policy_kwargs": tiny(**SMALLER.get(algorithm, {}))}
+    settings |= ROLLOUT.get(algorithm, {})
+    with untraced():
+        model = algorithm("MlpPolicy", gym.make("SmallMDP-v0"), **settings).learn(300)
     policy = as_policy(model, deterministic=deterministic)
     assert isinstance(policy, DiscreteSB3Policy)
     return policy
@@ -220,8 +224,9 @@ def test_a_mask_may_be_any_function_of_the_observation() -> None:
 
 def recurrent(env_id: str) -> RecurrentPPO:
     kwargs = tiny(lstm_hidden_size=5, n_lstm_layers=2)
-    settings = {"n_steps": 64, "batch_size": 64, "seed": 0, "device": "cpu"}
-    return RecurrentPPO("MlpLstmPolicy", env_id, policy_kwargs=kwargs, **settings).learn(128)  # type: ignore[arg-type]
+    settings = {"n_steps": 64, "batch_size": 64, "n_epochs": 2, "seed": 0, "device": "cpu"}
+    with untraced():
+        return RecurrentPPO("MlpLstmPolicy", env_id, policy_kwargs=kwargs, **settings).learn(128)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])

@@ -106,6 +106,7 @@ def judged(explainer: Explainer, env: Environment, truth: Truth, episodes: int) 
     return evaluate(explainer, env, truth.cases(episodes, generator(0, "evaluation")))
 
 
+@pytest.mark.no_cover
 def test_a_stochastic_agent_is_explained_by_expectations_over_its_actions(compose_config: Compose) -> None:
     env, outcomes = small_mdp.environment(), small_mdp.outcomes()
     model = PPO("MlpPolicy", env.make(), n_steps=64, seed=0, device="cpu").learn(256)
@@ -138,6 +139,7 @@ def test_a_masked_agent_is_explained_within_its_mask(compose_config: Compose, fu
     assert judged(explainer, fuel_taxi, exact, 500).pi_mse.max() < 2e-3
 
 
+@pytest.mark.no_cover
 def test_what_only_the_hidden_state_tells_is_learned(compose_config: Compose) -> None:
     env, policy, outcomes = Environment("Signal-v0"), Alternating(), signal_outcomes()
     explainer = network(compose_config, env, policy, outcomes, 6000)
@@ -148,6 +150,7 @@ def test_what_only_the_hidden_state_tells_is_learned(compose_config: Compose) ->
     np.testing.assert_allclose(expected[1], alive * (steps % 2 == 0), atol=0.08)
 
 
+@pytest.mark.no_cover
 def test_a_recurrent_agent_is_explained_with_its_hidden_states(compose_config: Compose) -> None:
     env, outcomes = Environment("Signal-v0"), signal_outcomes()
     small = {"lstm_hidden_size": 4, "net_arch": [8]}

@@ -320,6 +320,7 @@ def learn_network(config: Any) -> Any:
     return parts
 
 
+@pytest.mark.no_cover
 def test_a_network_is_learned_from_a_dataset_with_no_env_at_hand(
     cart_pole: list[str], tmp_path: Path, compose_config: Compose
 ) -> None:

@@ -29,12 +29,14 @@ def quickest(case: Case) -> object:
     return pytest.param(case, marks=pytest.mark.slow if everywhere else [])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", map(quickest, cases()), ids=str)
 def test_nothing_runs_and_what_is_wrong_is_named_in_one_line(case: Case, scratch: Path) -> None:
     result = attempt(case, scratch)
     assert result.fine(case), f"{result.what}: {result.line}"
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.kind)
 def test_what_is_good_is_let_in(door: Door, scratch: Path) -> None:
     if door.kind == "replay buffer":  # a pickle, which is read only if it is trusted

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.support.tracing import untraced
 from tpd.tracking import backend_store
 
 make = backend_store._make
@@ -15,7 +16,8 @@ make = backend_store._make
 def _made() -> tempfile.TemporaryDirectory[str]:
     """A folder with a store of which all others of this process are copies; it goes when the process ends."""
     folder = tempfile.TemporaryDirectory()
-    make(Path(folder.name) / "mlflow.db")
+    with untraced():
+        make(Path(folder.name) / "mlflow.db")
     return folder
 
 
