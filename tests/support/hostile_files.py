@@ -375,7 +375,7 @@ def arrays(file: str, name: str) -> dict[str, Spoil]:
     return {
         "an array of objects": put(_npy(np.array([Bomb()], dtype=object))),
         "a pickle among the arrays": put(BOMB),
-        "an array that swells": put(_npy(np.zeros(12_500_000))),
+        "an array that swells": changed(lambda array: np.zeros(12_500_000)),
         "a shape of 10^12": put(_claiming((10**12,))),
         "a shape of 0 x 10^12": put(_claiming((0, 10**12, 4))),
         OUTSIDE: put(_npy(np.zeros(1)), f"../../{MARKER}.npy"),
