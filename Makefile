@@ -7,6 +7,8 @@ CLUSTER := .venv/.cluster
 OPTUNA := .venv-optuna/.ready
 RAY := .venv-ray/.ready
 SLURM := /usr/sbin/slurmdbd
+# one worker more than cores, since tests also wait; files in the order of tests/conftest.py
+PARALLEL := -n $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") --dist loadfile --no-loadscope-reorder
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
@@ -23,10 +25,10 @@ ui: $(READY) ## Look at the runs in a browser, at http://127.0.0.1:5000
 	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
 
 test: $(READY) ## Run the tests, and print what they cover
-	$(BIN)/python -m pytest -n auto --dist loadfile --durations 12 --cov --cov-report term
+	$(BIN)/python -m pytest $(PARALLEL) --durations 12 --cov --cov-report term
 
 test-slow: $(READY) ## Run the long tests too
-	$(BIN)/python -m pytest -n auto --dist loadfile -m 'not browser and not cluster and not optuna and not ray'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not browser and not cluster and not optuna and not ray'
 
 test-browser: $(READY) $(CHROMIUM) ## Look at the report and the MLflow UI in a real browser
 	$(BIN)/python -m pytest -m browser tests/browser

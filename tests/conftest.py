@@ -20,20 +20,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests
 LONGEST = (
     "test_experiment",
     "test_resume",
-    "test_doors",
-    "test_explain",
     "test_notebooks",
-    "test_served_model",
-    "test_report",
-    "test_wheel",
     "test_outbox",
-    "test_escaping",
+    "test_doors",
+    "test_configs",
+    "test_wheel",
+    "test_explain",
+    "test_agents",
+    "test_network",
+    "test_served_model",
+    "test_callback",
+    "test_runs",
+    "test_report",
 )
 """The files that take longest, which go first, so that no worker is left with them at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    order = {stem: place for place, stem in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)
