@@ -70,7 +70,7 @@ def start(folder: Path, environment: dict[str, str], *words: str) -> subprocess.
         )
 
 
-def until(look: Callable[[], T]) -> T:
+def until(look: Callable[[], T | None]) -> T:
     """What is looked for, as soon as it is there."""
     deadline = time.monotonic() + SECONDS
     while not (found := look()):
@@ -125,6 +125,13 @@ def held(folder: Path) -> Iterator[tuple[Path, psutil.Process]]:
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):  # it was killed
             worker.resume()
+
+
+def queue_of(cluster: Cluster) -> str | None:
+    """What Slurm has to do; None when it does not say."""
+    squeue = ["squeue", "--me", "--noheader"]
+    asked = subprocess.run(squeue, env=cluster.environment, capture_output=True, text=True)
+    return asked.stdout if asked.returncode == 0 else None
 
 
 def runs(uri: str, role: str, name: str = "paper") -> list[Run]:
@@ -194,12 +201,11 @@ def test_what_outlives_its_parent_is_waited_for(cluster: Cluster, tmp_path: Path
 def test_an_interrupted_sweep_leaves_nothing_in_the_queue(cluster: Cluster, tmp_path: Path) -> None:
     words = [*SMALL, "seed=range(4)", *ON_SLURM, f"tracking.uri={cluster.uri}", "name=interrupted"]
     sweep = start(tmp_path, cluster.environment, *words)
-    squeue = ["squeue", "--me", "--noheader"]
     with held(tmp_path):  # until Slurm ends it
         sweep.send_signal(signal.SIGINT)
         assert sweep.wait(timeout=SECONDS) != 0
         assert "the same command again goes on" in (tmp_path / "terminal.log").read_text()
-        until(lambda: not subprocess.run(squeue, env=cluster.environment, capture_output=True).stdout)
+        until(lambda: queue_of(cluster) == "")
     assert len(jobs(tmp_path, "finished")) < 4
     (parent,) = runs(cluster.uri, "sweep", "interrupted")
     assert parent.info.status == "KILLED"

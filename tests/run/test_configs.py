@@ -54,7 +54,7 @@ OPTIONS = sorted(
 )
 # environments that no table can hold
 UNNUMBERED = ("acrobot", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
-FUNCTION = "policy.function={_target_: tests.run.test_configs.still, _partial_: true}"
+FUNCTION = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
 NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
 CART_POLE = ["env=cart_pole", *NO_TABLES]
 # what else must be chosen, for the option to fit

@@ -14,7 +14,6 @@ from mlflow.entities import Run as MlflowRun
 
 from tests.support import Compose
 from tests.support.commands import IN_TURN, ROOT, tpd_run
-from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
 from tpd.evaluation.errors import METRICS
@@ -247,21 +246,11 @@ def test_the_tracked_explainer_is_a_model_without_pickle(alone: Path) -> None:
     assert not [name for name in files if name.endswith((".pkl", ".pickle"))]
 
 
-def left(observations: Array) -> Array:
-    """A policy over numbered actions."""
-    return np.zeros(len(observations), dtype=np.int64)
-
-
-def swing(observations: Array) -> Array:
-    """A policy over continuous actions."""
-    return np.clip(observations[:, 2:], -2, 2)
-
-
 @pytest.mark.parametrize(("env", "policy"), [("cart_pole", "left"), ("pendulum", "swing")])
 def test_a_network_is_a_model_that_is_asked_with_vectors(
     env: str, policy: str, tmp_path: Path, compose_config: Compose
 ) -> None:
-    function = f"policy.function={{_target_: tests.run.test_experiment.{policy}, _partial_: true}}"
+    function = f"policy.function={{_target_: policies_of_a_user.{policy}, _partial_: true}}"
     chosen = ["policy=function", function, "explainer=network", "training=agent", "evaluation=none"]
     parts = build(compose_config(f"env={env}", *chosen, "explainer.hidden=[8]", "explainer.horizon=5"))
     rng, exploration = np.random.default_rng(0), Exploration(0.5)

@@ -23,7 +23,6 @@ from mlflow.exceptions import MlflowException
 
 from tests.support import Compose, small_mdp
 from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
-from tpd.core.types import Array
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
@@ -323,16 +322,6 @@ def test_names_that_cannot_be_registered_are_refused(name: Any) -> None:
 # Networks
 
 
-def left(observations: Array) -> Array:
-    """A policy over numbered actions."""
-    return np.zeros(len(observations), dtype=np.int64)
-
-
-def swing(observations: Array) -> Array:
-    """A policy over continuous actions."""
-    return np.clip(observations[:, 2:], -2, 2)
-
-
 @pytest.mark.parametrize(
     ("env", "policy", "bad", "message"),
     [
@@ -389,7 +378,7 @@ def swing(observations: Array) -> Array:
 def test_networks_are_asked_with_vectors(
     env: str, policy: str, bad: tuple[Any, Any], message: str, tmp_path: Path, compose_config: Compose
 ) -> None:
-    function = f"policy.function={{_target_: tests.tracking.test_served_model.{policy}, _partial_: true}}"
+    function = f"policy.function={{_target_: policies_of_a_user.{policy}, _partial_: true}}"
     chosen = ["policy=function", function, "explainer=network", "training=agent", "evaluation=none"]
     parts = build(compose_config(f"env={env}", *chosen, "explainer.hidden=[8]", "explainer.horizon=5"))
     rng, exploration = np.random.default_rng(0), Exploration(0.5)
