@@ -1,6 +1,8 @@
 """What tpd needs to know of an environment, whichever library it comes from."""
 
+import contextlib
 import functools
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,6 +15,8 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 from tpd.core.observations import check_space
 from tpd.core.types import Array, BoolArray
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
+
+log = logging.getLogger(__name__)
 
 StateDescription = int | Mapping[str, Any] | Sequence[float]
 
@@ -94,10 +98,20 @@ class Environment:
     def action_space(self) -> gym.Space[Any]:
         return self._sample.action_space
 
-    @property
+    @functools.cached_property
     def drawable(self) -> bool:
-        """Whether it can be shown as a picture."""
-        return "rgb_array" in self._sample.metadata.get("render_modes", ())
+        """Whether it can be shown as a picture: it is drawn once to find out, since that may fail."""
+        if "rgb_array" not in self._sample.metadata.get("render_modes", ()):
+            return False
+        try:
+            with contextlib.closing(self.make(render_mode="rgb_array")) as env:
+                env.reset(seed=0)
+                draw(env)
+        except Exception as error:  # of a renderer, for example where there is no OpenGL
+            reason = " ".join(str(error).split())
+            log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
+            return False
+        return True
 
     @property
     def discrete(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import yaml
@@ -135,6 +135,8 @@ def _ours(name: str, trusted: Sequence[str]) -> bool:
     if not _within(name, (*OURS, *trusted)):
         return False
     found = get_object(name)  # perhaps not of the module, but what the module imported
+    if isinstance(found, ModuleType):  # that registers an environment
+        return _within(found.__name__, (*OURS, *trusted))
     if not isinstance(found, type | FunctionType):
         found = type(found)
     return _within(str(found.__module__), (*OURS, *trusted))

@@ -1,0 +1,48 @@
+"""Environments: what cannot be drawn costs the pictures, and nothing else."""
+
+import logging
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tpd.envs import Environment
+from tpd.envs.events.default import default_outcomes
+from tpd.policies.function import FunctionPolicy
+from tpd.sources import named_states
+from tpd.sources.episodes import Recorder
+
+DARK = "Dark-v0"
+
+
+class Dark(gym.Wrapper[Any, Any, Any, Any]):
+    """A pole whose renderer needs a graphics library that is not there."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(gym.make("CartPole-v1", render_mode=render_mode))
+
+    def render(self) -> Any:
+        raise RuntimeError("an OpenGL platform\nlibrary has not been loaded")
+
+
+gym.register(id=DARK, entry_point="tests.envs.test_environment:Dark", max_episode_steps=20)
+
+
+def test_a_renderer_that_fails_costs_the_pictures_and_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env, light = Environment(DARK), Environment("CartPole-v1", max_episode_steps=20)
+    policy = FunctionPolicy(lambda o: np.zeros(len(o), dtype=np.int64), 0.99, env.action_space)
+    outcomes = default_outcomes(light)
+    with caplog.at_level(logging.WARNING):
+        recording = Recorder(episodes=2, steps=20).record(env, policy, outcomes)
+        assert named_states.find(env, policy, "start").picture is None
+        assert not env.drawable
+    assert recording is not None
+    assert recording.frames == ()
+    (warning,) = [record.getMessage() for record in caplog.records if DARK in record.getMessage()]
+    assert warning.endswith("there are no pictures of it: an OpenGL platform library has not been loaded")
+    seen = Recorder(episodes=2, steps=20).record(light, policy, outcomes)
+    assert seen is not None
+    assert len(seen.frames) == len(seen.episodes.transitions)
