@@ -1,5 +1,7 @@
 """Training: what learners are shown, and when."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,14 @@ from tpd.core.seeding import generator
 from tpd.core.types import DiscretePolicy, Transitions
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
+from tpd.run.experiment import run
 from tpd.run.parts import build
 from tpd.run.training import Training
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.store import explainers
+from tpd.store.saved_runs import EXPLAINER
+from tpd.tracking.runs import NoRun
 
 
 @pytest.mark.parametrize(
@@ -90,3 +96,16 @@ def test_settings_that_cannot_be_are_refused(setting: str, value: float) -> None
     }
     with pytest.raises(ValueError, match=setting):
         Training(**(usual | {setting: value}))  # type: ignore[arg-type]
+
+
+def test_what_was_learned_is_saved_before_it_is_judged(
+    compose_config: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ["policy.steps=2000", "training.steps=2000", "evaluation.curve_points=0"]
+    parts = build(compose_config(*small, "tracking=none"))
+    monkeypatch.setattr("tpd.run.experiment.judge", lambda *_: pytest.fail("judging failed"))
+    with pytest.raises(pytest.fail.Exception, match="judging failed"):
+        run(parts, tmp_path, NoRun(), progress=False)
+    state, action = np.array([100]), np.array([0])
+    saved = explainers.load(tmp_path / EXPLAINER).explain(state, action)
+    np.testing.assert_allclose(saved.expected, parts.explainer.explain(state, action).expected, atol=1e-6)

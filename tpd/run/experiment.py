@@ -27,8 +27,9 @@ from tpd.run.parts import Parts
 from tpd.run.results import Findings, save_results
 from tpd.show.progress import ProgressBars
 from tpd.sources.collection import play
+from tpd.store import explainers
 from tpd.store.checkpoints import run_stages
-from tpd.store.saved_runs import SavedRun
+from tpd.store.saved_runs import EXPLAINER, SavedRun
 from tpd.tracking.runs import Run
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
     """Train the policy, learn to explain it, judge the explanations, and save what was found."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars, folder)
+        explainers.save(parts.explainer, parts.env, folder / EXPLAINER)  # judging it may fail, or take long
     with _timed("evaluation", tracked), ProgressBars(progress) as bars:
         findings = judge(parts, bars)
         if findings.errors is not None:
