@@ -1,4 +1,4 @@
-"""The outcomes of classic control and LunarLander hold on what these environments really do."""
+"""The outcomes of classic control, LunarLander and BipedalWalker hold on what those environments do."""
 
 import functools
 from collections.abc import Callable
@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.box2d import bipedal_walker as bipedal_walker_module
+from gymnasium.envs.box2d.bipedal_walker import BipedalWalkerHeuristics
 from gymnasium.envs.box2d.lunar_lander import heuristic
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -16,7 +18,7 @@ from tests.support import Compose
 from tpd.core.outcomes import OutcomeError, OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 from tpd.envs import Environment
-from tpd.envs.events import acrobot, cart_pole, lunar_lander, mountain_car, pendulum
+from tpd.envs.events import acrobot, bipedal_walker, cart_pole, lunar_lander, mountain_car, pendulum
 from tpd.envs.events.default import default_outcomes
 from tpd.run.cli import CONFIG_FOLDER
 
@@ -71,6 +73,19 @@ def climb(env: Any, seen: Array, rng: np.random.Generator) -> int:
     return 2 if abs(turn) < 0.05 else 1 if turn > 0 else 3
 
 
+class Walk:
+    """Gymnasium's own heuristic, anew for every episode: it falls often and finishes at times."""
+
+    def __init__(self) -> None:
+        self.hull: Any = None
+
+    def __call__(self, env: Any, seen: Array, rng: np.random.Generator) -> Any:
+        if env.unwrapped.hull is not self.hull:
+            self.hull = env.unwrapped.hull
+            self.heuristic = BipedalWalkerHeuristics()
+        return self.heuristic.step_heuristic(seen).astype(np.float32)  # type: ignore[no-untyped-call]
+
+
 # config -> how to play, for how many episodes
 PLAYS: dict[str, list[tuple[Play, int]]] = {
     "cart_pole": [(at_random, 30), (balance, 3), (balance_and_run, 3)],
@@ -78,7 +93,10 @@ PLAYS: dict[str, list[tuple[Play, int]]] = {
     "acrobot": [(at_random, 2), (pump, 5)],
     "pendulum": [(at_random, 5), (swing_up, 10)],
     "lunar_lander": [(at_random, 40), (land, 25), (fly_off, 10), (climb, 2)],
+    "bipedal_walker": [(at_random, 5), (Walk(), 7)],
 }
+# how much more reward is noticed; the walker's position is not observed, only its velocity
+NOTICED = {"bipedal_walker": 2 * bipedal_walker.SLACK}
 
 
 class Played(NamedTuple):
@@ -97,6 +115,9 @@ def config(group: str, name: str) -> Any:
 
 def inside(env: Any) -> dict[str, Any]:
     """The state that the observation is made of."""
+    if hasattr(env, "hull"):
+        contact = [env.legs[knee].ground_contact for knee in (1, 3)]
+        return {"x": env.hull.position.x, "touched": env.game_over, "contact": contact}
     if not hasattr(env, "lander"):
         return {"state": np.array(env.state, dtype=np.float64)}
     return {
@@ -156,7 +177,7 @@ def test_the_reward_is_accounted_for_from_the_first_step_to_the_last(name: str) 
     ends = steps.terminated if steps.terminated.any() else steps.truncated
     for some in (starts, ends):
         outcomes.observe(steps[some])
-        more = replace(steps[some], reward=steps[some].reward + 0.01)
+        more = replace(steps[some], reward=steps[some].reward + NOTICED.get(name, 0.01))
         with pytest.raises(OutcomeError, match="do not account for the reward"):
             outcomes.observe(more)
 
@@ -305,6 +326,35 @@ def test_what_rounding_hides_is_little() -> None:
     flying = steps[~steps.terminated]
     nearer = np.hypot(*flying.observation[:, :2].T) - np.hypot(*flying.next_observation[:, :2].T)
     assert np.abs(lunar_lander.distance(flying) - 100 * nearer).max() < 0.01
+
+
+def test_the_walker_falls_or_finishes() -> None:
+    steps, facts, _ = played("bipedal_walker")
+    end = (bipedal_walker_module.TERRAIN_LENGTH - bipedal_walker_module.TERRAIN_GRASS) * (
+        bipedal_walker_module.TERRAIN_STEP
+    )
+    assert (bipedal_walker.fell(steps) == facts["touched"] | (facts["x"] < 0)).all()
+    assert (bipedal_walker.finished(steps) == (facts["x"] > end)).all()
+
+
+def test_the_walker_stumbles_before_it_falls_and_not_when_it_falls() -> None:
+    steps = played("bipedal_walker").transitions
+    fell, stumbled = bipedal_walker.fell(steps), bipedal_walker.stumbled(steps)
+    assert not (fell & stumbled).any()
+    assert stumbled[np.flatnonzero(fell) - 1].all()
+
+
+def test_the_feet_of_the_walker_touch_the_ground() -> None:
+    steps, facts, _ = played("bipedal_walker")
+    assert (bipedal_walker.left_foot_down(steps) == facts["contact"][:, 0]).all()
+    assert (bipedal_walker.right_foot_down(steps) == facts["contact"][:, 1]).all()
+
+
+def test_the_walker_gets_as_far_as_its_reward_says() -> None:
+    steps, facts, starts = played("bipedal_walker")
+    way = np.diff(facts["x"]) * bipedal_walker.REWARD_PER_METRE
+    walking = ~starts[1:] & ~bipedal_walker.fell(steps)[1:]
+    assert np.abs(bipedal_walker.forward(steps)[1:] - way)[walking].max() < 1e-4
 
 
 class Levers(gym.Env[Array, Array]):

@@ -53,7 +53,7 @@ OPTIONS = sorted(
     if path.parent.name != "hydra" and path.stem != "tune_network"  # needs an extra: tests/run/test_tuning.py
 )
 # environments that no table can hold
-UNNUMBERED = ("acrobot", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
+UNNUMBERED = ("acrobot", "bipedal_walker", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
 FUNCTION = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
 NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
 CART_POLE = ["env=cart_pole", *NO_TABLES]
