@@ -114,6 +114,7 @@ def _transitions(
         reward=buffer.rewards[rows].ravel().astype(np.float64),
         terminated=((buffer.dones[rows] > 0) & ~timeouts).ravel(),
         truncated=timeouts.ravel(),
+        stream=np.tile(np.arange(timeouts.shape[1]), len(rows)),
     )
 
 

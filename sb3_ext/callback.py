@@ -109,6 +109,7 @@ class TransitionCallback(BaseCallback):
             terminated=dones & ~truncated,
             truncated=truncated,
             info={key: np.array([_entry(info, key) for info in infos]) for key in self.info_keys},
+            stream=np.arange(self.num_envs),
         )
 
     def _hand_over(self) -> None:

@@ -25,7 +25,7 @@ from tpd.envs.fuel_taxi.rules import (
 )
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.policies.tabular import TabularPolicy
-from tpd.sources.stepping import interact
+from tpd.sources.stepping import Choice, interact
 
 
 def test_states_are_numbered_without_gaps() -> None:
@@ -150,7 +150,9 @@ def test_vector_env_follows_the_same_table(fuel_taxi: Environment) -> None:
     model = dynamics().model
 
     policy = TabularPolicy(np.full((NUM_STATES, len(Action)), 1 / len(Action)), 1.0)
-    stream = interact(envs, policy, lambda states: policy.sample(states, rng), seed=0, info_keys=["event"])
+    stream = interact(
+        envs, policy, lambda states: Choice(policy.sample(states, rng)), seed=0, info_keys=["event"]
+    )
     endings = 0
     for _ in range(300):
         _, t = next(stream)

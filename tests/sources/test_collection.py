@@ -105,7 +105,7 @@ def test_the_explorer_keeps_to_valid_actions() -> None:
     explorer = TabularExplorer(env, policy, Exploration(1.0, least_tried=True), generator(0, "test"))
     states = np.repeat(np.arange(1050), 20)
     for _ in range(3):
-        actions = explorer(states)
+        actions = explorer(states).action
         assert env.mask(states)[np.arange(len(states)), actions].all()
 
 

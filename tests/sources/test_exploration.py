@@ -10,8 +10,9 @@ import pytest
 from tests.support import Compose
 from tests.support.commands import tpd_run
 from tpd.core.seeding import generator
-from tpd.core.types import BoolArray, IntArray, Transitions, concatenate
+from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions, concatenate
 from tpd.envs import Environment
+from tpd.policies.function import DiscreteFunctionPolicy
 from tpd.policies.tabular import GreedyPolicy, TabularPolicy
 from tpd.run.parts import ConfigError, build
 from tpd.run.training import Training
@@ -41,11 +42,13 @@ def test_exploring_takes_the_valid_action_that_was_tried_least(fuel_taxi: Enviro
     states = np.arange(NUM_STATES)
     valid: BoolArray = fuel_taxi.mask(states)
     expected = np.where(valid, counts, NUM_ACTIONS).argmin(axis=1)
-    np.testing.assert_array_equal(explorer(states), expected)
+    np.testing.assert_array_equal(explorer(states).action, expected)
     # once that one has been tried more than all others, it is the turn of the next
     explorer.remember(tries(NUM_ACTIONS * np.eye(NUM_ACTIONS, dtype=int)[expected]))
     counts[states, expected] += NUM_ACTIONS
-    np.testing.assert_array_equal(explorer(states), np.where(valid, counts, 3 * NUM_ACTIONS).argmin(axis=1))
+    np.testing.assert_array_equal(
+        explorer(states).action, np.where(valid, counts, 3 * NUM_ACTIONS).argmin(axis=1)
+    )
 
 
 def test_only_the_share_that_explores_takes_what_was_tried_least(fuel_taxi: Environment) -> None:
@@ -56,7 +59,7 @@ def test_only_the_share_that_explores_takes_what_was_tried_least(fuel_taxi: Envi
     valid = fuel_taxi.mask(states)
     first, last = valid.argmax(axis=1), NUM_ACTIONS - 1 - valid[:, ::-1].argmax(axis=1)
     choice = first != last
-    drawn = explorer(states)
+    drawn = explorer(states).action
     assert (drawn[choice] == last[choice]).mean() == pytest.approx(0.3, abs=0.01)
     assert ((drawn == first) | (drawn == last)).all()
 
@@ -147,3 +150,35 @@ def test_a_run_that_outgrows_the_memory_ends_with_one_line(tmp_path: Path) -> No
     assert done.returncode != 0
     assert "use a shorter horizon" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_sparse_exploration_departs_from_the_policy_every_so_many_steps_and_says_where() -> None:
+    env = Environment("CartPole-v1")
+
+    def act(observations: FloatArray) -> IntArray:
+        return (observations[:, 2] > 0).astype(np.int64)
+
+    policy = DiscreteFunctionPolicy(act, 0.99, env.action_space)
+    exploration = Exploration(0.0, every=(5, 9))
+    batches = collect(env, policy, generator(0, "test"), steps=4000, exploration=exploration, num_envs=4)
+    seen = concatenate(list(batches))
+    assert seen.own is not None
+    assert seen.stream is not None
+    np.testing.assert_array_equal(seen.own, seen.action == act(seen.observation))
+    for stream in range(4):
+        mine = seen[seen.stream == stream]
+        assert mine.own is not None
+        going_on = ~(mine.terminated | mine.truncated)[:-1]
+        np.testing.assert_array_equal(mine.next_observation[:-1][going_on], mine.observation[1:][going_on])
+        departures = np.flatnonzero(~mine.own)
+        resets = np.cumsum(np.concatenate([[0], ~going_on]))  # a reset takes a step, and is no transition
+        gaps = np.diff(departures + resets[departures])
+        # a departure that falls on a reset is none
+        assert gaps.min() >= 5
+        assert np.median(gaps) <= 9
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 0.1}, {"every": (5,)}, {"every": (0, 3)}, {"every": (7, 3)}])
+def test_sparse_exploration_refuses_settings_that_contradict_it(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="every"):
+        Exploration(**{"epsilon": 0.0, "every": (10, 40), **wrong})

@@ -37,13 +37,21 @@ class Transitions:
     """[batch]"""
     info: Mapping[str, Array] = field(default_factory=dict)
     """[batch, ...] for each key that an outcome asked the source to keep"""
+    stream: IntArray | None = None
+    """[batch]: the environment copy that each step comes from, whose steps are in the order of time; None
+    where the order is not known"""
+    own: BoolArray | None = None
+    """[batch]: whether the policy chose the action, and not exploration; None where that is not known"""
 
     def __len__(self) -> int:
         return len(self.reward)
 
     def __getitem__(self, index: Index) -> "Transitions":
-        columns = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "info"}
-        return Transitions(**columns, info={key: value[index] for key, value in self.info.items()})
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
+        kept: dict[str, Any] = {
+            name: None if values is None else values[index] for name, values in columns.items()
+        }
+        return Transitions(**kept, info={key: value[index] for key, value in self.info.items()})
 
     def describe(self, row: int) -> str:
         """One transition in words, for error messages."""
@@ -56,13 +64,19 @@ class Transitions:
 
 def concatenate(parts: Sequence[Transitions]) -> Transitions:
     """Join batches, in order."""
-    columns = {
-        f.name: np.concatenate([getattr(part, f.name) for part in parts])
+    columns: dict[str, Any] = {
+        f.name: _joined([getattr(part, f.name) for part in parts])
         for f in fields(Transitions)
         if f.name != "info"
     }
     info = {key: np.concatenate([part.info[key] for part in parts]) for key in parts[0].info}
     return Transitions(**columns, info=info)
+
+
+def _joined(columns: Sequence[Array | None]) -> Array | None:
+    """One column; None if any part lacks it."""
+    known = [column for column in columns if column is not None]
+    return np.concatenate(known) if len(known) == len(columns) else None
 
 
 class Policy(Protocol):

@@ -21,7 +21,7 @@ from tpd.kernels.learning import q_learning_update
 from tpd.kernels.stepping import draw_columns
 from tpd.policies.tabular import GreedyPolicy, best_valid
 from tpd.sources.exploration import TOO_MANY_STATES, uniform
-from tpd.sources.stepping import interact
+from tpd.sources.stepping import Choice, interact
 
 BATCH = 10_000
 
@@ -95,10 +95,10 @@ class QLearning:
         shown, unseen = done, list[Transitions]()
         epsilon, any_valid = self.epsilon(done), uniform(self._mask)
 
-        def behaviour(states: IntArray) -> IntArray:
+        def behaviour(states: IntArray) -> Choice:
             best = best_valid(self._q[states], self._mask[states])
             wild = draw_columns(any_valid, states, rng.random(len(states)))
-            return np.where(rng.random(len(states)) < epsilon, wild, best)
+            return Choice(np.where(rng.random(len(states)) < epsilon, wild, best))
 
         for _, step in interact(envs, self.policy, behaviour, reset_seed(rng), info_keys):
             step = step[: end - done]

@@ -1,5 +1,6 @@
 """Behaviour that departs from the policy, so that what it does not do can be explained too."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -8,9 +9,10 @@ import numpy as np
 from tpd.core.pairs import pair_of
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
-from tpd.guards.settings import boolean, number
+from tpd.guards.settings import boolean, number, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.kernels.stepping import draw_columns
+from tpd.sources.stepping import Choice
 
 CANDIDATES = 8
 TOO_MANY_STATES = "use an environment that observes vectors, not numbers, and an agent that is a network"
@@ -26,13 +28,28 @@ class Exploration:
     """Whether it then takes the valid action that was tried least often there."""
     restarts: float = 0.0
     """Share of the episodes that start in a state seen before, the least visited of a few."""
+    every: tuple[int, int] | None = None
+    """Takes one other action than the policy's every so many steps, at least and at most, instead of at a
+    rate: the policy's own actions then come in long runs."""
 
     def __post_init__(self) -> None:
+        if self.every is not None:
+            self._check_every(self.every)
         number("epsilon", self.epsilon, 0, 1)
         boolean("least_tried", self.least_tried)
         number("restarts", self.restarts, 0, 1)
         if self.least_tried and self.epsilon == 0:
             raise ValueError("least_tried says how to explore, but epsilon is 0: set it above 0")
+
+    def _check_every(self, every: Sequence[int]) -> None:
+        if not isinstance(every, list | tuple) or len(every) != 2:
+            raise ValueError(f"every must be [fewest steps, most steps], got {every!r}")
+        fewest = whole_number("every", every[0], at_least=1)
+        whole_number("every", every[1], at_least=fewest)
+        if self.epsilon or self.least_tried or self.restarts:
+            raise ValueError(
+                "every replaces epsilon, least_tried and restarts: set them to 0, false and 0, or every to null"
+            )
 
 
 def mix(probabilities: FloatArray, other: FloatArray, epsilon: float) -> FloatArray:
@@ -61,15 +78,53 @@ class Explorer:
         self._epsilon = exploration.epsilon
         self._rng = rng
 
-    def __call__(self, observations: Array) -> Array:
+    def __call__(self, observations: Array) -> Choice:
         actions = np.array(self._policy.sample(observations, self._rng))
         wild = self._rng.random(len(observations)) < self._epsilon
         if wild.any():
             actions[wild] = random_actions(self._env, observations[wild], self._rng)
-        return actions
+        return Choice(actions, ~wild)
 
     def remember(self, seen: Transitions) -> None:
         """What was tried before does not matter here."""
+
+
+class SparseExplorer(Explorer):
+    """Follows the policy, but for one other action every so many steps of each copy."""
+
+    def __init__(
+        self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
+    ) -> None:
+        super().__init__(env, policy, exploration, rng)
+        assert exploration.every is not None
+        self._fewest, self._most = exploration.every
+        self._left: IntArray | None = None
+        """[num_envs]: steps until the next other action"""
+
+    def __call__(self, observations: Array) -> Choice:
+        actions, copies = np.array(self._policy.sample(observations, self._rng)), len(observations)
+        if self._left is None:
+            self._left = self._rng.integers(0, self._most, copies, endpoint=True)
+        wild = self._left == 0
+        if wild.any():
+            others, possible = self._others(observations[wild], actions[wild])
+            actions[wild] = others
+            wild[wild] = possible
+        drawn = self._rng.integers(self._fewest, self._most, copies, endpoint=True)
+        self._left = np.where(self._left == 0, drawn, self._left) - 1
+        return Choice(actions, ~wild)
+
+    def _others(self, observations: Array, actions: Array) -> tuple[Array, BoolArray]:
+        """[batch, ...] and [batch]: any valid action but these, and whether there is one."""
+        if not self._env.discrete:
+            return random_actions(self._env, observations, self._rng), np.ones(len(actions), dtype=np.bool_)
+        valid = self._env.mask(observations).copy()
+        valid[np.arange(len(actions)), actions] = False
+        possible = np.asarray(valid.any(axis=1))
+        others = actions.copy()
+        if possible.any():
+            others[possible] = draw(uniform(valid[possible]), self._rng)
+        return others, possible
 
 
 def random_actions(env: Environment, observations: Array, rng: np.random.Generator) -> Array:
@@ -85,6 +140,8 @@ def explorer(
     env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
 ) -> "Explorer | TabularExplorer":
     """The explorer that suits the environment."""
+    if exploration.every is not None:
+        return SparseExplorer(env, policy, exploration, rng)
     if env.tabular and isinstance(policy, DiscretePolicy):
         return TabularExplorer(env, policy, exploration, rng)
     return Explorer(env, policy, exploration, rng)
@@ -111,8 +168,8 @@ class TabularExplorer:
         self.table = mix(self._policy, uniform(self._valid), exploration.epsilon)
         """[state, action]: how likely it takes each action, as things stand"""
 
-    def __call__(self, observations: IntArray) -> IntArray:
-        return draw_columns(self.table, observations, self._rng.random(len(observations)))
+    def __call__(self, observations: IntArray) -> Choice:
+        return Choice(draw_columns(self.table, observations, self._rng.random(len(observations))))
 
     def remember(self, seen: Transitions) -> None:
         """Take note of what was tried."""

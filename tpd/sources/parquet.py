@@ -22,6 +22,8 @@ from tpd.envs.dataset import DatasetDescription
 from tpd.sources.collection import LARGEST_BATCH, SMALLEST_BATCH
 
 COLUMNS = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
+ORDER = ("stream", "own")
+"""Columns that only ordered transitions have."""
 INFO = "info."
 MOST_BYTES = 64_000_000
 """Of a row group, so that it fits into memory whatever the transitions consist of."""
@@ -88,6 +90,7 @@ def remove_unfinished(folder: Path) -> None:
 def _write(path: Path, writer: pq.ParquetWriter | None, parts: list[Transitions]) -> pq.ParquetWriter:
     batch = parts[0] if len(parts) == 1 else concatenate(parts)
     columns = {name: getattr(batch, name) for name in COLUMNS}
+    columns |= {name: getattr(batch, name) for name in ORDER if getattr(batch, name) is not None}
     columns |= {f"{INFO}{key}": values for key, values in batch.info.items()}
     table = pa.table({name: _to_arrow(name, values) for name, values in columns.items()})
     if writer is None:
@@ -118,13 +121,14 @@ def read_shard(path: Path, description: DatasetDescription) -> Iterator[Transiti
     """The transitions of a shard, a row group or less at a time, checked against the spaces."""
     names = [*COLUMNS, *(f"{INFO}{key}" for key in description.info_keys)]
     with _opened(path) as file:
+        names += [name for name in ORDER if name in file.schema_arrow.names]
         _check_columns(path, file.schema_arrow, names)
         rows = _rows(file.schema_arrow)
         for group in range(file.num_row_groups):
             for table in _batches(path, file, group, rows, names):
                 columns = {name: _to_numpy(path, name, table.column(name)) for name in names}
                 batch = Transitions(
-                    **{name: columns[name] for name in COLUMNS},
+                    **{name: columns[name] for name in (*COLUMNS, *ORDER) if name in columns},
                     info={key: columns[f"{INFO}{key}"] for key in description.info_keys},
                 )
                 _check_values(path, batch, description)
@@ -149,6 +153,8 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
         "reward": pa.types.is_floating,
         "terminated": pa.types.is_boolean,
         "truncated": pa.types.is_boolean,
+        "stream": pa.types.is_integer,
+        "own": pa.types.is_boolean,
     }
     for name in names:
         if schema.get_field_index(name) < 0:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -10,11 +10,21 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tpd.core.observations import pack
 from tpd.core.outcomes import check_finite
-from tpd.core.types import Array, IntArray, Policy, RecurrentPolicy, Transitions
+from tpd.core.types import Array, BoolArray, IntArray, Policy, RecurrentPolicy, Transitions
 from tpd.sources.hidden_state import with_initial_state, with_next_state
 
-Behaviour = Callable[[Array], Array]
-"""observations [num_envs, ...] -> actions [num_envs, ...]"""
+
+class Choice(NamedTuple):
+    """What is done in each copy of an environment."""
+
+    action: Array
+    """[num_envs, ...]"""
+    own: BoolArray | None = None
+    """[num_envs]: whether the policy chose it, and not exploration; None where that is not known"""
+
+
+Behaviour = Callable[[Array], Choice]
+"""observations [num_envs, ...] -> what is done there"""
 
 
 def interact(
@@ -39,7 +49,7 @@ def interact(
     observation = with_initial_state(policy, first)
     ended = np.zeros(envs.num_envs, dtype=np.bool_)
     while True:
-        action = behaviour(observation)
+        action, own = behaviour(observation)
         with reporting_step_errors(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
             _check_numbers(envs.single_observation_space, arrived)
@@ -54,6 +64,8 @@ def interact(
             terminated=terminated,
             truncated=truncated,
             info={key: _entry(info, key) for key in info_keys},
+            stream=np.arange(envs.num_envs),
+            own=own,
         )
         check_finite(step)
         live = np.flatnonzero(~ended)
