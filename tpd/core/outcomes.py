@@ -64,6 +64,12 @@ class Outcome:
         )
         return values
 
+    def simulated(self, transitions: Transitions) -> FloatArray:
+        """[batch], brought within what the outcome declares; for transitions that no environment made."""
+        values = np.clip(self._given(transitions), self.low, self.high)
+        _refuse(np.isnan(values), transitions, lambda row: f"outcome {self.name!r} is no number")
+        return np.rint(values) if self.is_event else values
+
     def _given(self, transitions: Transitions) -> FloatArray:
         """What the function gives, as numbers."""
         try:
@@ -219,6 +225,18 @@ class OutcomeSet:
             if o.first:
                 continuation[:, k] *= 1 - outcome[:, k]
         return Observed(outcome, continuation)
+
+    def simulated(self, transitions: Transitions) -> FloatArray:
+        """[batch, K]: the outcomes of transitions that a learned model made, which need not account for
+        the reward. Of a partition, the first event that happens is the only one, or else the last.
+        """
+        outcome = np.stack([o.simulated(transitions) for o in self.outcomes], axis=1)
+        if self.partition:
+            members = np.flatnonzero(self._in_partition)
+            happened = outcome[:, members] > 0
+            happened[:, -1] |= ~happened.any(axis=1)
+            outcome[:, members] = np.eye(len(members))[happened.argmax(axis=1)]
+        return outcome
 
     def _check_partition(self, outcome: FloatArray, transitions: Transitions) -> None:
         happened = outcome[:, :-1][:, self._in_partition]

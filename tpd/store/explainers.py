@@ -24,6 +24,7 @@ from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
+from tpd.store.learned_models import MODEL, read_model
 from tpd.store.legends import LARGEST, read_legend
 
 DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
@@ -156,7 +157,9 @@ def _network(
     width: int,
     features_extractor: Callable[..., Any] | None,
 ) -> Predictor:
-    """The network that predicts so many outcomes."""
+    """The network that predicts so many outcomes, or the learned model."""
+    if network.get("kind") == MODEL:
+        return read_model(folder, network, stored)
     from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
 
     with blame(folder / DESCRIPTION):

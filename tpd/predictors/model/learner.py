@@ -1,0 +1,218 @@
+"""A one-step model of the world, learned from transitions and rolled out with the policy."""
+
+import copy
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.seeding import generator
+from tpd.core.types import Array, FloatArray, Policy, State, Transitions
+from tpd.envs import Environment
+from tpd.guards.settings import number, whole_number
+from tpd.predictors.episode_split import EpisodeSplit
+from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
+from tpd.predictors.model.steps import StepBuffer, Steps
+from tpd.predictors.model.world_model import WorldModel
+from tpd.predictors.network.device import device_named
+from tpd.predictors.network.state import (
+    generator_state,
+    optimizer_state,
+    prefixed,
+    put_generator_state,
+    put_optimizer_state,
+    put_weights,
+    unprefixed,
+    weights,
+)
+
+log = logging.getLogger(__name__)
+
+BETA = 0.5  # of the beta-NLL
+CHECKS = 20  # how often what was held out is looked at
+HELD_OUT_SIZE = 10_000  # transitions that it is looked at with
+NUMBERS = ("_fitted", "_best_loss", "updates")
+
+
+class LearnedModel:
+    """Keeps transitions, fits an ensemble of one-step models to them, and rolls it out to predict.
+
+    A tenth of the episodes is held out from the fit; predictions are those of the weights that had the
+    highest likelihood there. Learning happens in `fit` alone.
+    """
+
+    tie = ModelPredictor.tie
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        members: int,
+        hidden: Sequence[int],
+        particles: int,
+        learning_rate: float,
+        batch_size: int,
+        fit_updates: int,
+        replay_size: int,
+        device: str,
+        seed: int,
+    ) -> None:
+        refuse_impossible(env, outcomes)
+        self.outcomes = outcomes
+        self.batch_size = whole_number("batch_size", batch_size, at_least=1)
+        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
+        self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        members = whole_number("members", members, at_least=1)
+        widths = [whole_number("hidden", width, at_least=1) for width in hidden]
+        self._device = device_named(device)
+        log.info("the model is learned on %s", self._device)
+        observed, acted = sizes(env.observation_space, env.action_space)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(generator(seed, "model").integers(2**31)))
+            self._model = WorldModel(observed, acted, members, widths).to(self._device)
+        best = copy.deepcopy(self._model).requires_grad_(False)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate)
+        tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
+        self._predictor = ModelPredictor(
+            best,
+            tried,
+            env.observation_space,
+            env.action_space,
+            horizon=whole_number("horizon", horizon, at_least=1),
+            particles=whole_number("particles", particles, at_least=members),
+        ).completed(policy, outcomes)
+        self._action_space: spaces.Space[Any] = env.action_space
+        self._rng = generator(seed, "model batches")
+        self._split = EpisodeSplit()
+        size = whole_number("replay_size", replay_size, at_least=1)
+        self._kept, self._held_out = StepBuffer(size), StepBuffer(size)
+        self._losses: list[float] = []
+        self._fitted, self._best_loss, self.updates = 0, np.inf, 0
+
+    @property
+    def horizon(self) -> int:
+        return self._predictor.horizon
+
+    @property
+    def policy(self) -> Policy:
+        assert self._predictor.policy is not None
+        return self._predictor.policy
+
+    def update(self, transitions: Transitions) -> None:
+        """Keep a batch, in part to train on and in part to select by."""
+        self.outcomes.observe(transitions)  # checks them
+        held_out = self._split.held_out(transitions)
+        steps = Steps.of(transitions, self._action_space, self._model.observed)
+        self._kept.add(steps[~held_out])
+        self._held_out.add(steps[held_out])
+        discrete = isinstance(self._action_space, spaces.Discrete)
+        actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
+        tried = self._predictor.tried
+        tried += np.bincount(actions, minlength=len(tried))
+
+    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
+        """Make the updates allowed, and keep the weights that were best on what was held out.
+
+        With `at_most` so many updates are made, and the next call goes on.
+        """
+        if not len(self._kept):
+            return
+        if self._fitted == 0 and self.fit_updates:
+            self._measure()
+        check_every = max(1, self.fit_updates // CHECKS)
+        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        while self._fitted < end:
+            self._learn()
+            self._fitted += 1
+            progress(1)
+            if self._fitted % check_every == 0 or self._fitted == self.fit_updates:
+                self._select()
+
+    def state(self) -> State:
+        """The models, what is kept, and how far fitting is."""
+        return {
+            **{name: np.array(getattr(self, name)) for name in NUMBERS},
+            "tried": self._predictor.tried,
+            "random": generator_state(self._rng),
+            **prefixed("model", weights(self._model)),
+            **prefixed("best", weights(self._predictor.model)),
+            **prefixed("optimizer", optimizer_state(self._optimizer)),
+            **prefixed("split", self._split.state()),
+            **prefixed("kept", self._kept.state()),
+            **prefixed("held_out", self._held_out.state()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        for name in NUMBERS:
+            setattr(self, name, state[name].item())
+        self._predictor.tried[:] = state["tried"]
+        put_generator_state(self._rng, state["random"])
+        put_weights(self._model, unprefixed("model", state))
+        put_weights(self._predictor.model, unprefixed("best", state))
+        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        self._split.restore(unprefixed("split", state))
+        self._kept.restore(unprefixed("kept", state))
+        self._held_out.restore(unprefixed("held_out", state))
+
+    def solved(self) -> ModelPredictor:
+        """What it predicts now."""
+        return self._predictor
+
+    def metrics(self) -> dict[str, float]:
+        """How learning goes, since last asked."""
+        losses, self._losses = self._losses, []
+        figures = {"explainer/model_updates": float(self.updates)}
+        return figures | ({"explainer/model_loss": float(np.mean(losses))} if losses else {})
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._predictor.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; a model knows no single pairs."""
+        return self._predictor.support(observations, actions)
+
+    def description(self) -> dict[str, Any]:
+        """How the model is built."""
+        return self._predictor.description()
+
+    def arrays(self) -> dict[str, Array]:
+        """Its weights."""
+        return self._predictor.arrays()
+
+    def _measure(self) -> None:
+        """Learn the scales, from all that is kept."""
+        steps = self._kept[slice(None)]
+        for model in (self._model, self._predictor.model):
+            model.measure(steps.observation, steps.next_observation, steps.reward, steps.end)
+
+    def _learn(self) -> None:
+        """One update of each member, from random batches of their own."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate * (1 - self._fitted / self.fit_updates)
+        rows = self._rng.integers(len(self._kept), size=(self._model.members, self.batch_size))
+        loss = self._model.losses(self._kept[rows].tensors(self._device), BETA).mean(dim=1).sum()
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self.updates += 1
+        self._losses.append(float(loss.detach()) / self._model.members)
+
+    @torch.no_grad()
+    def _select(self) -> None:
+        """Keep the weights, if they are the best so far where nothing was learned from."""
+        held_out = self._held_out if len(self._held_out) else self._kept
+        rows = np.linspace(0, len(held_out) - 1, min(len(held_out), HELD_OUT_SIZE)).astype(np.int64)
+        every = np.broadcast_to(rows, (self._model.members, len(rows)))
+        loss = float(self._model.losses(held_out[every].tensors(self._device), beta=0.0).mean())
+        if loss < self._best_loss:
+            self._best_loss = loss
+            self._predictor.model.load_state_dict(self._model.state_dict())

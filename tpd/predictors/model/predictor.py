@@ -1,0 +1,166 @@
+"""A learned model of the world that learns no more, as plain values and arrays."""
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, FloatArray, IntArray, Policy
+from tpd.envs import Environment
+from tpd.predictors.model.simulation import Simulation
+from tpd.predictors.model.world_model import WorldModel
+from tpd.predictors.network.encoders import describe_space, is_image
+from tpd.predictors.network.predictor import space_from
+
+WEIGHT = "weight."
+KIND = "model"
+
+
+class ImpossibleModelError(TypeError):
+    """A world of which no model is learned."""
+
+
+def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
+    """Refuse what a learned model cannot predict, by name."""
+    space = env.observation_space
+    if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
+        raise ImpossibleModelError(
+            f"a model is learned of vectors of real numbers, but {env.id} observes {space}"
+        )
+    for outcome in outcomes.outcomes:
+        if outcome.info_keys:
+            raise ImpossibleModelError(
+                f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which no model predicts"
+            )
+
+
+class ModelPredictor:
+    """Predicts by rollouts of the policy in a learned model.
+
+    What is stored of it has neither policy nor outcomes; `completed` gives it both.
+    """
+
+    tie = 0.03  # models are never exact
+
+    def __init__(
+        self,
+        model: WorldModel,
+        tried: IntArray,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        horizon: int,
+        particles: int,
+    ) -> None:
+        if particles % model.members:
+            raise ValueError(f"particles must be a multiple of {model.members} members, got {particles}")
+        self.model = model
+        self.tried = tried
+        """[num_actions]: how often each action was seen; all together where they are not numbered"""
+        self.observation_space, self.action_space = observation_space, action_space
+        self.horizon, self.particles = horizon, particles
+        self.policy: Policy | None = None
+        self.outcomes: OutcomeSet | None = None
+
+    def completed(self, policy: Policy, outcomes: OutcomeSet) -> "ModelPredictor":
+        """The same, able to predict."""
+        whole = ModelPredictor(
+            self.model,
+            self.tried,
+            self.observation_space,
+            self.action_space,
+            horizon=self.horizon,
+            particles=self.particles,
+        )
+        whole.policy, whole.outcomes = policy, outcomes
+        return whole
+
+    @functools.cached_property
+    def _simulation(self) -> Simulation:
+        for name in ("policy", "outcomes"):
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"a learned model predicts with policy and outcomes, and has no {name}: complete it"
+                )
+        assert self.policy is not None
+        assert self.outcomes is not None
+        return Simulation(
+            self.model,
+            self.action_space,
+            self.policy,
+            self.outcomes,
+            horizon=self.horizon,
+            particles=self.particles,
+        )
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        wrong = (actions < 0) | (actions >= len(self.tried))
+        if isinstance(self.action_space, spaces.Discrete) and wrong.any():
+            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions[wrong][0]}")
+        return self._simulation.expected(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; 0 for observations nowhere near those seen."""
+        discrete = isinstance(self.action_space, spaces.Discrete)
+        numbers = actions if discrete else np.zeros(len(actions), dtype=np.int64)
+        own = observations.reshape(len(observations), -1)[:, : self.model.observed]
+        seen = torch.as_tensor(own, dtype=torch.float32, device=self.model.scales.low.device)
+        return np.where(self.model.scales.unseen(seen).numpy(force=True), 0.0, self.tried[numbers])
+
+    def description(self) -> dict[str, Any]:
+        """How the model is built, as plain values."""
+        return {
+            "kind": KIND,
+            "observation_space": describe_space(self.observation_space),
+            "action_space": describe_space(self.action_space),
+            "members": self.model.members,
+            "hidden": list(self.model.hidden),
+            "horizon": self.horizon,
+            "particles": self.particles,
+            "device": str(self.model.scales.mean.device),
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights, and what they stand on."""
+        learned = self.model.state_dict().items()
+        arrays = {f"{WEIGHT}{name}": value.numpy(force=True) for name, value in learned}
+        if isinstance(self.action_space, spaces.Box):
+            arrays |= {"action_low": self.action_space.low, "action_high": self.action_space.high}
+        return arrays | {"tried": self.tried}
+
+
+def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPredictor:
+    """What `description` and `arrays` of a predictor say; it is still to be completed."""
+    observation_space = space_from(description["observation_space"])
+    action_space = space_from(description["action_space"])
+    if isinstance(action_space, spaces.Box):
+        bounds = arrays["action_low"], arrays["action_high"]
+        action_space = spaces.Box(*bounds, action_space.shape, action_space.dtype.type)
+    observed, acted = sizes(observation_space, action_space)
+    model = WorldModel(observed, acted, description["members"], description["hidden"])
+    learned = {name.removeprefix(WEIGHT): value for name, value in arrays.items() if name.startswith(WEIGHT)}
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in learned.items()})
+    model.requires_grad_(False)
+    limits = {name: description[name] for name in ("horizon", "particles")}
+    return ModelPredictor(model, arrays["tried"], observation_space, action_space, **limits)
+
+
+def sizes(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> tuple[int, int]:
+    """How many numbers an observation has, and an encoded action."""
+    if isinstance(action_space, spaces.Discrete):
+        return math.prod(observation_space.shape or ()), int(action_space.n)
+    return math.prod(observation_space.shape or ()), math.prod(action_space.shape or ())
+
+
+@runtime_checkable
+class Incomplete(Protocol):
+    """A stored predictor that needs the policy and the outcomes to predict."""
+
+    def completed(self, policy: Policy, outcomes: OutcomeSet) -> Any:
+        """The same, able to predict."""

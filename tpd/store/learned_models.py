@@ -1,0 +1,51 @@
+"""Learned models of the world on disk, checked as they are read."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tpd.core.types import Predictor
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
+from tpd.guards.settings import whole_number
+
+MODEL = "model"
+MOST_STEPS = 100_000  # ahead, or particles
+
+
+def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArrays) -> Predictor:
+    """The model that was described, of these arrays; it is still to be completed with the policy."""
+    from tpd.predictors.model.predictor import read  # torch takes its time, and tables do without
+
+    with blame(folder):
+        num_actions = _check(description, stored.size)
+    stored.take("tried", (num_actions,), WHOLE)
+    if description["action_space"]["kind"] == "Box":
+        shape = description["action_space"]["shape"]
+        for bound in ("action_low", "action_high"):
+            stored.take(bound, shape, REAL)
+    arrays = stored.every(ANY)
+    with blame(folder):
+        return read(description, arrays)
+
+
+def _check(description: Mapping[str, Any], values: int) -> int:
+    """Refuse a model with more weights than there are values; how many actions it tells apart."""
+    members = whole_number("members", description["members"], at_least=1)
+    for name in ("horizon", "particles"):
+        whole_number(name, description[name], at_least=1, at_most=MOST_STEPS)
+    if description["observation_space"]["kind"] != "Box":
+        raise ValueError("a model is learned of vectors, and this one says otherwise")
+    observed, acted = (_size(description[f"{what}_space"]) for what in ("observation", "action"))
+    hidden = [whole_number("hidden", width, at_least=1) for width in description["hidden"]]
+    layers = [observed + acted, *hidden, observed]
+    if members * max(before * after for before, after in pairwise(layers)) > values:
+        raise ValueError(f"{members} models of layers {layers} are larger than the {values} values stored")
+    return acted if description["action_space"]["kind"] == "Discrete" else 1
+
+
+def _size(space: Mapping[str, Any]) -> int:
+    if space["kind"] == "Discrete":
+        return whole_number("n", space["n"], at_least=1)
+    return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])
