@@ -18,7 +18,7 @@ from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
 from tpd.predictors.model.steps import StepBuffer, Steps
 from tpd.predictors.model.world_model import WorldModel
-from tpd.predictors.network.device import device_named
+from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.state import (
     generator_state,
     optimizer_state,
@@ -71,7 +71,7 @@ class LearnedModel:
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         members = whole_number("members", members, at_least=1)
         widths = [whole_number("hidden", width, at_least=1) for width in hidden]
-        self._device = device_named(device)
+        self._device = choose_device(device)
         log.info("the model is learned on %s", self._device)
         observed, acted = sizes(env.observation_space, env.action_space)
         with torch.random.fork_rng():
