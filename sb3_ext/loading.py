@@ -52,6 +52,7 @@ OLD_MODULES = dict.fromkeys(
     ("stable_baselines3.ppo.policies", "stable_baselines3.a2c.policies"), "stable_baselines3.common.policies"
 )
 
+EPSILON_GREEDY = (DQN, QRDQN)
 UNFIT = (ArithmeticError, AssertionError, AttributeError, RuntimeError, TypeError, ValueError)
 
 
@@ -105,17 +106,24 @@ def _rebuilt(agent: SavedAgent, algorithm: Algorithm, env: Env) -> BaseAlgorithm
     observation_space, action_space = _spaces(agent, env)
     policy_class = _policy_class(agent, algorithm, observation_space)
     arguments = policy_arguments(agent, algorithm, policy_class, action_space)
-    policy = _policy(agent.weights, policy_class, observation_space, action_space, arguments)
-    model: Any = algorithm(policy_class, env=None, device="cpu", _init_setup_model=False)  # type: ignore[call-arg]
-    model.observation_space, model.action_space, model.n_envs = observation_space, action_space, 1
-    model.policy, model.policy_kwargs, model.use_sde = policy, arguments, bool(arguments.get("use_sde"))
+    policy = build_policy(agent.weights, policy_class, observation_space, action_space, arguments)
+    model = playing_model(algorithm, policy, arguments)
     # ARS sums rewards as they are.
     model.gamma = 1.0 if algorithm is ARS else _fraction(agent, "gamma")
-    if algorithm in (DQN, QRDQN):
+    if algorithm in EPSILON_GREEDY:
         model.exploration_rate = _fraction(agent, "exploration_rate")
+    assert isinstance(model, BaseAlgorithm)
+    return model
+
+
+def playing_model(algorithm: Algorithm, policy: Any, arguments: dict[str, Any]) -> Any:
+    """A model that plays by this policy, made of these arguments, and has no buffers to train with."""
+    model: Any = algorithm(type(policy), env=None, device="cpu", _init_setup_model=False)  # type: ignore[call-arg]
+    model.observation_space, model.action_space = policy.observation_space, policy.action_space
+    model.policy, model.policy_kwargs, model.n_envs = policy, arguments, 1
+    model.use_sde = bool(arguments.get("use_sde"))
     if hasattr(model, "_create_aliases"):
         model._create_aliases()
-    assert isinstance(model, BaseAlgorithm)
     return model
 
 
@@ -202,9 +210,10 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
     raise ValueError(f"is an agent of {algorithm.__name__}, which has no policy for {observations}")
 
 
-def _policy(
+def build_policy(
     weights: Weights, policy_class: Any, observations: Space, actions: Space, arguments: dict[str, Any]
 ) -> Any:
+    """A policy of this class with these weights, all of which must fit."""
     if "lr_schedule" in inspect.signature(policy_class).parameters:
         arguments = {**arguments, "lr_schedule": BasePolicy._dummy_schedule}
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn only to be replaced

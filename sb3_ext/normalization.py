@@ -63,6 +63,12 @@ def load_normalization(
         raise ValueError(one_line(path, error)) from error
 
 
+def frozen(normalize: VecNormalize) -> ObservationNormalization:
+    """The statistics of a VecNormalize as they are now."""
+    _check_own(normalize)
+    return _normalization(vars(normalize), normalize.observation_space)
+
+
 def _untrusted_state(path: Path) -> dict[str, Any]:
     record = read_pickle(path)
     if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
@@ -81,10 +87,14 @@ def _trusted_state(path: Path) -> dict[str, Any]:
         raise ValueError(f"cannot be unpickled ({type(error).__name__}: {error})") from error
     if not isinstance(normalize, VecNormalize):
         raise ValueError(f"holds {type(normalize).__name__}, not the statistics of a VecNormalize")
+    _check_own(normalize)
+    return vars(normalize)
+
+
+def _check_own(normalize: VecNormalize) -> None:
     for method in ("normalize_obs", "_normalize_obs"):
         if getattr(type(normalize), method) is not getattr(VecNormalize, method):
             raise ValueError(f"holds {type(normalize).__name__}, which normalises in a way of its own")
-    return vars(normalize)
 
 
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:

@@ -67,8 +67,8 @@ class SB3Policy:
         self.model = model
         self.deterministic = deterministic
         self.discount = float(getattr(model, "gamma", 1.0))
-        self._normalization = normalization
-        self._mask = mask
+        self.normalization = normalization
+        self.mask = mask
 
     def __getstate__(self) -> dict[str, Any]:
         """What other processes are sent: the model without its environments and what it has seen."""
@@ -98,7 +98,7 @@ class SB3Policy:
     def _seen(self, observations: Array) -> Any:
         """Observations as the model is used to them."""
         given = unpack(observations)
-        return given if self._normalization is None else self._normalization(given)
+        return given if self.normalization is None else self.normalization(given)
 
     def _predict(self, observations: Array, deterministic: bool) -> Array:
         return self.model.predict(self._seen(observations), deterministic=deterministic)[0]
@@ -154,8 +154,8 @@ class DiscreteSB3Policy(SB3Policy):
         policy: Any = self.model.policy
         masks = {}
         if self._masked:
-            assert self._mask is not None
-            masks = {"action_masks": self._mask(observations)}
+            assert self.mask is not None
+            masks = {"action_masks": self.mask(observations)}
         with torch.no_grad():
             distribution = policy.get_distribution(self._tensor(observations), **masks)
         return _exact(distribution.distribution.probs)

@@ -146,7 +146,9 @@ def study(parts: Parts, truth: MonteCarlo) -> tuple[pd.DataFrame, pd.DataFrame]:
     calibrate(explainer, truth, evaluation.calibration_episodes, generator(parts.seed, "calibration"))
     cases = truth.cases(evaluation.episodes, generator(parts.seed, "judging"))
     judged = Judged(explainer, cases)
-    stored = Explainer(explainer.predictor, AbsentPolicy(explainer.policy.discount), explainer.legend)
+    stored = Explainer(
+        explainer.predictor, AbsentPolicy(explainer.policy.discount, "left out"), explainer.legend
+    )
     overall = {"covered": judged.overall(), "without the agent": Judged(stored, cases).overall()}
     return judged.by_outcome(), pd.DataFrame(overall)
 

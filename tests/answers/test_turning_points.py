@@ -95,7 +95,7 @@ def test_a_step_is_compared_with_the_next_one() -> None:
 def test_an_agent_that_is_not_there_leaves_chance_unknown() -> None:
     policy = small_mdp.policy()
     explainer = explainer_of(policy)
-    absent = Explainer(explainer.predictor, AbsentPolicy(0.9), explainer.legend)
+    absent = Explainer(explainer.predictor, AbsentPolicy(0.9, "not stored"), explainer.legend)
     points = turning_points(absent, recorded(policy, 20))
     decided = points["after"].isin([0, 1])  # by the step itself: there was nothing left to choose
     assert points["chance"][~decided].isna().all()

@@ -279,7 +279,7 @@ def test_what_is_saved_draws_alike(explainer: Explainer, tmp_path: Path) -> None
     assert isinstance(original, NetworkFHTD)
     known = original.solved()
     assert isinstance(known, CalibratedPredictor)
-    for policy in (POLICY, AbsentPolicy(0.9)):
+    for policy in (POLICY, AbsentPolicy(0.9, "not stored")):
         np.testing.assert_array_equal(
             loaded.draws(STATES, ACTIONS, policy, 9), known.draws(STATES, ACTIONS, policy, 9)
         )
@@ -291,7 +291,7 @@ def test_what_is_saved_draws_alike(explainer: Explainer, tmp_path: Path) -> None
 
 def test_without_its_policy_actions_are_drawn_apart(explainer: Explainer) -> None:
     """So that bands of their differences are too wide rather than too narrow."""
-    absent = Explainer(explainer.predictor, AbsentPolicy(POLICY.discount), LEGEND)
+    absent = Explainer(explainer.predictor, AbsentPolicy(POLICY.discount, "not stored"), LEGEND)
     widths = []
     for one in (explainer, absent):
         explanation = one.explain(STATES, ACTIONS, draws=ENOUGH_DRAWS)

@@ -93,7 +93,7 @@ def tpd_run(
     """The command as a user types it, in a folder of its own; `store` puts a new store there before."""
     if store:
         stores.copy(folder / "mlflow.db")
-    environment = {**os.environ, "CI": "true", "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "CI": "true", "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     done = fork_server().run(ROOT / "scripts" / "run.py", list(overrides), folder, environment)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr

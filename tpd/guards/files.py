@@ -149,4 +149,5 @@ def blame(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of whatever is made of the file
-        raise ValueError(f"{path}: {brief(error)}") from error
+        line = brief(error)
+        raise ValueError(line if line.startswith(str(path)) else f"{path}: {line}") from error

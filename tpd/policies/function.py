@@ -50,11 +50,16 @@ class DiscreteFunctionPolicy(FunctionPolicy):
         return np.eye(int(self.space.n))[self.action(observations)]
 
 
+def function_policy(function: Function, discount: float, space: gym.Space[Any]) -> FunctionPolicy:
+    """The function as a policy for actions of this space."""
+    kind = DiscreteFunctionPolicy if isinstance(space, gym.spaces.Discrete) else FunctionPolicy
+    return kind(function, discount, space)
+
+
 class GivenFunction(Pretrained):
     """A function as a policy source."""
 
     def __init__(
         self, env: Environment, rng: np.random.Generator, *, function: Function, discount: float
     ) -> None:
-        kind = DiscreteFunctionPolicy if env.discrete else FunctionPolicy
-        self.policy = kind(function, discount, env.action_space)
+        self.policy = function_policy(function, discount, env.action_space)

@@ -14,13 +14,16 @@ from tpd.policies.tabular import TabularPolicy
 
 
 class AbsentPolicy:
-    """Knows its discount and nothing else."""
+    """Knows its discount, and why it cannot act."""
 
-    def __init__(self, discount: float) -> None:
+    def __init__(self, discount: float, reason: str) -> None:
         self.discount = discount
+        self.reason = reason
 
     def action(self, observations: Array) -> NoReturn:
-        raise ValueError("the agent is not stored with its explanations: name the actions to explain")
+        raise ValueError(
+            f"the agent is not stored with its explanations ({self.reason}): name the actions to explain"
+        )
 
     def sample(self, observations: Array, rng: np.random.Generator) -> NoReturn:
         self.action(observations)

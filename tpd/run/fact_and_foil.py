@@ -82,17 +82,19 @@ def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
         if run.recording is None:
             raise QuestionError(f"{run.name} has no recorded episodes: name a state")
         return named_states.find_recorded(run.env, run.recording, **{"episode": 0, "step": 0, **state})
-    found = named_states.describe(run.env, run.env.state(state))
-    absent = isinstance(run.explainer.policy, AbsentPolicy)
-    return found, None if absent else run.explainer.policy.action(found.observation)[0]
+    policy = run.explainer.policy
+    found = named_states.find(run.env, policy, state)
+    return found, None if isinstance(policy, AbsentPolicy) else policy.action(found.observation)[0]
 
 
 def _action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
     if wanted is not None:
         return _named(run, wanted)
     if own is None:
+        policy = run.explainer.policy
+        reason = f" ({policy.reason})" if isinstance(policy, AbsentPolicy) else ""
         raise QuestionError(
-            f"the agent of run={name} is not stored with its explainer, so what it does in "
+            f"the agent of run={name} is not stored with its explainer{reason}, so what it does in "
             f"{state.name} is not known: name an action, or ask for an episode and step"
         )
     return own

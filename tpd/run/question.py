@@ -17,15 +17,15 @@ Where:     row=2 col=0 fuel=6 passenger=false   the fields of a state, where the
            state=417   state=[0.1, 0, 0.02, 0]  its number, or what is observed
            episode=7 step=42                    a step of a recorded episode; the start if nothing is said
 What:      action=south foil=east               by name or number; by default the agent's own and the
-                                                best of the others (of a network that is not known,
-                                                but for recorded steps: name the action)
+                                                best of the others
 Compare:   foil_state={row: 2, ...}             with another state, instead of another action
            against=<another run>                with another policy or seed, each doing what it does
 What if:   what_if=failure                      at which reward of an event another action overtakes
            rewards.failure=-20 resolve=true     the returns, and the optimal policy, under other rewards
 Settings:  store=sqlite:///mlflow.db            the MLflow store
            out=outputs/answers/...              the folder for plots
-           trust=[my_module]                    modules of which a stored environment may be made
+           trust=[my_module]                    modules that the environment, events or policy of the run
+                                                are of, if you trust them
 """
 
 

@@ -63,11 +63,6 @@ def find(env: Environment, policy: Policy, description: NamedStateDescription) -
     return NamedState(observation, f"episode {episode}, step {reached}", picture)
 
 
-def describe(env: Environment, observation: Array) -> NamedState:
-    """A state of the environment itself [...], which may come from anywhere."""
-    return NamedState(observation[None], env.name_of_state(observation), env.picture(observation))
-
-
 def find_recorded(
     env: Environment, recording: Recording, episode: Any, step: Any
 ) -> tuple[NamedState, Array]:

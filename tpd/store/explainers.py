@@ -6,7 +6,7 @@ What is read is checked against itself: a file that cannot be what it says is re
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -14,21 +14,21 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpd import __version__
-from tpd.core.types import Array, DiscretePolicy, Policy, Predictor
+from tpd.core.types import Array, Predictor
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
 from tpd.guards.settings import number, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
-from tpd.policies.stored import AbsentPolicy
-from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
+from tpd.store import stored_policies
+from tpd.store.descriptions import validated
 from tpd.store.learned_models import MODEL, read_model
 from tpd.store.legends import LARGEST, read_legend
 
-DESCRIPTION, ARRAYS = "explainer.json", "arrays.npz"
-FORMAT = 3
+DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
+FORMAT = 4
 EDGE = "edge_"
 
 
@@ -50,60 +50,68 @@ def check(predictor: Predictor) -> None:
 
 
 def save(explainer: Explainer, env: Environment, folder: Path) -> None:
-    """Write what the predictor knows, and for tables what the policy does in every state."""
+    """Write what the predictor knows, and the policy, where that can be written down plainly."""
     check(explainer.predictor)
+    tabular = not isinstance(explainer.predictor, HasNetwork)
+    policy, agent = stored_policies.describe(explainer.policy, env, as_table=tabular)
     description: dict[str, Any] = {
         "format": FORMAT,
         WRITTEN_BY: __version__,
         "discount": explainer.policy.discount,
         "legend": asdict(explainer.legend),
+        "policy": policy,
     }
     if isinstance(explainer.predictor, HasNetwork):
         description["network"] = explainer.predictor.description()
         arrays = dict(explainer.predictor.arrays())
     else:
         assert isinstance(explainer.predictor, HasTable)
-        arrays = _table_arrays(explainer.predictor.table(), explainer.policy, env)
+        arrays = _table_arrays(explainer.predictor.table())
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
+    np.savez_compressed(folder / AGENT, allow_pickle=False, **agent)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
 
 
-def _table_arrays(table: PairTable, policy: Policy, env: Environment) -> dict[str, Array]:
-    assert isinstance(policy, DiscretePolicy)
-    states = np.arange(env.table_shape()[0])
-    arrays = {
-        "pairs": table.pairs,
-        "expected": table.expected.astype(np.float32),
-        "support": table.visits,
-        "policy": policy.probabilities(states),
-    }
+def _table_arrays(table: PairTable) -> dict[str, Array]:
+    arrays = {"pairs": table.pairs, "expected": table.expected.astype(np.float32), "support": table.visits}
     if table.into_unknown is not None:
         arrays["into_unknown"] = table.into_unknown.astype(np.float32)
     if table.edges is not None:
         arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
-    values = policy.action_values(states)
-    return arrays if values is None else arrays | {"action_values": values}
+    return arrays
 
 
-def load(folder: Path, features_extractor: Callable[..., Any] | None = None) -> Explainer:
-    """Read an explainer that `save` wrote.
+def load(
+    folder: Path,
+    features_extractor: Callable[..., Any] | None = None,
+    env: Environment | None = None,
+    trusted: Sequence[str] = (),
+    with_agent: bool = True,
+) -> Explainer:
+    """Read an explainer that `save` wrote, and the policy that it explains.
 
-    The agent is not stored with a network, and neither is a features extractor, which is code.
+    A features extractor of the explainer's network is code, and not stored with it.
+    env: tells which actions are valid, which a policy trained with masks has to know.
+    trusted: modules of which a policy that is a function may be.
+    with_agent: whether the agent of a library is made, which imports that library.
     """
     description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
     with blame(folder / DESCRIPTION):
         legend = read_legend(description["legend"])
         discount = number("discount", description["discount"], 0, 1)
+        about: stored_policies.Described = validated(stored_policies.StoredPolicy, description["policy"])
+    if isinstance(about, stored_policies.Agent) and not with_agent:
+        about = stored_policies.Absent(reason="the explainer was loaded without it")
+    agent = StoredArrays(folder / AGENT)
+    with blame(folder / AGENT):
+        policy = stored_policies.make(about, agent, discount, env, trusted)
     width = len(legend.names) + 1
     if "network" in description:
         predictor = _network(folder, description["network"], stored, width, features_extractor)
-        return Explainer(predictor, AbsentPolicy(discount), legend)
-    probabilities = stored.take("policy", (None, None), REAL)
-    values = stored.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
-    with blame(folder / ARRAYS):
-        policy = TabularPolicy(probabilities, discount, values)
-    return Explainer(_table(stored, probabilities.shape, width), policy, legend)
+    else:
+        predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, width)
+    return Explainer(predictor, policy, legend)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class SavedRun:
 
     config: DictConfig
     explainer: Explainer
-    """Its policy is absent where the agent was a network: the recording has what it did."""
+    """Its policy is absent where it could not be written down, or needs a module that is not trusted."""
     env: Environment
     recording: Recording | None
     trusted: tuple[str, ...] | None = ()
@@ -54,9 +54,10 @@ class SavedRun:
 
 def read(folder: Path, trusted: Sequence[str] = ()) -> SavedRun:
     """Read the folder of a run; `trusted` are modules of which its environment may be made."""
-    explainer = explainers.load(folder / EXPLAINER)  # first, for it says which version wrote the run
+    explainers.read_description(folder / EXPLAINER)  # first, for it says which version wrote the run
     config = read_config(folder / CONFIG)
     env, episodes = make_env(config, trusted), folder / EPISODES
+    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted)
     recording = load_recording(episodes) if episodes.exists() else None
     outcomes = len(explainer.legend.names)
     if recording is not None and recording.happened.shape[1] != outcomes:

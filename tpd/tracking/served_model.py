@@ -93,7 +93,7 @@ def signature(folder: Path) -> ModelSignature:
     without a foil beside rows with one.
     """
     any_type = AnyType()  # type: ignore[no-untyped-call]
-    legend = explainers.load(folder).legend
+    legend = explainers.load(folder, with_agent=False).legend
     rewards = [] if legend.reward_bound is None else [RETURN]
     asked: Columns = [ColSpec(any_type, name, required=name != FOIL) for name in (STATE, ACTION, FOIL)]
     answered: Columns = [
@@ -112,6 +112,6 @@ def signature(folder: Path) -> ModelSignature:
 def _load_pyfunc(path: str) -> ServedExplainer:
     """Called by MLflow."""
     folder = Path(path)
-    explainer, asked = explainers.load(folder), questions(folder)
+    explainer, asked = explainers.load(folder, with_agent=False), questions(folder)
     assert asked is not None  # what cannot be asked cannot be loaded either
     return ServedExplainer(explainer, asked)

@@ -150,13 +150,14 @@ def questions(folder: Path) -> Questions | None:
         read_arrays(folder / explainers.ARRAYS),
     )
     if network is None:
-        return _about_table(arrays["policy"], arrays["pairs"])
+        shape = read_arrays(folder / explainers.AGENT)["probabilities"].shape
+        return _about_table(shape, arrays["pairs"])
     return None if network["extracted"] else _about_network(network, arrays)
 
 
-def _about_table(policy: FloatArray, pairs: Array) -> Questions:
+def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:
     """Of a policy [state, action] and the pairs that are known; the examples are some of these."""
-    num_states, num_actions = policy.shape
+    num_states, num_actions = shape
     states, actions = np.divmod(pairs, num_actions)
     twice = np.flatnonzero(states[1:] == states[:-1])[:SHOWN_EXAMPLES]  # their action and a foil are known
     shown: dict[str, Any] = {STATE: states[twice], ACTION: actions[twice], FOIL: actions[twice + 1]}

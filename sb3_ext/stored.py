@@ -1,0 +1,300 @@
+"""Agents of Stable-Baselines3 as they are stored with their explainers: plain settings and arrays.
+
+A stored agent is made again by the same steps as one from a zip: its networks are those that its weights
+show, and its settings must agree with them. It answers bit for bit as the agent that was stored.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from pydantic import Field
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_ext.architecture import ACTIVATIONS, EXTRACTORS, TRUST, Algorithm, Space, policy_arguments
+from sb3_ext.loading import ALGORITHMS, EPSILON_GREEDY, build_policy, playing_model
+from sb3_ext.normalization import ObservationNormalization, frozen
+from sb3_ext.policies import SB3Policy, as_policy
+from sb3_ext.unpickling import SavedAgent, Weights
+from tpd.core.types import Array, Policy
+from tpd.envs import Environment
+from tpd.envs.spaces import from_plain, to_plain
+from tpd.guards.files import REAL, StoredArrays
+from tpd.policies.stored import AbsentPolicy
+from tpd.store.descriptions import Finite, Plain, Stored, validated, written
+
+WEIGHT, MEAN, VARIANCE = "weight.", "mean", "variance"
+KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))
+"""Of the convolutions of NatureCNN, of which the last has 64 channels."""
+CLASSES = {"activation_fn": ACTIVATIONS, "features_extractor_class": EXTRACTORS}
+
+Size = Annotated[int, Field(ge=1, le=2**31)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Layers = list[Size]
+
+
+class ExtractorSettings(Stored):
+    """Of a features extractor."""
+
+    features_dim: Size | None = None
+    cnn_output_dim: Size | None = None
+    normalized_image: bool | None = None
+
+
+class LSTMSettings(Stored):
+    """Of an LSTM, besides its sizes."""
+
+    bias: bool | None = None
+    dropout: Fraction | None = None
+
+
+class PolicySettings(Stored):
+    """What a policy of SB3 is built of, by the names of its arguments; None leaves SB3's default."""
+
+    net_arch: Layers | dict[Literal["pi", "vf", "qf"], Layers] | None = None
+    activation_fn: Literal[tuple(found.__name__ for found in ACTIVATIONS.values())] | None = None  # type: ignore[valid-type]
+    features_extractor_class: Literal["FlattenExtractor", "NatureCNN", "CombinedExtractor"] | None = None
+    features_extractor_kwargs: ExtractorSettings | None = None
+    n_critics: Size | None = None
+    n_quantiles: Size | None = None
+    lstm_hidden_size: Size | None = None
+    n_lstm_layers: Size | None = None
+    lstm_kwargs: LSTMSettings | None = None
+    clip_mean: Finite | None = None
+    enable_critic_lstm: bool | None = None
+    full_std: bool | None = None
+    normalize_images: bool | None = None
+    share_features_extractor: bool | None = None
+    shared_lstm: bool | None = None
+    squash_output: bool | None = None
+    use_expln: bool | None = None
+    use_sde: bool | None = None
+    with_bias: bool | None = None
+
+
+class NormalizationSettings(Stored):
+    """Of VecNormalize, whose mean and variance are among the arrays."""
+
+    epsilon: Annotated[float, Field(ge=0)]
+    clip: Annotated[float, Field(ge=0)] | None = None
+    """None does not clip."""
+    keys: list[str] | None = None
+    """The parts of Dict observations that are normalised; None for observations that are arrays."""
+
+
+class AgentSettings(Stored):
+    """An agent of SB3, besides its weights and discount."""
+
+    algorithm: Literal[tuple(ALGORITHMS)]  # type: ignore[valid-type]
+    policy: Annotated[str, Field(max_length=100)]
+    """As SB3 names it: MlpPolicy, CnnPolicy, ..."""
+    policy_settings: PolicySettings
+    observation_space: dict[str, Plain]
+    action_space: dict[str, Plain]
+    deterministic: bool
+    exploration_rate: Fraction | None = None
+    """Of an agent that explores epsilon-greedily."""
+    updates: Annotated[int, Field(ge=0, le=2**62)]
+    normalization: NormalizationSettings | None = None
+
+
+def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The settings and the arrays of an agent; a ValueError says what of it is code."""
+    model = policy.model
+    algorithm = ALGORITHMS.get(type(model).__name__)
+    if type(model) is not algorithm:
+        raise ValueError(f"its algorithm is {_origin(model)}, which is code")
+    alias = _alias(model, algorithm)
+    weights = {name: weight.detach().cpu() for name, weight in model.policy.state_dict().items()}
+    arguments = _arguments(model, algorithm, weights)
+    if algorithm is MaskablePPO and policy.mask != env.mask:
+        raise ValueError("its masks are not those of the environment")
+    normalization, arrays = _described_normalization(policy)
+    settings = AgentSettings(
+        algorithm=algorithm.__name__,
+        policy=alias,
+        policy_settings=_settings(arguments),
+        observation_space=to_plain(model.observation_space),
+        action_space=to_plain(model.action_space),
+        deterministic=policy.deterministic,
+        exploration_rate=float(model.exploration_rate) if algorithm in EPSILON_GREEDY else None,  # type: ignore[attr-defined]
+        updates=int(model._n_updates),
+        normalization=normalization,
+    )
+    if repr(_model(settings, weights).policy) != repr(model.policy):
+        raise ValueError("its networks are not those that its settings describe")
+    return written(settings), {**{WEIGHT + name: w.numpy() for name, w in weights.items()}, **arrays}
+
+
+def make(given: Mapping[str, Any], stored: StoredArrays, discount: float, env: Environment | None) -> Policy:
+    """The agent that was stored; an absent one where its masks are not known."""
+    settings: AgentSettings = validated(AgentSettings, given)
+    if settings.algorithm == MaskablePPO.__name__ and env is None:
+        return AbsentPolicy(
+            discount, "its actions are masked by the environment: read the whole run, or give env"
+        )
+    arrays = stored.every("biuf")
+    weights = {
+        name.removeprefix(WEIGHT): torch.as_tensor(array)
+        for name, array in arrays.items()
+        if name.startswith(WEIGHT)
+    }
+    model = _model(settings, weights)
+    model.gamma = discount
+    normalization = None
+    if settings.normalization is not None:
+        normalization = _normalization(settings.normalization, stored, model.observation_space)
+    return as_policy(
+        model,
+        deterministic=settings.deterministic,
+        normalization=normalization,
+        mask=env.mask if env is not None and env.discrete else None,
+    )
+
+
+def _origin(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def _alias(model: BaseAlgorithm, algorithm: Algorithm) -> str:
+    for alias, policy_class in algorithm.policy_aliases.items():
+        if type(model.policy) is policy_class:
+            return alias
+    raise ValueError(f"its policy is {_origin(model.policy)}, which is code")
+
+
+def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> dict[str, Any]:
+    """The arguments that the policy was built with, all of which are plain."""
+    policy_class = type(model.policy)
+    known = inspect.signature(policy_class).parameters.keys()
+    built = {
+        name: value
+        for name, value in model.policy._get_constructor_parameters().items()
+        if name in known and name not in ("observation_space", "action_space", "lr_schedule")
+    }
+    stated = {"policy_kwargs": {**(model.policy_kwargs or {}), **built}}
+    agent = SavedAgent({**stated, "use_sde": bool(getattr(model, "use_sde", False))}, weights)
+    try:
+        return policy_arguments(agent, algorithm, policy_class, model.action_space)
+    except ValueError as error:
+        raise ValueError(f"it {str(error).removesuffix(f'; {TRUST}')}") from error
+
+
+def _settings(arguments: Mapping[str, Any]) -> PolicySettings:
+    plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
+    settings: PolicySettings = validated(PolicySettings, plain)
+    return settings
+
+
+def _model(settings: AgentSettings, weights: Weights) -> Any:
+    """A model that plays, made as one from a zip is."""
+    algorithm = ALGORITHMS[settings.algorithm]
+    policy_class = algorithm.policy_aliases.get(settings.policy)
+    if policy_class is None:
+        raise ValueError(f"policy: {settings.policy!r} is none of {', '.join(algorithm.policy_aliases)}")
+    observations, actions = from_plain(settings.observation_space), from_plain(settings.action_space)
+    _check_sizes(observations, actions, weights, settings.policy.startswith("Cnn"))
+    stated = written(settings.policy_settings)
+    for name, classes in CLASSES.items():
+        if name in stated:
+            stated[name] = next(found for found in classes.values() if found.__name__ == stated[name])
+    agent = SavedAgent({"policy_kwargs": stated, "use_sde": settings.policy_settings.use_sde}, weights)
+    arguments = policy_arguments(agent, algorithm, policy_class, actions)
+    model = playing_model(
+        algorithm, build_policy(weights, policy_class, observations, actions, arguments), arguments
+    )
+    model._n_updates = settings.updates
+    if algorithm in EPSILON_GREEDY:
+        model.exploration_rate = settings.exploration_rate or 0.0
+    return model
+
+
+def _check_sizes(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
+    """Refuse spaces that are wider than the weights, before networks for them take any memory."""
+    empty = [name for name, weight in weights.items() if 0 in weight.shape]
+    if empty:
+        raise ValueError(f"its weights {empty[0]} are empty")
+    matrices = [weight.shape for weight in weights.values() if weight.dim() == 2]
+    outputs, inputs = (max((shape[axis] for shape in matrices), default=0) for axis in (0, 1))
+    parts: list[Space] = [observations]
+    if isinstance(observations, spaces.Dict):
+        parts, images = [observations[key] for key in observations], True
+    due = max((_features(part, images) for part in parts), default=0)
+    if due > inputs or _features(actions, images=False) > outputs:
+        raise ValueError(
+            f"observations {observations} and actions {actions} do not fit weights of shapes "
+            f"{[list(shape) for shape in matrices]}"
+        )
+
+
+def _features(space: Space, images: bool) -> int:
+    """How many numbers a network is given of it, or tells apart."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(np.sum(space.nvec))
+    shape = space.shape or ()
+    if not images or not isinstance(space, spaces.Box) or not is_image_space(space):
+        return int(np.prod(shape, dtype=np.int64))
+    sizes = list(shape[1:])
+    for kernel, stride in KERNELS_AND_STRIDES:
+        sizes = [(size - kernel) // stride + 1 for size in sizes]
+    return 64 * int(np.prod(sizes, dtype=np.int64))
+
+
+def _described_normalization(
+    policy: SB3Policy,
+) -> tuple[NormalizationSettings | None, dict[str, Array]]:
+    normalization = policy.normalization
+    owner = getattr(normalization, "__self__", None)
+    if isinstance(owner, VecNormalize) and normalization == owner.normalize_obs:
+        normalization = frozen(owner)
+    if normalization is None:
+        return None, {}
+    if not isinstance(normalization, ObservationNormalization):
+        raise ValueError(f"its observations go through {_origin(normalization)}, which is code")
+    mean, variance = normalization.mean, normalization.variance
+    if not isinstance(mean, Mapping) and np.shape(mean) != policy.model.observation_space.shape:
+        raise ValueError(f"its observations of shape {np.shape(mean)} are normalised before they are turned")
+    clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
+    if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):
+        settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=None)
+        return settings, {MEAN: np.asarray(mean), VARIANCE: np.asarray(variance)}
+    settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=list(mean))
+    return settings, {
+        f"{name}.{key}": np.asarray(values[key])
+        for name, values in ((MEAN, mean), (VARIANCE, variance))
+        for key in mean
+    }
+
+
+def _normalization(
+    settings: NormalizationSettings, stored: StoredArrays, space: Space
+) -> ObservationNormalization:
+    clip = np.inf if settings.clip is None else settings.clip
+
+    def taken(name: str, part: Space) -> Array:
+        values = stored.take(name, part.shape or (), REAL)
+        if name.startswith(VARIANCE):
+            stored.check(name, values >= 0)
+        return values
+
+    if settings.keys is None:
+        mean, variance = (taken(name, space) for name in (MEAN, VARIANCE))
+        return ObservationNormalization(mean, variance, settings.epsilon, clip)
+    if not isinstance(space, spaces.Dict) and settings.keys:
+        raise ValueError(f"normalization.keys: {settings.keys} are parts of observations that are {space}")
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    unknown = [key for key in settings.keys if key not in parts]
+    if unknown:
+        raise ValueError(f"normalization.keys: {unknown[0]!r} is none of {', '.join(parts)}")
+    means, variances = (
+        {key: taken(f"{name}.{key}", parts[key]) for key in settings.keys} for name in (MEAN, VARIANCE)
+    )
+    return ObservationNormalization(means, variances, settings.epsilon, clip)

@@ -1,0 +1,139 @@
+"""Typed descriptions in JSON: every field is validated when it is read, and nothing in it is run.
+
+What is code is named as `module:name`. Only the events of tpd are named freely; any other module is imported
+only if the present user trusts it by name.
+"""
+
+import importlib
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import FunctionType
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+OURS = ("tpd.core.outcomes", "tpd.envs.events")
+DEEPEST, LARGEST_WHOLE = 8, 2**63
+IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+NAME = rf"^{IDENTIFIER}(\.{IDENTIFIER})*:{IDENTIFIER}$"
+
+T = TypeVar("T")
+
+
+class UntrustedError(ValueError):
+    """A description that names code of strangers."""
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value, if it consists of finite numbers, words, lists and tables; tuples become lists."""
+    if depth > DEEPEST:
+        raise ValueError(f"is nested more than {DEEPEST} deep")
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < LARGEST_WHOLE:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case str() if "${" not in value:
+            return value
+        case list() | tuple():
+            return [plain(part, depth + 1) for part in value]
+        case dict() if all(isinstance(key, str) and key != "_target_" for key in value):
+            return {plain(key): plain(part, depth + 1) for key, part in value.items()}
+    shown = repr(value)
+    raise ValueError(f"{shown[:80]} is no plain value")
+
+
+Plain = Annotated[Any, AfterValidator(plain)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Stored(BaseModel):
+    """A record that is stored: no field more, none of another type, and it never changes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def validated(kind: type[T] | Any, given: Any) -> T:
+    """What was read from JSON as a record of this kind; a ValueError names the first field that is wrong."""
+    try:
+        found: T = TypeAdapter(kind).validate_json(json.dumps(given), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise ValueError(f"{place}: {first['msg']}, got {str(first['input'])[:80]!r}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    return found
+
+
+def written(record: Stored) -> dict[str, Any]:
+    """The record as JSON has it; what is None is left out."""
+    return record.model_dump(mode="json", exclude_none=True)
+
+
+class NamedFunction(Stored):
+    """A function, or a class, of a module, and its keyword arguments."""
+
+    name: Annotated[str, Field(pattern=NAME, max_length=300)]
+    """`module:name`"""
+    arguments: dict[str, Plain] = {}
+
+    @property
+    def module(self) -> str:
+        return self.name.partition(":")[0]
+
+    def find(self, trusted: Sequence[str] = ()) -> Callable[..., Any]:
+        """The function itself, if its module is of tpd's events or trusted."""
+        require_trust(self.module, trusted)
+        try:
+            found = getattr(importlib.import_module(self.module), self.name.partition(":")[2], None)
+        except ImportError as error:
+            raise ValueError(f"{self.name!r} cannot be imported: {error}") from error
+        if not isinstance(found, FunctionType | type) or not within(found.__module__, (*OURS, *trusted)):
+            raise UntrustedError(f"{self.name!r} is no function that this module defines")
+        return partial(found, **self.arguments) if self.arguments else found
+
+
+def named(function: Any) -> NamedFunction:
+    """The description of a function, or of a partial one; a ValueError says why there is none."""
+    arguments: dict[str, Any] = {}
+    while isinstance(function, partial):
+        if function.args:
+            raise ValueError(f"{function.func} is given arguments without their names")
+        arguments = {**function.keywords, **arguments}
+        function = function.func
+    if not isinstance(function, FunctionType | type):
+        raise ValueError(f"a {type(function).__name__} is no function of a module")
+    module, name = function.__module__, function.__qualname__
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
+        raise ValueError(f"{module}:{name} is no function that a module defines by this name")
+    return NamedFunction(name=f"{module}:{name}", arguments={key: plain(v) for key, v in arguments.items()})
+
+
+def require_trust(module: str, trusted: Sequence[str]) -> None:
+    """Refuse a module that is neither of ours nor trusted, without importing it."""
+    if not within(module, (*OURS, *trusted)):
+        raise UntrustedError(
+            f"needs {module!r}, which is not of tpd; if you trust it, say so: trust=[{module.split('.')[0]}]"
+        )
+
+
+def within(name: str, modules: Sequence[str]) -> bool:
+    """Whether the name is one of these modules, or inside of one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def described(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments as plain values; a ValueError names the one that is not."""
+    found = {}
+    for key, value in values.items():
+        try:
+            found[str(key)] = plain(value)
+        except ValueError as error:
+            raise ValueError(f"{key}={error}") from error
+    return found

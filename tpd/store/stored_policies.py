@@ -1,0 +1,133 @@
+"""Policies stored with their explainers: plain values and arrays, from which they are made again.
+
+Tables are stored as such. Agents of libraries are written down and made again by the module that
+`policy_kinds.json` names for them, which is ours. Functions are named, and found if they are trusted.
+"""
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tpd.core.types import Array, DiscretePolicy, Policy
+from tpd.envs import Environment
+from tpd.envs.spaces import from_plain, to_plain
+from tpd.guards.files import REAL, StoredArrays, brief
+from tpd.policies.function import FunctionPolicy, function_policy
+from tpd.policies.stored import AbsentPolicy
+from tpd.policies.tabular import TabularPolicy
+from tpd.store.descriptions import NamedFunction, Plain, Stored, UntrustedError, named, written
+
+Arrays = dict[str, Array]
+
+
+class Table(Stored):
+    """The probabilities, and the values, of all actions in all states."""
+
+    kind: Literal["table"] = "table"
+
+
+class Function(Stored):
+    """A function of observations."""
+
+    kind: Literal["function"] = "function"
+    function: NamedFunction
+    action_space: dict[str, Plain]
+
+
+class Agent(Stored):
+    """An agent of a library."""
+
+    kind: Literal["agent"] = "agent"
+    library: str
+    settings: dict[str, Plain]
+    """Validated field by field by the library's module."""
+
+
+class Absent(Stored):
+    """Nothing, and why."""
+
+    kind: Literal["absent"] = "absent"
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+Described = Table | Function | Agent | Absent
+StoredPolicy = Annotated[Described, Field(discriminator="kind")]
+
+
+def describe(policy: Policy, env: Environment, as_table: bool) -> tuple[dict[str, Any], Arrays]:
+    """The policy as plain values and arrays; a description that says why where that cannot be."""
+    try:
+        record, arrays = _described(policy, env, as_table)
+    except (ValueError, TypeError) as error:
+        record, arrays = Absent(reason=brief(error)), {}
+    return written(record), arrays
+
+
+def _described(policy: Policy, env: Environment, as_table: bool) -> tuple[Stored, Arrays]:
+    if isinstance(policy, AbsentPolicy):
+        return Absent(reason=policy.reason), {}
+    library = _library_of(policy)
+    if not as_table and library is not None:
+        settings, arrays = _module(library).describe(policy, env)
+        return Agent(library=library, settings=settings), arrays
+    if not as_table and isinstance(policy, FunctionPolicy):
+        return Function(function=named(policy.function), action_space=to_plain(policy.space)), {}
+    if not isinstance(policy, DiscretePolicy) or not env.tabular:
+        raise ValueError(f"a {type(policy).__name__} cannot be written down")
+    return Table(), _table(policy, np.arange(env.table_shape()[0]))
+
+
+def _table(policy: DiscretePolicy, states: Array) -> Arrays:
+    values = policy.action_values(states)
+    arrays: Arrays = {"probabilities": policy.probabilities(states)}
+    return arrays if values is None else arrays | {"action_values": values}
+
+
+def make(
+    record: Described,
+    arrays: StoredArrays,
+    discount: float,
+    env: Environment | None,
+    trusted: Sequence[str],
+) -> Policy:
+    """The policy that was described; an absent one where the user does not trust what it needs."""
+    match record:
+        case Table():
+            probabilities = arrays.take("probabilities", (None, None), REAL)
+            values = arrays.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+            return TabularPolicy(probabilities, discount, values)
+        case Function():
+            try:
+                function = record.function.find(trusted)
+            except UntrustedError as error:
+                return AbsentPolicy(discount, f"it {error}")
+            return function_policy(function, discount, from_plain(record.action_space))
+        case Agent():
+            if record.library not in _kinds():
+                raise ValueError(f"policy.library: {record.library!r} is none of {', '.join(_kinds())}")
+            made: Policy = _module(record.library).make(record.settings, arrays, discount, env)
+            return made
+        case Absent():
+            return AbsentPolicy(discount, record.reason)
+
+
+def _library_of(policy: Policy) -> str | None:
+    modules = {kind["policies"]: library for library, kind in _kinds().items()}
+    return modules.get(type(policy).__module__)
+
+
+def _module(library: str) -> Any:
+    return importlib.import_module(_kinds()[library]["stored"])
+
+
+@cache
+def _kinds() -> Mapping[str, Mapping[str, str]]:
+    """The libraries whose agents are stored, and the modules of ours that do it."""
+    found: dict[str, dict[str, str]] = json.loads((files("tpd.store") / "policy_kinds.json").read_text())
+    return found
