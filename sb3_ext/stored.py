@@ -32,7 +32,10 @@ from tpd.store.descriptions import Finite, Plain, Stored, validated, written
 WEIGHT, MEAN, VARIANCE = "weight.", "mean", "variance"
 KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))
 """Of the convolutions of NatureCNN, of which the last has 64 channels."""
-CLASSES = {"activation_fn": ACTIVATIONS, "features_extractor_class": EXTRACTORS}
+CLASSES: Mapping[str, Mapping[str, type]] = {
+    "activation_fn": ACTIVATIONS,
+    "features_extractor_class": EXTRACTORS,
+}
 
 Size = Annotated[int, Field(ge=1, le=2**31)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
