@@ -12,6 +12,7 @@ from scipy import stats
 
 from tests.support import small_mdp
 from tpd.core.efo import compose
+from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import OutcomeSet, component, event, reward
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
 from tpd.envs import Environment
@@ -19,8 +20,10 @@ from tpd.envs.events import fuel_taxi as events
 from tpd.policies.tabular import GreedyPolicy
 from tpd.predictors.cases import Cases, Truth
 from tpd.predictors.exact import ExactSolution
-from tpd.predictors.rollouts import MonteCarlo, SampledCases, clopper_pearson
-from tpd.sources.forks import Env, Forks, Moment
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.sources.forks import Forks, Start
+from tpd.sources.moments import Moment
+from tpd.sources.worlds import Worlds
 
 ROLLOUTS = 50
 
@@ -126,7 +129,7 @@ def test_every_step_of_the_episodes_is_equally_likely_to_be_chosen() -> None:
     """The position of a walk that always goes up by one is the time."""
     env = Environment("Drift-v0", {"source": "none"}, max_episode_steps=10)
     truth = MonteCarlo(env, Always(0), POSITION, horizon=1, moments=500, rollouts=2)
-    time = [int(start.observation[0, 0]) for start in truth._choose(300, rng())]
+    time = [int(one.moment.observation[0]) for one in truth._choose(300, rng())]
     chosen = np.bincount(time, minlength=10)
     assert len(chosen) == 10
     assert ((chosen - 50) ** 2 / 50).sum() < 27  # chi-square with 9 degrees of freedom, 1 in 1000
@@ -176,13 +179,13 @@ def test_a_deterministic_world_has_no_standard_error_and_is_not_played_in_vain()
     found, asked = list[Cases](), list[int]()
     for policy in (Balance(), OpenBalance()):
         truth = MonteCarlo(env, policy, outcomes, horizon=20, moments=10, rollouts=12)
-        assert truth.forks.by_copy
-        counted = Counting(truth.forks)
-        truth.forks = counted  # type: ignore[assignment]
+        assert truth.simulator.forks.by_copy
+        counted = Counting(truth.simulator.forks)
+        truth.simulator.forks = counted  # type: ignore[assignment]
         found.append(truth.cases(3, rng()))
         asked.append(counted.forks)
     np.testing.assert_array_equal(found[0].expected, found[1].expected)
-    assert asked == [10 * 2 * 12, 10 * 2 * 2]
+    assert asked == [10 * 2 * 2] * 2  # whether or not the policy says how sure it is
     for cases in found:
         assert cases.standard_error is not None
         assert not cases.standard_error.any()
@@ -197,9 +200,9 @@ class Counting:
         self.inner = inner
         self.forks = 0
 
-    def fork(self, moment: Moment, seeds: IntArray) -> list[Env]:
-        self.forks += len(seeds)
-        return self.inner.fork(moment, seeds)
+    def worlds(self, starts: list[Start], steps: int, watched: bool = False) -> Worlds:
+        self.forks += sum(len(start.seeds) for start in starts)
+        return self.inner.worlds(starts, steps, watched)
 
 
 class Swing:
@@ -348,7 +351,7 @@ def test_every_generator_that_is_held_is_seeded_anew(source: str, by_copy: bool)
     live.reset(seed=3)
     for _ in range(4):
         here, *_ = live.step(0)
-    moment = Moment(3, [0] * 4, here)
+    moment = Moment(3, np.zeros(4, int), here)
     first, second, again = futures(forks, moment, [1, 2, 1], action=0, steps=5)
     assert first != second
     assert first == again
@@ -383,14 +386,14 @@ class Strict(gym.Wrapper[Any, Any, Any, Any]):
 
 def test_a_fork_has_no_time_limit() -> None:
     env = Environment("Drift-v0", {"source": "own"}, max_episode_steps=3, wrappers=[Strict])
-    (fork,) = Forks(env).fork(Moment(0, [], np.zeros(1)), [1])
+    (fork,) = Forks(env).fork(Moment(0, np.array([]), np.zeros(1)), [1])
     assert not any(fork.step(0)[3] for _ in range(100))
 
 
 def test_a_moment_that_is_not_met_again_is_refused() -> None:
     forks = Forks(Environment("Drift-v0", {"source": "own"}))
     with pytest.raises(ValueError, match=r"Drift-v0 cannot be forked: .* something else after 2 steps"):
-        forks.fork(Moment(0, [0, 0], np.array([7.0])), [1])
+        forks.fork(Moment(0, np.zeros(2, int), np.array([7.0])), [1])
 
 
 def test_the_lander_is_replayed() -> None:
@@ -401,7 +404,7 @@ def test_the_lander_is_replayed() -> None:
     live.reset(seed=5)
     for _ in range(30):
         here, *_ = live.step(2)
-    first, second, again = futures(forks, Moment(5, [2] * 30, here), [1, 2, 1], action=2, steps=10)
+    first, second, again = futures(forks, Moment(5, np.full(30, 2), here), [1, 2, 1], action=2, steps=10)
     assert not np.array_equal(first, second)
     np.testing.assert_array_equal(first, again)
 

@@ -13,18 +13,19 @@ from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources import named_states
-from tpd.sources.episodes import Recorder, Recording
+from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, Album, Recorder, Recording
 from tpd.store.recordings import RECORDED, load_recording, save_recording
 
 CART_POLE = Environment("CartPole-v1")
 
 
-def recorded(episodes: int = 3, steps: int = 12) -> Recording:
+def recorded(episodes: int = 3, steps: int = 12, limit: int | None = 12) -> Recording:
+    env = Environment("CartPole-v1", max_episode_steps=limit)
     policy = FunctionPolicy(
         lambda observations: (observations[:, 2] > 0).astype(int), 0.99, CART_POLE.action_space
     )
     outcomes = OutcomeSet([event("right", lambda t: t.action == 1)])
-    recording = Recorder(episodes=episodes, steps=steps).record(CART_POLE, policy, outcomes)
+    recording = Recorder(episodes=episodes, steps=steps).record(env, policy, outcomes)
     assert recording is not None
     return recording
 
@@ -41,12 +42,49 @@ def test_episodes_start_from_their_own_seeds_and_go_on_step_by_step() -> None:
     np.testing.assert_array_equal(recording.happened[:, 0], recording.episodes.transitions.action)
 
 
-def test_there_is_a_picture_of_every_step() -> None:
-    recording = recorded(1, 4)
+def test_short_episodes_have_a_picture_of_every_step() -> None:
+    recording = recorded(1, limit=4)
     assert len(recording.frames) == 4
     first, last = (np.asarray(Image.open(io.BytesIO(recording.frames[i]))) for i in (0, -1))
     assert first.shape[2] == 3
     assert (first != last).any()
+
+
+def test_long_episodes_have_some_pictures_of_their_steps_and_all_of_the_last() -> None:
+    album = Album()
+    for time in range(5000):
+        album.add(np.full((2, 2, 3), time % 256))
+    times = np.array(album.times)
+    assert len(times) == len(album.frames()) <= EARLY_FRAMES + 1 + LAST_FRAMES
+    assert times[0] == 0
+    np.testing.assert_array_equal(times[-LAST_FRAMES:], np.arange(5000 - LAST_FRAMES, 5000))
+    assert np.diff(times).max() <= 128
+
+
+def test_episodes_are_recorded_whole_unless_nothing_ends_them() -> None:
+    pole = recorded(2, steps=3, limit=None)  # a limit is registered
+    assert (np.diff(pole.episodes.begins, append=len(pole.episodes.transitions)) > 3).all()
+    ends = pole.episodes.begins[1:] - 1
+    assert (pole.episodes.transitions.terminated | pole.episodes.transitions.truncated)[ends].all()
+    endless = Environment("CartPole-v1", max_episode_steps=-1)  # gymnasium's way to say none
+    assert endless.time_limit is None
+    balance = FunctionPolicy(lambda o: (o[:, 2] + o[:, 3] > 0).astype(int), 0.99, CART_POLE.action_space)
+    cut = Recorder(episodes=1, steps=7).record(endless, balance, OutcomeSet([event("x", lambda t: t.action)]))
+    assert cut is not None
+    assert len(cut.episodes.transitions) == 7
+
+
+def test_every_step_is_a_moment_to_which_seed_and_actions_lead() -> None:
+    recording = recorded()
+    moment = recording.moment(2, 5)
+    env = CART_POLE.make()
+    seen, _ = env.reset(seed=moment.seed)
+    for action in moment.actions:
+        seen, *_ = env.step(action)
+    assert moment.shows(env.observation_space, seen)
+    assert not recording.moment(2, 6).shows(env.observation_space, seen)
+    np.testing.assert_array_equal(moment.mask, [True, True])
+    assert len(moment.actions) == 5
 
 
 def test_tables_draw_their_states_themselves(fuel_taxi: Environment) -> None:
@@ -63,7 +101,12 @@ def test_a_recording_survives_the_disk(tmp_path: Path) -> None:
     save_recording(recording, tmp_path / "episodes.npz")
     again = load_recording(tmp_path / "episodes.npz")
     assert again.frames == recording.frames
+    np.testing.assert_array_equal(again.frame_rows, recording.frame_rows)
     np.testing.assert_array_equal(again.episodes.begins, recording.episodes.begins)
+    before, after = recording.moment(1, 4), again.moment(1, 4)
+    assert before.seed == after.seed
+    for name in ("actions", "observation", "mask"):
+        np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
     np.testing.assert_array_equal(again.happened, recording.happened)
     for name in RECORDED:
         np.testing.assert_array_equal(

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.core.bands import band_of
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
@@ -98,17 +97,8 @@ def sign_certain(contrast: Contrast, outcome: str) -> BoolArray:
 
     If they do, nobody can say at which reward of it one overtakes the other.
     """
-    fact, foil = (_drawn_counts(side, outcome) for side in (contrast.fact, contrast.foil))
-    estimate = discounted_counts(contrast.fact, outcome) - discounted_counts(contrast.foil, outcome)
-    band = band_of((fact - foil)[..., None], estimate[:, None], contrast.foreseen[:, -1:])
-    return np.asarray((band.low > 0) | (band.high < 0))[:, 0]
-
-
-def _drawn_counts(explanation: Explanation, outcome: str) -> FloatArray:
-    """[draw, batch]: the discounted count of an outcome in every draw."""
-    assert explanation.draws is not None
-    powers = explanation.discount ** np.arange(explanation.horizon)
-    return np.asarray(explanation.draws[..., explanation.legend.names.index(outcome)] @ powers)
+    band = contrast.count_band(outcome)
+    return np.asarray((band.low > 0) | (band.high < 0))
 
 
 class RewardInterval(NamedTuple):

@@ -11,6 +11,7 @@ from tpd.core import notebook as html
 from tpd.core.bands import LEVEL, Band, band_of
 from tpd.core.colours import colour
 from tpd.core.efo import compose
+from tpd.core.intervals import difference_band, mean_band
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
 
@@ -61,6 +62,9 @@ class Explanation:
     draws: FloatArray | None = None
     """[draw, batch, horizon, outcome]: what could be expected as well, by what was seen, where it was asked
     for; in one draw all pairs belong together"""
+    rollouts: FloatArray | None = None
+    """[rollout, batch, horizon, outcome]: what each rollout saw, where the simulator was asked; number i of
+    every pair shares one random stream. `expected` is their mean, and nothing learned is mixed in."""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -81,6 +85,7 @@ class Explanation:
             None if self.agent_value is None else self.agent_value[index],
             self.unknown[index],
             None if self.draws is None else self.draws[:, index],
+            None if self.rollouts is None else self.rollouts[:, index],
         )
 
     def __sub__(self, foil: "Explanation") -> "Contrast":
@@ -89,6 +94,25 @@ class Explanation:
     @property
     def horizon(self) -> int:
         return int(self.expected.shape[1])
+
+    @property
+    def certain(self) -> BoolArray:
+        """[batch]: whether nothing is left to chance or to learning."""
+        return np.isinf(self.support)
+
+    @property
+    def banded(self) -> bool:
+        """Whether it has bands, from draws or from rollouts."""
+        return self.draws is not None or self.rollouts is not None
+
+    @property
+    def obtained(self) -> str:
+        """How its numbers were obtained."""
+        if self.rollouts is None:
+            return "exact" if self.certain.all() else "learned"
+        if self.certain.all():
+            return "by one rollout: nothing is random here"
+        return f"by {len(self.rollouts)} rollouts"
 
     @property
     def known(self) -> BoolArray:
@@ -154,27 +178,49 @@ class Explanation:
         return np.array([weight or 0.0 for weight in self.legend.weights])
 
     def band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: where what is expected lies."""
+        """[batch, horizon, outcome]: where what is expected lies.
+
+        From rollouts: exact binomial limits (Clopper and Pearson) for events, Student's t for the rest.
+        """
+        if self.rollouts is not None:
+            return mean_band(self.rollouts, self._events, self.certain, level)
         return band_of(self._drawn, self.expected, self.foreseen, level)
 
     def sum_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon, outcome]: the same up to step h; of a first occurrence, that it has happened."""
+        if self.rollouts is not None:
+            sums = np.cumsum(self.rollouts, axis=2)
+            return mean_band(sums, self._events & happens_once(sums), self.certain, level)
         sums = np.cumsum(self.expected, axis=1)
         return band_of(np.cumsum(self._drawn, axis=2), sums, self.foreseen, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon]: where the expected return up to step h lies."""
+        if self.rollouts is not None:
+            return mean_band(self.drawn_returns, np.False_, self.certain, level)
         return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
 
     @property
+    def _events(self) -> BoolArray:
+        """[outcome]: which happen or not."""
+        return np.array([name in self.legend.events for name in self.legend.names])
+
+    @property
     def _drawn(self) -> FloatArray:
+        if self.rollouts is not None:
+            return self.rollouts
         if self.draws is None:
             raise ValueError("bands come from draws, and none were asked for: explain(..., draws=59)")
         return self.draws
 
+    def _drawn_counts(self, outcome: str) -> FloatArray:
+        """[draw, batch]: the discounted count of an outcome in every draw, or rollout."""
+        powers = self.discount ** np.arange(self.horizon)
+        return np.asarray(self._drawn[..., self.legend.names.index(outcome)] @ powers)
+
     @property
     def drawn_returns(self) -> FloatArray:
-        """[draw, batch, horizon]: the return of every draw up to step h."""
+        """[draw, batch, horizon]: the return of every draw, or rollout, up to step h."""
         return compose(self._drawn @ self._weights, self.discount, axis=2)
 
     @property
@@ -202,7 +248,7 @@ class Explanation:
         """One row for each pair, step and outcome: what is expected, and how well that is known."""
         known = {"unknown": self.unknown, "support": self.support}
         expected = np.where(self.known[:, None, None], self.expected, np.nan)
-        bands = {} if self.draws is None else self.band()._asdict()
+        bands = self.band()._asdict() if self.banded else {}
         return _tidy({**self._pairs(), "expected": expected, **bands, **known}, self.expected.shape)
 
     def _pairs(self) -> dict[str, Array]:
@@ -252,7 +298,7 @@ class Contrast:
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
-        if self.drawn and len(self.fact._drawn) != len(self.foil._drawn):
+        if self.drawn and len(self.fact._drawn) != len(self.foil._drawn) and not self._pairable:
             drawn = f"{len(self.fact._drawn)} draws with {len(self.foil._drawn)}"
             raise ValueError(f"cannot compare {drawn}: ask for as many of both")
 
@@ -287,22 +333,63 @@ class Contrast:
 
     @property
     def drawn(self) -> bool:
-        """Whether there are draws of both, so that it has bands."""
-        return self.fact.draws is not None and self.foil.draws is not None
+        """Whether there are draws of both, or rollouts of both, so that it has bands."""
+        draws = self.fact.draws is not None and self.foil.draws is not None
+        return draws or self.rolled_out
+
+    @property
+    def rolled_out(self) -> bool:
+        """Whether both were rolled out, so that they are compared rollout by rollout."""
+        return self.fact.rollouts is not None and self.foil.rollouts is not None
+
+    @property
+    def _pairable(self) -> bool:
+        """Whether one of them was rolled out once because nothing is random there."""
+        return self.rolled_out and 1 in (len(self.fact._drawn), len(self.foil._drawn))
 
     def band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: where the difference lies, both futures drawn together."""
-        return band_of(self.fact._drawn - self.foil._drawn, self.expected, self.foreseen, level)
+        """[batch, horizon, outcome]: where the difference lies, both futures drawn together.
+
+        From rollouts: Tango's interval for paired events, Student's t for other paired differences.
+        """
+        return self._band(self.fact._drawn, self.foil._drawn, self.expected, self.fact._events, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon]: where the difference of the returns up to step h lies."""
-        drawn = self.fact.drawn_returns - self.foil.drawn_returns
-        return band_of(drawn, self.expected_return, self.foreseen, level)
+        sides = self.fact.drawn_returns, self.foil.drawn_returns
+        return self._band(*sides, self.expected_return, np.False_, level)
 
     def component_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon, component]: the same by where the difference comes from."""
-        drawn = self.fact.drawn_component_returns - self.foil.drawn_component_returns
-        return band_of(drawn, self.component_returns, self.foreseen, level)
+        sides = self.fact.drawn_component_returns, self.foil.drawn_component_returns
+        return self._band(*sides, self.component_returns, np.False_, level)
+
+    def count_band(self, outcome: str, level: float = LEVEL) -> Band:
+        """[batch]: where the difference of the discounted counts of an outcome lies."""
+        fact, foil = (side._drawn_counts(outcome) for side in (self.fact, self.foil))
+        k, powers = self.fact.legend.names.index(outcome), self.fact.discount ** np.arange(self.horizon)
+        if self.rolled_out:
+            return self._paired_band(fact, foil, np.False_, level)
+        difference = self.expected[:, :, k] @ powers
+        return band_of(fact - foil, difference, self.foreseen[:, -1], level)
+
+    def _band(
+        self,
+        fact: FloatArray,
+        foil: FloatArray,
+        expected: FloatArray,
+        events: BoolArray | np.bool_,
+        level: float,
+    ) -> Band:
+        """From what was drawn of both [draw, batch, horizon, ...]."""
+        if self.rolled_out:
+            return self._paired_band(fact, foil, events, level)
+        return band_of(fact - foil, expected, self.foreseen, level)
+
+    def _paired_band(
+        self, fact: FloatArray, foil: FloatArray, events: BoolArray | np.bool_, level: float
+    ) -> Band:
+        return difference_band(fact, foil, events, self.fact.certain & self.foil.certain, level)
 
     @property
     def component_returns(self) -> FloatArray:
@@ -356,6 +443,14 @@ class Contrast:
         return f"{said}: {', '.join(parts)}" if parts else said
 
 
+def happens_once(sums: FloatArray) -> BoolArray:
+    """[batch, horizon, outcome]: which counts up to step h [rollout, batch, horizon, outcome] are 0 or 1.
+
+    First occurrences always are; another event is taken to be, as long as no rollout saw it twice.
+    """
+    return np.asarray((sums <= 1).all(axis=0))
+
+
 def plain(actions: Array) -> Array:
     """[batch]: actions as a table holds them, which are tuples where an action has several numbers."""
     if actions.ndim == 1:
@@ -398,6 +493,8 @@ def _remark(explanation: Explanation, row: int) -> str:
     if not visits:
         return "never tried: unknown"
     said = "exact" if np.isinf(visits) else f"{visits:.0f} visits"
+    if explanation.rollouts is not None:
+        said = explanation.obtained
     if explanation.legend.reward_bound is None or not explanation.foreseen[row, -1]:
         return said
     return f"{said}, return {explanation.expected_return[row, -1]:.3g} within {explanation.horizon} steps"

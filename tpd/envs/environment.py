@@ -91,6 +91,12 @@ class Environment:
                     raise ValueError(f"the info of {self.id} has no {key!r}; it has {sorted(info)}")
 
     @property
+    def time_limit(self) -> int | None:
+        """The steps after which an episode is truncated; None if nothing but its end ends it."""
+        spec = self._sample.spec
+        return None if spec is None else spec.max_episode_steps
+
+    @property
     def observation_space(self) -> gym.Space[Any]:
         return self._sample.observation_space
 

@@ -78,7 +78,7 @@ def _return(explained: Explanation | Contrast, sign: str = "") -> str:
     if not explained.foreseen[0, -1]:
         return "unknown"
     value = float(explained.expected_return[0, -1])
-    drawn = explained.drawn if isinstance(explained, Contrast) else explained.draws is not None
+    drawn = explained.drawn if isinstance(explained, Contrast) else explained.banded
     if not drawn:
         return f"{value:{sign}.2f}"
     low, high = (float(end[0, -1]) for end in explained.return_band())
@@ -104,7 +104,7 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
         return ["unknown", "unknown"]
     values, known = side.expected[0, :steps, k], steps == side.horizon
     step, total = int(np.abs(values).argmax()), float(values.sum())
-    band = None if side.draws is None else [float(end[0, steps - 1, k]) for end in side.sum_band()]
+    band = [float(end[0, steps - 1, k]) for end in side.sum_band()] if side.banded else None
     never = abs(values[step]) < SMALLEST_LISTED
     if never and (band is None or abs(band[1]) < SMALLEST_LISTED):
         return ["", "0"] if known else ["unknown", "unknown"]

@@ -84,7 +84,7 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     if explanation.legend.events:
         axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        band = None if explanation.draws is None else explanation[row : row + 1].band()
+        band = None if not explanation.banded else explanation[row : row + 1].band()
         _lines(axes, explanation, row, shown, explanation.expected[row], band)
         if band is not None:
             _bands(axes, explanation, shown, band)
@@ -108,7 +108,7 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
         sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's may leave it
-        band = None if explanation.draws is None else explanation[row : row + 1].sum_band()
+        band = None if not explanation.banded else explanation[row : row + 1].sum_band()
         _lines(axes, explanation, row, first_names(explanation), sums, band)
         if band is not None:
             _bands(axes, explanation, first_names(explanation), band)
@@ -132,7 +132,7 @@ def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("expected value")
     if explanation.known[row]:
         _lines(axes, explanation, row, other_names(explanation))
-        if explanation.draws is not None:
+        if explanation.banded:
             _bands(axes, explanation, other_names(explanation), explanation[row : row + 1].band())
 
 
@@ -340,7 +340,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label="unknown", **UNKNOWN))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
-    if explanation.draws is not None:
+    if explanation.banded:
         handles.append(Patch(label=f"{LEVEL:.0%} band", facecolor="#BBBBBB"))
     figure.legend(handles=handles, loc="lower center", ncols=KEY_COLUMNS, frameon=False)
 

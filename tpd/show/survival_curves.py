@@ -78,7 +78,7 @@ def _explained(axes: Axes, explanation: Explanation, column: int) -> None:
     colour = _colour(explanation, column)
     line = np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1)
     line = plots.as_far_as_known(explanation, 0, line)
-    if explanation.draws is not None:
+    if explanation.banded:
         band = Band(*(np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band()))
         axes.fill_between(range(explanation.horizon), *band, color=colour, alpha=0.25, linewidth=0)
         line = plots.as_far_as_told(line, band.width)
@@ -98,7 +98,7 @@ def _key(figure: Figure, explanation: Explanation, columns: IntArray) -> None:
         Patch(label=names[k].removeprefix(FIRST), color=_colour(explanation, k)) for k in columns
     ]
     handles.append(Line2D([], [], label="explained", color=GREY))
-    if explanation.draws is not None:
+    if explanation.banded:
         handles.append(Patch(label=f"its {LEVEL:.0%} band", alpha=0.25, color=GREY))
     rolled_out = f"rolled out, with its {LEVEL:.0%} band"
     handles.append(

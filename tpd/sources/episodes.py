@@ -1,10 +1,11 @@
 """Episodes to look at: what the policy saw, did and met, with pictures where no table can draw them."""
 
+import collections
 import contextlib
 import io
 import itertools
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -13,26 +14,45 @@ from PIL import Image
 from tpd.core.observations import batch
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, Episodes, FloatArray, Policy, Transitions, concatenate
+from tpd.core.types import Array, BoolArray, Episodes, FloatArray, IntArray, Policy, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.envs.environment import draw
 from tpd.guards.settings import whole_number
 from tpd.sources.hidden_state import with_initial_state, with_next_state
+from tpd.sources.moments import Moment
 from tpd.sources.stepping import reporting_step_errors
 
 FRAME_SIZE = (320, 240)
 FRAME_QUALITY = 50
+EARLY_FRAMES, LAST_FRAMES = 120, 40
+"""Pictures that are kept of an episode: at most so many before its last steps, and of those all."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded episodes: number n starts from the reset with seed n."""
+    """Recorded episodes, each of whose steps is a moment that can be asked about."""
 
     episodes: Episodes
     happened: FloatArray
     """[batch, outcome]: the outcomes of each transition"""
+    seeds: IntArray
+    """[episode]: the seed of its reset"""
+    masks: BoolArray | None
+    """[batch, num_actions]: the valid actions before each transition; None where they are not numbered"""
     frames: tuple[bytes, ...] = ()
-    """[batch]: the picture before each transition, as WebP; none where the state itself can be drawn"""
+    """[frame]: pictures before some of the transitions, as WebP; none where the state itself can be drawn"""
+    frame_rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """[frame]: the transition of each, in order; the first of an episode always has one"""
+
+    def moment(self, episode: int, step: int) -> Moment:
+        """The moment before a step of an episode."""
+        played = self.episodes[episode]
+        mask = None if self.masks is None else self.masks[int(self.episodes.begins[episode]) + step]
+        return Moment(int(self.seeds[episode]), played.action[:step], played.observation[step], mask)
+
+    def frame_of(self, rows: IntArray) -> IntArray:
+        """[row]: the picture before each of these transitions, or the last one that was kept before it."""
+        return np.searchsorted(self.frame_rows, rows, side="right") - 1
 
 
 class Step(NamedTuple):
@@ -45,7 +65,7 @@ class Step(NamedTuple):
 
 
 class Recorder:
-    """Records so many episodes, of at most so many steps each."""
+    """Records so many whole episodes; of at most so many steps where no time limit ends them."""
 
     def __init__(self, *, episodes: int, steps: int) -> None:
         self.episodes = whole_number("episodes", episodes, at_least=0)
@@ -56,17 +76,60 @@ class Recorder:
         if not self.episodes:
             return None
         pictures = env.drawable and env.model is None
-        parts, begins, frames = list[Transitions](), list[int](), list[bytes]()
+        most = self.steps if env.time_limit is None else None
+        parts, begins = list[Transitions](), list[int]()
+        frames, frame_rows = list[bytes](), list[int]()
         for number in range(self.episodes):
             begins.append(len(parts))
             playing = play_one(env, policy, number, pictures=pictures, info_keys=outcomes.info_keys)
+            album = Album()
             with contextlib.closing(playing):
-                for step in itertools.islice(playing, self.steps):
+                for step in itertools.islice(playing, most):
                     parts.append(step.transition)
-                    frames += [] if step.picture is None else [compressed(step.picture)]
+                    if step.picture is not None:
+                        album.add(step.picture)
+            frame_rows += [begins[-1] + time for time in album.times]
+            frames += album.frames()
         transitions = concatenate(parts)
-        happened = outcomes.observe(transitions).outcome[:, :-1]
-        return Recording(Episodes(transitions, np.array(begins)), happened, tuple(frames))
+        return Recording(
+            Episodes(transitions, np.array(begins)),
+            outcomes.observe(transitions).outcome[:, :-1],
+            np.arange(self.episodes),
+            env.mask(transitions.observation) if env.discrete else None,
+            tuple(frames),
+            np.array(frame_rows, dtype=np.int64),
+        )
+
+
+class Album:
+    """Some of the pictures of an episode: all of its last steps, and every so many of those before."""
+
+    def __init__(self) -> None:
+        self._every = 1
+        self._count = 0
+        self._early: dict[int, bytes] = {}
+        self._last: collections.deque[tuple[int, Array]] = collections.deque(maxlen=LAST_FRAMES)
+
+    def add(self, picture: Array) -> None:
+        """The picture [height, width, 3] of the next step."""
+        if len(self._last) == LAST_FRAMES:
+            time, early = self._last[0]
+            if time % self._every == 0:
+                self._early[time] = compressed(early)
+        self._last.append((self._count, picture))
+        self._count += 1
+        if len(self._early) > EARLY_FRAMES:
+            self._every *= 2
+            self._early = {time: kept for time, kept in self._early.items() if time % self._every == 0}
+
+    @property
+    def times(self) -> list[int]:
+        """[frame]: the steps whose pictures are kept."""
+        return [*self._early, *(time for time, _ in self._last)]
+
+    def frames(self) -> list[bytes]:
+        """[frame]: the pictures that are kept, as small WebP files."""
+        return [*self._early.values(), *(compressed(picture) for _, picture in self._last)]
 
 
 def play_one(

@@ -1,14 +1,15 @@
 """Forks of a running environment: the same moment, with another future each."""
 
+import contextlib
 import copy
-import gc
+import functools
+import os
 import pickle
-import random
+import resource
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from types import FunctionType, ModuleType
-from typing import Any
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -16,36 +17,38 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from tpd.core.observations import batch
 from tpd.core.seeding import generator
-from tpd.core.types import IntArray
+from tpd.core.types import Array, IntArray
 from tpd.envs import Environment
 from tpd.sources.exploration import random_actions
-
-Env = gym.Env[Any, Any]
-RandomSource = np.random.Generator | np.random.RandomState | random.Random
+from tpd.sources.moments import Moment
+from tpd.sources.random_sources import GLOBAL, reseed
+from tpd.sources.worlds import Env, ForkedWorlds, LocalWorlds, WorldError, Worlds
 
 DEPTHS = (0, 5, 20)  # at which forking is proved, each in an episode of its own
 FUTURE = 30  # steps after the fork that are compared
-GLOBAL = (random._inst, np.random.mtrand._rand)  # the generators that modules share
+FORK_PATIENCE = 20.0
+"""Seconds after which a fork of the process that does not answer counts as hung, while that is proved."""
+LIMITS_AND_CHECKS = gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker
+WORTH_FORKING = 5
+"""Work is shared among processes if it takes so many times as long as to fork them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Moment:
-    """A moment of an episode, known by the way that leads there."""
+class Start(NamedTuple):
+    """Where forks start, and the seed of each."""
 
-    seed: int
-    """The seed of the reset."""
-    actions: Sequence[Any]
-    """[time]: the actions since then."""
-    observation: Any
-    """What the environment shows now, as it gave it."""
+    moment: Moment
+    seeds: IntArray
+    """[fork]: the same seed has the same future"""
 
 
 class Forks:
     """Forks an environment at moments of its episodes, once it is proved that this can be done.
 
-    A fork is a deep copy where copies do what the original does, else a new environment led to the
-    moment by the same seed and actions. Its random generators are seeded anew, so that futures
-    differ, and its time limit is lifted, for only termination ends what can be expected.
+    A fork is a deep copy where copies do what the original does (of MuJoCo: its state, the model being
+    shared), else a new environment led to the moment by the same seed and actions, or a fork of this
+    process with one that was led there once, whichever takes less time. Its random generators are seeded
+    anew, so that futures differ, and its time limit is lifted, for only termination ends what can be
+    expected.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -56,6 +59,9 @@ class Forks:
             self._prove_replay(moment, rng)
         self.by_copy = all(self._prove_copy(moment, rng) for moment in moments)
         """Whether forks are deep copies; else they are replays."""
+        self._step_seconds, self._fork_seconds = self._time_steps(moments), np.inf
+        if hasattr(os, "fork"):
+            self._fork_seconds = max(self._prove_process(moment, rng) for moment in moments)
         for moment in moments:
             self._prove_seeding(moment, rng)
         self._prove_reach(rng)
@@ -72,8 +78,44 @@ class Forks:
             reseed(env, int(seed))
         return envs
 
+    def worlds(self, starts: Sequence[Start], steps: int, watched: bool = False) -> Worlds:
+        """The forks of all starts, one start after the other, in as many processes as make it quick.
+
+        steps: how many each is likely to go. The futures are the same, however they are forked.
+        """
+        forks = sum(len(start.seeds) for start in starts)
+        way = max((len(start.moment.actions) for start in starts), default=0) * self._step_seconds
+        if not self.by_copy and way > self._fork_seconds:
+            return self.in_processes(starts, watched)
+        seconds = forks * (steps * self._step_seconds + (0 if self.by_copy else way))
+        workers = min(_cores(), forks)
+        if workers < 2 or seconds < WORTH_FORKING * workers * self._fork_seconds:
+            return LocalWorlds(self._fork_all(starts), watched)
+        return self.in_workers(starts, workers, watched)
+
+    def in_processes(self, starts: Sequence[Start], watched: bool = False) -> ForkedWorlds:
+        """Every fork in a process of its own, forked from this one after a single replay."""
+        with contextlib.ExitStack() as standing:
+            makers = []
+            for start in starts:
+                env = standing.enter_context(contextlib.closing(self._lead_to(start.moment)))
+                makers += [functools.partial(_seeded, env, int(seed)) for seed in start.seeds]
+            return ForkedWorlds(makers, [1] * len(makers), watched)
+
+    def in_workers(self, starts: Sequence[Start], workers: int, watched: bool = False) -> ForkedWorlds:
+        """The forks shared among processes, each of which makes its own."""
+        shares = [share for share in _shares(starts, workers) if share]
+        makers = [functools.partial(self._fork_all, share) for share in shares]
+        return ForkedWorlds(makers, [sum(len(start.seeds) for start in share) for share in shares], watched)
+
+    def _fork_all(self, starts: Sequence[Start]) -> list[Env]:
+        return [env for start in starts for env in self.fork(start.moment, start.seeds)]
+
     def _new(self) -> Env:
+        """An environment without time limit, and without what only checks how it is used."""
         env = layer = self._env.make()
+        while isinstance(env, LIMITS_AND_CHECKS):
+            env = layer = env.env
         while isinstance(layer, gym.Wrapper):
             if isinstance(layer, gym.wrappers.TimeLimit):
                 layer._max_episode_steps = sys.maxsize
@@ -83,22 +125,25 @@ class Forks:
     def _lead_to(self, moment: Moment) -> Env:
         env = self._new()
         observation, _ = env.reset(seed=moment.seed)
-        for action in moment.actions:
+        for action in moment.actions.tolist() if self._env.discrete else moment.actions:
             observation, *_ = env.step(action)
-        if not data_equivalence(observation, moment.observation, exact=True):
+        if not moment.shows(self._env.observation_space, observation):
             raise ValueError(self._unrepeatable(f"shows something else after {len(moment.actions)} steps"))
         return env
 
     def _copy(self, env: Env) -> Env:
         shared = {}
-        if self._env.model is not None:  # its table never changes, and takes long to copy
+        model = getattr(env.unwrapped, "model", None)
+        if type(model).__module__.startswith("mujoco"):
+            shared[id(model)] = model  # it never changes, and takes long to copy
+        if self._env.model is not None:
             table = env.unwrapped.P  # type: ignore[attr-defined]
             shared[id(table)] = table
         return copy.deepcopy(env, shared)
 
     def _random_moment(self, seed: int, depth: int, rng: np.random.Generator) -> Moment:
         env = self._new()
-        observation = copy.deepcopy(env.reset(seed=seed)[0])
+        observation = self._seen(env.reset(seed=seed)[0])
         actions = list[Any]()
         for _ in range(depth):
             action = self._random_action(observation, rng)
@@ -106,12 +151,16 @@ class Forks:
             if terminated:
                 break
             actions.append(action)
-            observation = copy.deepcopy(arrived)  # some environments write the next one into it
+            observation = self._seen(arrived)
         env.close()
-        return Moment(seed, actions, observation)
+        return Moment(seed, np.array(actions), observation)
 
-    def _random_action(self, observation: Any, rng: np.random.Generator) -> Any:
-        return random_actions(self._env, batch(self._env.observation_space, [observation]), rng)[0]
+    def _seen(self, observation: Any) -> Array:
+        """[...]: as one array, and a copy: some environments write the next one into it."""
+        return np.array(batch(self._env.observation_space, [observation])[0])
+
+    def _random_action(self, observation: Array, rng: np.random.Generator) -> Any:
+        return random_actions(self._env, observation[None], rng)[0]
 
     def _prove_replay(self, moment: Moment, rng: np.random.Generator) -> None:
         envs = [self._lead_to(moment), self._lead_to(moment)]
@@ -140,6 +189,33 @@ class Forks:
         except Exception:  # a copy that lacks a part fails in whatever way; a replay lacks none
             return False
 
+    def _prove_process(self, moment: Moment, rng: np.random.Generator) -> float:
+        """Seconds of CPU that a future in a fork of this process takes; inf if it is not that of a replay."""
+        standing, replay = self._lead_to(moment), self._lead_to(moment)
+        reseed(replay, 1)
+        observation, began = moment.observation, _cpu_seconds()
+        try:
+            maker = functools.partial(_seeded, standing, 1)
+            with contextlib.closing(ForkedWorlds([maker], [1], patience=FORK_PATIENCE)) as forked:
+                for _ in range(FUTURE):
+                    action = self._random_action(observation, rng)
+                    here, (there,) = replay.step(action)[:3], forked.step([0], action[None])
+                    if not data_equivalence(here, there[:3], exact=True):
+                        return np.inf
+                    if here[2]:
+                        break
+                    observation = self._seen(here[0])
+        except WorldError:  # such as one that waits for a thread which was not forked
+            return np.inf
+        return _cpu_seconds() - began
+
+    def _time_steps(self, moments: Sequence[Moment]) -> float:
+        """Seconds of CPU that a step takes."""
+        began = _cpu_seconds()
+        for moment in moments:
+            self._lead_to(moment).close()
+        return (_cpu_seconds() - began) / sum(1 + len(moment.actions) for moment in moments)
+
     def _prove_seeding(self, moment: Moment, rng: np.random.Generator) -> None:
         if not self._same_future(self.fork(moment, [1, 1]), moment.observation, rng):
             raise ValueError(
@@ -154,10 +230,10 @@ class Forks:
             env = self._new()
             env.reset(seed=first_seed)
             reseed(env, 0)
-            observations.append(copy.deepcopy(env.reset()[0]))
+            observations.append(self._seen(env.reset()[0]))
             reseed(env, 0)  # once more, as a reset may have made new generators
             envs.append(env)
-        if not data_equivalence(observations[0], observations[1], exact=True):
+        if not np.array_equal(observations[0], observations[1]):
             return  # the starts differ, so the futures may
         if not self._same_future(envs, observations[0], rng):
             raise ValueError(
@@ -166,51 +242,40 @@ class Forks:
                 "repeat one future"
             )
 
-    def _same_future(self, envs: Sequence[Env], observation: Any, rng: np.random.Generator) -> bool:
+    def _same_future(self, envs: Sequence[Env], observation: Array, rng: np.random.Generator) -> bool:
         """Whether environments show the same when they take the same random steps in turn."""
         for _ in range(FUTURE):
             action = self._random_action(observation, rng)
             first, *others = [copy.deepcopy(env.step(action)[:3]) for env in envs]
             if not all(data_equivalence(first, other, exact=True) for other in others):
                 return False
-            observation, _, terminated = first
-            if terminated:
+            if first[2]:
                 break
+            observation = self._seen(first[0])
         for env in envs:
             env.close()
         return True
 
 
-def random_sources(env: Env) -> Iterator[RandomSource]:
-    """Every random generator that an environment holds, at any depth, each once."""
-    seen = {id(source) for source in GLOBAL} | {id(getattr(env.unwrapped, "P", None))}  # P is but numbers
-    ahead: list[Any] = [env]
-    while ahead:
-        held = ahead.pop()
-        if id(held) in seen:
-            continue
-        seen.add(id(held))
-        if isinstance(held, RandomSource):
-            if not isinstance(held, random.SystemRandom):
-                yield held
-        elif isinstance(held, FunctionType):
-            ahead.extend(held.__closure__ or ())  # not its globals: they belong to everyone
-        elif not isinstance(held, type | ModuleType):
-            ahead.extend(gc.get_referents(held))
+def _seeded(env: Env, seed: int) -> list[Env]:
+    reseed(env, seed)
+    return [env]
 
 
-def reseed(env: Env, seed: int) -> None:
-    """Seed every generator anew, in place: parts of an environment often share one."""
-    for number, source in enumerate(random_sources(env)):
-        sequence = np.random.SeedSequence([seed, number])
-        if isinstance(source, np.random.Generator):
-            source.bit_generator.state = type(source.bit_generator)(sequence).state
-        elif isinstance(source, np.random.RandomState):
-            source.seed(sequence.generate_state(8))
-        else:
-            source.seed(sequence.generate_state(8).tobytes())
+def _shares(starts: Sequence[Start], count: int) -> list[list[Start]]:
+    """The forks in so many parts of about the same size, in order."""
+    place = np.repeat(np.arange(len(starts)), [len(start.seeds) for start in starts])
+    seeds = np.concatenate([np.asarray(start.seeds) for start in starts])
+    parts = zip(np.array_split(place, count), np.array_split(seeds, count), strict=True)
+    return [[Start(starts[i].moment, part[where == i]) for i in np.unique(where)] for where, part in parts]
 
 
-def random_state(env: Env) -> bytes:
-    """The state of every generator; unchanged as long as nothing is drawn from any."""
-    return pickle.dumps(list(random_sources(env)))
+def _cores() -> int:
+    """How many processes can run at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of the children that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

@@ -78,8 +78,8 @@ def find_recorded(
         name += f": {env.name_of_state(observation)}"
     picture = env.picture(observation)
     if recording.frames:
-        frame = recording.frames[episodes.begins[episode] + step]
-        picture = np.asarray(Image.open(io.BytesIO(frame)))
+        frame = recording.frame_of(episodes.begins[episode] + step)
+        picture = np.asarray(Image.open(io.BytesIO(recording.frames[int(frame)])))
     return NamedState(observation[None], name, picture), steps.action[step]
 
 

@@ -18,9 +18,13 @@ def save_recording(recording: Recording, path: Path) -> None:
     arrays |= {
         "begins": recording.episodes.begins,
         "happened": recording.happened,
+        "seeds": recording.seeds,
         "frames": np.frombuffer(b"".join(recording.frames), dtype=np.uint8),
+        "frame_rows": recording.frame_rows,
         "frame_ends": np.cumsum([len(frame) for frame in recording.frames], dtype=np.int64),
     }
+    if recording.masks is not None:
+        arrays["masks"] = recording.masks
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
@@ -39,14 +43,20 @@ def load_recording(path: Path) -> Recording:
     begins = stored.take("begins", (None,), WHOLE)
     stored.check("begins", np.diff(begins, append=batch[0]) > 0)
     stored.check("begins", begins[:1] == 0)
+    seeds = stored.take("seeds", begins.shape, WHOLE)
+    stored.check("seeds", seeds >= 0)
     happened = stored.take("happened", (*batch, None), REAL)
-    return Recording(Episodes(transitions, begins), happened, _frames(stored, batch[0]))
+    masks = stored.take("masks", (*batch, None), "b", optional=True)
+    frames = _frames(stored)
+    rows = stored.take("frame_rows", (len(frames),), WHOLE)
+    stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))
+    stored.check("frame_rows", np.isin(begins, rows) | (len(frames) == 0))
+    return Recording(Episodes(transitions, begins), happened, seeds, masks, frames, rows)
 
 
-def _frames(stored: StoredArrays, steps: int) -> tuple[bytes, ...]:
-    """The picture of each step, or none at all."""
+def _frames(stored: StoredArrays) -> tuple[bytes, ...]:
+    """The pictures of some steps, or none at all."""
     joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
-    stored.check("frame_ends", np.array(len(ends) in (0, steps)))
     stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
     frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last is what is left
     for index, frame in enumerate(frames):

@@ -118,7 +118,7 @@ def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
     That is the plateau of a first occurrence, and the last step foreseen for all others; NaN where the sum
     reaches its plateau only later.
     """
-    if explanation.draws is None:
+    if not explanation.banded:
         return None, None
     firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
     last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]

@@ -159,7 +159,7 @@ def _pictures(env: Environment, recording: Recording | None, rows: Rows, explora
     if explorable:
         return pictures.composed(env, env.state_fields)
     if recording is not None and recording.frames:
-        return pictures.recorded(recording.frames)
+        return pictures.recorded(recording.frames, recording.frame_of(rows.steps))
     return pictures.drawn(env, rows.observations)
 
 

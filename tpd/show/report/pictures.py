@@ -54,16 +54,16 @@ NO_PICTURES = Pictures((), (), np.zeros((0, 0), dtype=np.int32))
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
-def recorded(frames: Sequence[bytes]) -> Pictures:
-    """One file for each state."""
-    return Pictures(tuple(frames), (WHOLE,), np.arange(len(frames), dtype=np.int32)[:, None])
+def recorded(frames: Sequence[bytes], shown: IntArray) -> Pictures:
+    """One file for each state, by its number [state]."""
+    return Pictures(tuple(frames), (WHOLE,), shown.astype(np.int32)[:, None])
 
 
 def drawn(env: Environment, states: IntArray) -> Pictures:
     """Every state drawn by the environment; no pictures where it cannot."""
     if env.model is None or not env.drawable:
         return NO_PICTURES
-    return recorded([_file(_draw(env, int(state))) for state in states])
+    return recorded([_file(_draw(env, int(state))) for state in states], np.arange(len(states)))
 
 
 def composed(env: Environment, fields: Fields) -> Pictures:

@@ -42,7 +42,10 @@ def first_episodes(recording: Recording, count: int) -> Recording:
     episodes = recording.episodes
     end = len(episodes.transitions) if count >= len(episodes) else int(episodes.begins[count])
     kept = Episodes(episodes.transitions[:end], episodes.begins[:count])
-    return Recording(kept, recording.happened[:end], recording.frames[:end])
+    rows = recording.frame_rows[recording.frame_rows < end]
+    frames = recording.frames[: len(rows)]
+    masks = None if recording.masks is None else recording.masks[:end]
+    return Recording(kept, recording.happened[:end], recording.seeds[:count], masks, frames, rows)
 
 
 def numbered_states(

@@ -1,0 +1,121 @@
+"""Confidence intervals of means over rollouts: exact for events, Student's t for other outcomes.
+
+Two actions rolled out with the same random streams are compared rollout by rollout: Tango's score interval
+for the difference of two probabilities (T. Tango, Statistics in Medicine 17, 1998), which keeps its level
+where few or no pairs differ, and Student's t for the mean of other differences.
+"""
+
+import numpy as np
+from scipy import special
+
+from tpd.core.bands import LEVEL, Band
+from tpd.core.types import BoolArray, FloatArray
+from tpd.guards.settings import number
+
+BISECTIONS = 40
+
+
+def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEVEL) -> Band:
+    """The probabilities for which so many of the trials are not too few and not too many."""
+    outside = (1 - number("level", level, 0, 1)) / 2
+    happened, trials = np.broadcast_arrays(np.asarray(happened, float), np.asarray(trials, float))
+    never, always = happened <= 0, happened >= trials
+    low = special.betaincinv(np.where(never, 1, happened), trials - happened + 1, outside)
+    high = special.betaincinv(happened + 1, np.where(always, 1, trials - happened), 1 - outside)
+    return Band(np.where(never, 0.0, low), np.where(always, 1.0, high))
+
+
+def student(samples: FloatArray, level: float = LEVEL) -> Band:
+    """[...]: where the mean of samples [sample, ...] lies, if they are many or nearly normal."""
+    count = len(samples)
+    if count < 2:
+        raise ValueError(f"a band needs at least 2 samples, got {count}")
+    reach = special.stdtrit(count - 1, (1 + number("level", level, 0, 1)) / 2)
+    mean, error = samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(count)
+    return Band(mean - reach * error, mean + reach * error)
+
+
+def tango(only_first: FloatArray, only_second: FloatArray, trials: int, level: float = LEVEL) -> Band:
+    """[...]: how much more likely the first event is, from how many of the paired trials saw only one."""
+    z = float(special.ndtri((1 + number("level", level, 0, 1)) / 2))
+    first, second = np.broadcast_arrays(np.asarray(only_first, float), np.asarray(only_second, float))
+    middle = (first - second) / trials
+    low = _crossing(first, second, trials, z, np.full(middle.shape, -1.0), middle)
+    return Band(low, -_crossing(second, first, trials, z, np.full(middle.shape, -1.0), -middle))
+
+
+def _crossing(
+    first: FloatArray, second: FloatArray, trials: int, z: float, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """[...]: the difference below the estimate at which the score reaches z, by bisection."""
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        too_far = _score(first, second, trials, middle) > z
+        low, high = np.where(too_far, middle, low), np.where(too_far, high, middle)
+    return low
+
+
+def _score(first: FloatArray, second: FloatArray, trials: int, difference: FloatArray) -> FloatArray:
+    """[...]: how many standard errors the observed difference lies above a supposed one."""
+    b = -first - second + (2 * trials - first + second) * difference
+    c = -second * difference * (1 - difference)
+    second_only = (np.sqrt(np.maximum(b * b - 8 * trials * c, 0)) - b) / (4 * trials)  # most likely, given it
+    variance = trials * (2 * second_only + difference * (1 - difference))
+    above = first - second - trials * difference
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(variance > 1e-12, above / np.sqrt(np.maximum(variance, 1e-300)), np.inf * above)
+
+
+def mean_band(
+    samples: FloatArray, binary: BoolArray | np.bool_, certain: BoolArray, level: float = LEVEL
+) -> Band:
+    """[batch, horizon, ...]: of the mean of samples [rollout, batch, horizon, ...].
+
+    binary: which are 0 or 1 in every rollout, broadcast to [batch, horizon, ...].
+    certain [batch]: where there is no chance, and so no width.
+    """
+    mean = samples.mean(axis=0)
+    if certain.all():
+        return Band(mean, mean)
+    exact = clopper_pearson(samples.sum(axis=0), np.array(len(samples)), level)
+    return _fixed(_chosen(binary, exact, student(samples, level)), mean, certain)
+
+
+def difference_band(
+    fact: FloatArray,
+    foil: FloatArray,
+    binary: BoolArray | np.bool_,
+    certain: BoolArray,
+    level: float = LEVEL,
+) -> Band:
+    """[batch, horizon, ...]: of the mean difference, rollout i of the fact paired with i of the foil."""
+    apart = paired(fact, foil)
+    mean = apart.mean(axis=0)
+    if certain.all():
+        return Band(mean, mean)
+    exact = tango((apart > 0).sum(axis=0), (apart < 0).sum(axis=0), len(apart), level)
+    return _fixed(_chosen(binary, exact, student(apart, level)), mean, certain)
+
+
+def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
+    """[rollout, ...]: differences; what is certain was rolled out once, and pairs with every other."""
+    if len(fact) != len(foil) and 1 not in (len(fact), len(foil)):
+        raise ValueError(f"cannot pair {len(fact)} rollouts with {len(foil)}: ask for as many of both")
+    return np.asarray(fact - foil, dtype=np.float64)
+
+
+def _chosen(binary: BoolArray | np.bool_, exact: Band, other: Band) -> Band:
+    return Band(*(np.where(binary, one, another) for one, another in zip(exact, other, strict=True)))
+
+
+def _fixed(band: Band, mean: FloatArray, certain: BoolArray) -> Band:
+    """The band without width where there is no chance [batch]."""
+    fixed = certain.reshape(-1, *[1] * (mean.ndim - 1))
+    return Band(*(np.where(fixed, mean, end) for end in band))
+
+
+def trials_for(chance: float, half_width: float, level: float, most: int) -> int:
+    """How many trials an exact band of such a half-width takes, at a given chance; `most` if not enough."""
+    trials = np.arange(1.0, most + 1)
+    wide = clopper_pearson(np.rint(chance * trials), trials, level).width > 2 * half_width
+    return int(min(np.flatnonzero(wide).max(initial=-1) + 2, most))

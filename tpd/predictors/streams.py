@@ -1,0 +1,49 @@
+"""A policy that draws every action from the random stream of its rollout."""
+
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, DiscretePolicy, IntArray, Policy
+from tpd.kernels.stepping import draw_columns
+from tpd.sources.random_sources import GLOBAL
+
+POLICY = 1
+"""Tells the stream of the policy from that of the world."""
+
+
+class PolicyStreams:
+    """Samples for many rollouts at once, each from its own generator, whoever else is in the batch."""
+
+    def __init__(self, policy: Policy, keys: Sequence[tuple[int, ...]]) -> None:
+        self._policy = policy
+        self._keys = keys
+        self._generators: dict[int, np.random.Generator] = {}
+        self.drew: BoolArray = np.zeros(len(keys), dtype=np.bool_)
+        """[rollout]: whether chance had a part in any of its actions"""
+
+    def sample(self, observations: Array, rows: IntArray) -> Array:
+        """[row, ...]: the actions of these rollouts, where they see these observations."""
+        if isinstance(self._policy, DiscretePolicy):
+            probabilities = self._policy.probabilities(observations)
+            self.drew[rows] |= probabilities.max(axis=1) < 1
+            chances = np.array([self._generator(row).random() for row in rows])
+            return draw_columns(probabilities, np.arange(len(rows)), chances)
+        untouched = np.random.default_rng(0)
+        before = untouched.bit_generator.state, pickle.dumps(GLOBAL)
+        actions = np.array(self._policy.sample(observations, untouched))  # a copy, for it is kept
+        if (untouched.bit_generator.state, pickle.dumps(GLOBAL)) == before:
+            return actions  # nothing was drawn
+        self.drew[rows] = True
+        each = [
+            self._policy.sample(observations[i : i + 1], self._generator(row)) for i, row in enumerate(rows)
+        ]
+        return np.concatenate(each)
+
+    def _generator(self, row: int) -> np.random.Generator:
+        row = int(row)
+        if row not in self._generators:
+            entropy = [*self._keys[row], POLICY]
+            self._generators[row] = np.random.default_rng(np.random.SeedSequence(entropy))
+        return self._generators[row]

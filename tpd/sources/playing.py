@@ -1,0 +1,81 @@
+"""Episodes of a policy, many at once, step by step: every step is a moment that can be asked about."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.core.observations import batch
+from tpd.core.types import Array, Policy
+from tpd.envs import Environment
+from tpd.sources.hidden_state import with_initial_state, with_next_state
+from tpd.sources.moments import Moment
+from tpd.sources.worlds import LocalWorlds
+
+TOGETHER = 256
+"""Environments that are held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedStep:
+    """A step that was taken."""
+
+    episode: int
+    seed: int
+    taken: Sequence[Any]
+    """The actions of the episode, which go on growing."""
+    time: int
+    """How many of them came before this step."""
+    observation: Array
+    """[1, ...]: what the policy saw, with its hidden state"""
+    action: Array
+    """[1, ...]"""
+    terminated: bool
+    truncated: bool
+
+    def moment(self) -> Moment:
+        """The moment before the step."""
+        return Moment(self.seed, np.array(self.taken[: self.time]), self.observation[0])
+
+
+def play_together(
+    env: Environment, policy: Policy, seeds: Sequence[int], rng: np.random.Generator
+) -> Iterator[PlayedStep]:
+    """Every step of the episodes that start from these seeds, in the order of time for each of them."""
+    for first in range(0, len(seeds), TOGETHER):
+        yield from _play_some(env, policy, first, seeds[first : first + TOGETHER], rng)
+
+
+def _play_some(
+    env: Environment, policy: Policy, first: int, seeds: Sequence[int], rng: np.random.Generator
+) -> Iterator[PlayedStep]:
+    envs = [env.make() for _ in seeds]
+    with closing(LocalWorlds(envs)) as worlds:
+        shown = [one.reset(seed=seed)[0] for one, seed in zip(envs, seeds, strict=True)]
+        observations = with_initial_state(policy, batch(env.observation_space, shown))
+        taken: list[list[Any]] = [[] for _ in envs]
+        running = np.arange(len(envs))
+        while len(running):
+            actions = np.array(policy.sample(observations, rng))  # a copy, for it is kept
+            steps = worlds.step(running, actions)
+            ended = np.zeros(len(running), dtype=np.bool_)
+            for row, (episode, step) in enumerate(zip(running, steps, strict=True)):
+                _, _, terminated, truncated, _ = step
+                one = slice(row, row + 1)
+                taken[episode].append(actions[row])
+                yield PlayedStep(
+                    first + int(episode),
+                    seeds[episode],
+                    taken[episode],
+                    len(taken[episode]) - 1,
+                    observations[one],
+                    actions[one],
+                    bool(terminated),
+                    bool(truncated),
+                )
+                ended[row] = terminated or truncated
+            arrived = batch(env.observation_space, [step[0] for step in steps])
+            observations = with_next_state(policy, observations, arrived)[~ended]
+            running = running[~ended]

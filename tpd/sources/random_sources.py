@@ -1,0 +1,50 @@
+"""The random generators that an environment holds."""
+
+import gc
+import pickle
+import random
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+RandomSource = np.random.Generator | np.random.RandomState | random.Random
+
+GLOBAL = (random._inst, np.random.mtrand._rand)  # the generators that modules share
+
+
+def random_sources(env: gym.Env[Any, Any]) -> Iterator[RandomSource]:
+    """Every random generator that an environment holds, at any depth, each once."""
+    seen = {id(source) for source in GLOBAL} | {id(getattr(env.unwrapped, "P", None))}  # P is but numbers
+    ahead: list[Any] = [env]
+    while ahead:
+        held = ahead.pop()
+        if id(held) in seen:
+            continue
+        seen.add(id(held))
+        if isinstance(held, RandomSource):
+            if not isinstance(held, random.SystemRandom):
+                yield held
+        elif isinstance(held, FunctionType):
+            ahead.extend(held.__closure__ or ())  # not its globals: they belong to everyone
+        elif not isinstance(held, type | ModuleType):
+            ahead.extend(gc.get_referents(held))
+
+
+def reseed(env: gym.Env[Any, Any], seed: int) -> None:
+    """Seed every generator anew, in place: parts of an environment often share one."""
+    for number, source in enumerate(random_sources(env)):
+        sequence = np.random.SeedSequence([seed, number])
+        if isinstance(source, np.random.Generator):
+            source.bit_generator.state = type(source.bit_generator)(sequence).state
+        elif isinstance(source, np.random.RandomState):
+            source.seed(sequence.generate_state(8))
+        else:
+            source.seed(sequence.generate_state(8).tobytes())
+
+
+def random_state(env: gym.Env[Any, Any]) -> bytes:
+    """The state of every generator; unchanged as long as nothing is drawn from any."""
+    return pickle.dumps(list(random_sources(env)))

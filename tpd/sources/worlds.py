@@ -1,0 +1,171 @@
+"""Environments that stand at moments of episodes, stepped together: here, or in forks of this process.
+
+A forked process only steps its environments. The policy stays in the parent, which calls it once for all
+of them; so no thread of torch or OpenMP is needed in a fork, where none of them survives.
+"""
+
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, IntArray
+from tpd.sources.random_sources import random_state
+
+Env = gym.Env[Any, Any]
+StepResult = tuple[Any, float, bool, bool, dict[str, Any]]
+
+PATIENCE = 120.0
+"""Seconds that the forks may take for one step."""
+
+
+class WorldError(RuntimeError):
+    """An environment that failed in a fork of the process."""
+
+
+class Worlds(Protocol):
+    """Environments, each known by its row."""
+
+    def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
+        """[row]: one step of each of these."""
+
+    def drew(self) -> BoolArray:
+        """[row]: whether anything was drawn from a random generator since they were made."""
+
+    def close(self) -> None:
+        """End them."""
+
+
+class LocalWorlds:
+    """Environments in this process."""
+
+    def __init__(self, envs: Sequence[Env], watched: bool = False) -> None:
+        self._envs = envs
+        self._undrawn = [random_state(env) for env in envs] if watched else []
+
+    def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
+        """[row]: one step of each of these."""
+        return [self._envs[row].step(action) for row, action in zip(rows, actions, strict=True)]
+
+    def drew(self) -> BoolArray:
+        """[row]: whether anything was drawn from a random generator since they were made."""
+        pairs = zip(self._envs, self._undrawn, strict=True)
+        return np.array([random_state(env) != before for env, before in pairs], dtype=np.bool_)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()
+
+
+class ForkedWorlds:
+    """Environments in forks of this process, each of which makes its share of them.
+
+    The forks end when they are closed, or when this process ends in whatever way.
+    """
+
+    def __init__(
+        self,
+        makers: Sequence[Callable[[], Sequence[Env]]],
+        sizes: Sequence[int],
+        watched: bool = False,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._ends = np.cumsum(sizes)
+        self._patience = patience
+        self._children: list[tuple[int, Connection]] = []
+        try:
+            with _frozen():
+                for make in makers:
+                    self._fork(make, watched)
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
+        """[row]: one step of each of these, whose rows are in order."""
+        rows = np.asarray(rows)
+        bounds = np.searchsorted(rows, self._ends)
+        shares = list(zip([0, *bounds[:-1]], bounds, [0, *self._ends[:-1]], strict=True))
+        asked = [child for child, (first, end, _) in enumerate(shares) if first < end]
+        for child in asked:
+            first, end, origin = shares[child]
+            self._send(child, ("step", rows[first:end] - origin, actions[first:end]))
+        return [result for child in asked for result in self._receive(child)]
+
+    def drew(self) -> BoolArray:
+        """[row]: whether anything was drawn from a random generator since they were made."""
+        for child in range(len(self._children)):
+            self._send(child, ("drew",))
+        return np.concatenate([self._receive(child) for child in range(len(self._children))])
+
+    def close(self) -> None:
+        """End the forks; they have nothing to put in order."""
+        children, self._children = self._children, []
+        for child, connection in children:
+            connection.close()
+            os.kill(child, signal.SIGKILL)
+        for child, _ in children:
+            os.waitpid(child, 0)
+
+    def _fork(self, make: Callable[[], Sequence[Env]], watched: bool) -> None:
+        ours, theirs = Pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
+                for connection in (ours, *(connection for _, connection in self._children)):
+                    connection.close()  # else nobody would notice that the parent has ended
+                _serve(theirs, make, watched)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._children.append((child, ours))
+
+    def _send(self, child: int, message: tuple[Any, ...]) -> None:
+        try:
+            self._children[child][1].send(message)
+        except OSError as error:
+            raise WorldError("a fork of the process has died while it stepped its environments") from error
+
+    def _receive(self, child: int) -> Any:
+        connection = self._children[child][1]
+        if not connection.poll(self._patience):
+            raise WorldError(f"a fork of the process took more than {self._patience:g} s for one step")
+        try:
+            answer, failed = connection.recv()
+        except (EOFError, OSError) as error:
+            raise WorldError("a fork of the process has died while it stepped its environments") from error
+        if failed:
+            raise WorldError(f"an environment failed in a fork of the process: {answer}")
+        return answer
+
+
+def _serve(parent: Connection, make: Callable[[], Sequence[Env]], watched: bool) -> None:
+    """Do in a fork what the parent asks for, until it has ended."""
+    try:
+        worlds = LocalWorlds(make(), watched)
+        while True:
+            method, *arguments = parent.recv()
+            parent.send((getattr(worlds, method)(*arguments), False))
+    except (EOFError, ConnectionError):
+        return
+    except BaseException as error:
+        parent.send((f"{type(error).__name__}: {error}", True))
+
+
+@contextlib.contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep the collector from writing to memory that parent and forks share, which would copy it."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
