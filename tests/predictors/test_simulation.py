@@ -47,7 +47,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     first, again = (simulator().explain(start(), np.arange(2), rollouts=50) for _ in range(2))
     other = simulator(seed=1).explain(start(), np.arange(2), rollouts=50)
     np.testing.assert_array_equal(first.rollouts, again.rollouts)
-    assert not np.array_equal(first.rollouts, other.rollouts)
+    assert (first.expected != other.expected).any()
 
 
 def test_rollout_i_of_fact_and_foil_meets_the_same_chances() -> None:

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.outcomes import OutcomeSet, event, reward
 from tpd.envs import Environment
 from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
-from tpd.sources import named_states
+from tpd.sources import episodes, named_states
 from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, Album, Recorder, Recording
 from tpd.store.recordings import RECORDED, load_recording, save_recording
 
 CART_POLE = Environment("CartPole-v1")
 
 
-def recorded(episodes: int = 3, steps: int = 12, limit: int | None = 12) -> Recording:
+def recorded(count: int = 3, steps: int | None = None, limit: int | None = 12) -> Recording:
     env = Environment("CartPole-v1", max_episode_steps=limit)
     policy = FunctionPolicy(
         lambda observations: (observations[:, 2] > 0).astype(int), 0.99, CART_POLE.action_space
     )
     outcomes = OutcomeSet([event("right", lambda t: t.action == 1)])
-    recording = Recorder(episodes=episodes, steps=steps).record(env, policy, outcomes)
+    recording = Recorder(episodes=count, steps=steps).record(env, policy, outcomes)
     assert recording is not None
     return recording
 
@@ -61,17 +61,19 @@ def test_long_episodes_have_some_pictures_of_their_steps_and_all_of_the_last() -
     assert np.diff(times).max() <= 128
 
 
-def test_episodes_are_recorded_whole_unless_nothing_ends_them() -> None:
-    pole = recorded(2, steps=3, limit=None)  # a limit is registered
-    assert (np.diff(pole.episodes.begins, append=len(pole.episodes.transitions)) > 3).all()
+def test_episodes_are_recorded_whole_unless_nothing_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pole = recorded(2, limit=None)  # a limit is registered
+    assert (np.diff(pole.episodes.begins, append=len(pole.episodes.transitions)) > 12).all()
     ends = pole.episodes.begins[1:] - 1
     assert (pole.episodes.transitions.terminated | pole.episodes.transitions.truncated)[ends].all()
-    endless = Environment("CartPole-v1", max_episode_steps=-1)  # gymnasium's way to say none
+    monkeypatch.setattr(episodes, "ENDLESS", 30)
+    endless = Environment("Pendulum-v1", max_episode_steps=-1)  # gymnasium's way to say none
     assert endless.time_limit is None
-    balance = FunctionPolicy(lambda o: (o[:, 2] + o[:, 3] > 0).astype(int), 0.99, CART_POLE.action_space)
-    cut = Recorder(episodes=1, steps=7).record(endless, balance, OutcomeSet([event("x", lambda t: t.action)]))
-    assert cut is not None
-    assert len(cut.episodes.transitions) == 7
+    still = FunctionPolicy(lambda o: np.zeros((len(o), 1), np.float32), 0.99, endless.action_space)
+    for steps, recorded_steps in ((None, 30), (7, 7)):
+        cut = Recorder(episodes=1, steps=steps).record(endless, still, OutcomeSet([reward(-20, 0)]))
+        assert cut is not None
+        assert len(cut.episodes.transitions) == recorded_steps
 
 
 def test_every_step_is_a_moment_to_which_seed_and_actions_lead() -> None:

@@ -24,6 +24,8 @@ from tpd.sources.stepping import reporting_step_errors
 
 FRAME_SIZE = (320, 240)
 FRAME_QUALITY = 50
+ENDLESS = 2000
+"""Steps that are recorded of an episode where no time limit ends it."""
 EARLY_FRAMES, LAST_FRAMES = 120, 40
 """Pictures that are kept of an episode: at most so many before its last steps, and of those all."""
 
@@ -65,18 +67,18 @@ class Step(NamedTuple):
 
 
 class Recorder:
-    """Records so many whole episodes; of at most so many steps where no time limit ends them."""
+    """Records so many episodes, whole or of at most so many steps each."""
 
-    def __init__(self, *, episodes: int, steps: int) -> None:
+    def __init__(self, *, episodes: int, steps: int | None = None) -> None:
         self.episodes = whole_number("episodes", episodes, at_least=0)
-        self.steps = whole_number("steps", steps, at_least=1)
+        self.steps = None if steps is None else whole_number("steps", steps, at_least=1)
 
     def record(self, env: Environment, policy: Policy, outcomes: OutcomeSet) -> Recording | None:
         """Play the episodes; None if none is wanted."""
         if not self.episodes:
             return None
         pictures = env.drawable and env.model is None
-        most = self.steps if env.time_limit is None else None
+        most = ENDLESS if self.steps is None and env.time_limit is None else self.steps
         parts, begins = list[Transitions](), list[int]()
         frames, frame_rows = list[bytes](), list[int]()
         for number in range(self.episodes):

@@ -61,12 +61,12 @@ def _play_some(
             actions = np.array(policy.sample(observations, rng))  # a copy, for it is kept
             steps = worlds.step(running, actions)
             ended = np.zeros(len(running), dtype=np.bool_)
-            for row, (episode, step) in enumerate(zip(running, steps, strict=True)):
+            for row, (episode, step) in enumerate(zip(running.tolist(), steps, strict=True)):
                 _, _, terminated, truncated, _ = step
                 one = slice(row, row + 1)
                 taken[episode].append(actions[row])
                 yield PlayedStep(
-                    first + int(episode),
+                    first + episode,
                     seeds[episode],
                     taken[episode],
                     len(taken[episode]) - 1,
