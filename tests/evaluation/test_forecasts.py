@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array, Episodes, FloatArray, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.evaluation import forecasts as module
+from tpd.evaluation import windows
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill, step_ranges
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
@@ -93,7 +95,7 @@ def imbalance(forecasts: ForecastSkill) -> float:
     Windows at a distance of less than the horizon overlap, so that many of them count as one.
     """
     horizon, worst = len(forecasts.by_horizon.windows), list[float]()
-    for name in forecasts.names:
+    for name in compress(forecasts.names, forecasts.is_event):
         bins = forecasts.reliability(name)
         filled = bins.windows >= 500
         forecast, frequency = bins.forecast[filled], bins.frequency[filled]
@@ -119,17 +121,25 @@ def test_two_episodes_by_hand() -> None:
         ],
         columns=["outcome", "range", "base_rate", "score", "reference", "skill", "windows"],
     )
-    pd.testing.assert_frame_equal(found.frame().drop(columns="skill_error"), expected)
+    frame = found.frame()
+    each = frame[~frame["range"].str.startswith("by")].reset_index(drop=True)
+    pd.testing.assert_frame_equal(each[expected.columns], expected)
     assert found.metrics() == pytest.approx(
         {
             "odd/brier": 1.6875 / 7,
             "odd/skill": 1 - 1.6875 / (1 + 2 / 3),
             "terminated/brier": 1 / 4,
             "terminated/skill": 1 - 1.75 / (0.75 + 2 / 3),
+            "odd/skill_by_0": 0,
+            "odd/skill_by_1": 1 - 0.6875 / (2 / 3),
+            "terminated/skill_by_0": 1 - 4 / 3,
+            "terminated/skill_by_1": 1 - 0.75 / (2 / 3),
             "forecasts/windows": 7,
             "forecasts/unknown": 0,
+            "forecasts/learned": np.nan,
             "forecasts/skill": 1 - (1.6875 / (1 + 2 / 3) + 1.75 / (0.75 + 2 / 3)) / 2,
-        }
+        },
+        nan_ok=True,
     )
     bins = found.reliability("odd")
     assert bins.windows.tolist() == [0, 0, 3, 0, 0, 4, 0, 0, 0, 0]
@@ -147,10 +157,10 @@ def test_termination_is_zeros_and_a_time_limit_is_nothing() -> None:
     over = forecast_skill(explainer, only_odd(), joined(episode(path, terminated=True)))
     for unknown_end in (cut, stopped):
         assert unknown_end.by_horizon.windows.tolist() == [3, 2, 1]
-        assert unknown_end.by_range.score[-1].tolist() == [0, 0]
+        assert unknown_end.at.scores.score[-1].tolist() == [0, 0]
     assert over.by_horizon.windows.tolist() == [3, 3, 3]
     np.testing.assert_allclose(over.by_horizon.base_rate[:, 0], [1, 2 / 3, 1 / 3])
-    np.testing.assert_allclose(over.by_range.score[-1], [3 / 9, 3 / 9])
+    np.testing.assert_allclose(over.at.scores.score[-1], [3 / 9, 3 / 9])
 
 
 def test_the_end_of_one_episode_does_not_reach_into_the_next() -> None:
@@ -173,14 +183,14 @@ def test_the_truth_is_calibrated_and_as_skilful_as_it_can_be() -> None:
     episodes, explainer = played(), truth()
     found = forecast_skill(explainer, small_mdp.outcomes(), episodes)
     assert imbalance(found) < 4
-    assert (found.by_range.skill[-1, :TERMINATED] > 0.05).all()
-    assert found.by_range.skill[-1, TERMINATED] == pytest.approx(0, abs=1e-3)  # as likely in every state
+    assert (found.at.scores.skill[-1, :TERMINATED] > 0.05).all()
+    assert found.at.scores.skill[-1, TERMINATED] == pytest.approx(0, abs=1e-3)  # as likely in every state
     steps = episodes.transitions
     p = explainer.predictor.predict(steps.observation, steps.action)
     mean = p.mean(axis=0)
     exact = 1 - (p * (1 - p)).mean(axis=0).sum(axis=0) / (mean * (1 - mean)).sum(axis=0)
-    assert (np.abs(found.by_range.skill[-1] - exact) < 4 * found.skill_error[-1]).all()
-    assert (found.skill_error[-1] < 0.01).all()
+    assert (np.abs(found.at.scores.skill[-1, :4] - exact) < 4 * found.at.skill_error[-1, :4]).all()
+    assert (found.at.skill_error[-1] < 0.01).all()
 
 
 def test_a_forecast_of_the_wrong_step_is_worse() -> None:
@@ -188,18 +198,18 @@ def test_a_forecast_of_the_wrong_step_is_worse() -> None:
     late = altered(right, lambda expected: expected[:, 1:])
     outcomes = small_mdp.outcomes()
     found, best = forecast_skill(late, outcomes, episodes), forecast_skill(truth(), outcomes, episodes)
-    worse = best.by_range.skill[-1] - found.by_range.skill[-1]
-    assert (worse > 4 * best.skill_error[-1]).all()
+    worse = best.at.scores.skill[-1] - found.at.scores.skill[-1]
+    assert (worse > 4 * best.at.skill_error[-1]).all()
     assert imbalance(found) > 10
 
 
 def test_the_base_rate_has_no_skill() -> None:
     outcomes, episodes = small_mdp.outcomes(), played()
-    rates = forecast_skill(truth(), outcomes, episodes).by_horizon.base_rate
+    rates = forecast_skill(truth(), outcomes, episodes).by_horizon.base_rate[:, : outcomes.width]
     explainer = told(outcomes, rates, HORIZON)
-    np.testing.assert_allclose(forecast_skill(explainer, outcomes, episodes).by_range.skill, 0, atol=1e-9)
+    np.testing.assert_allclose(forecast_skill(explainer, outcomes, episodes).at.scores.skill, 0, atol=1e-9)
     fresh = forecast_skill(explainer, outcomes, played(seed=1))
-    assert (np.abs(fresh.by_range.skill[-1]) < 0.005).all()
+    assert (np.abs(fresh.at.scores.skill[-1]) < 0.005).all()
     assert imbalance(fresh) < 4
 
 
@@ -220,20 +230,20 @@ def test_the_truth_is_calibrated_under_a_time_limit() -> None:
 def test_the_standard_error_is_the_spread_over_repetitions() -> None:
     outcomes, explainer = small_mdp.outcomes(), truth()
     repeated = [forecast_skill(explainer, outcomes, played(seed, count=200)) for seed in range(40)]
-    spread = np.std([found.by_range.skill for found in repeated], axis=0, ddof=1)
-    claimed = np.mean([found.skill_error for found in repeated], axis=0)
+    spread = np.std([found.at.scores.skill for found in repeated], axis=0, ddof=1)
+    claimed = np.mean([found.at.skill_error for found in repeated], axis=0)
     ratio = claimed / spread
     assert (ratio > 0.7).all()
     # where there is next to no skill to be had, the bootstrap errs on the safe side
     assert (ratio[-1, :TERMINATED] < 1.4).all()
     np.testing.assert_array_equal(
-        repeated[0].skill_error, forecast_skill(explainer, outcomes, played(0, 200)).skill_error
+        repeated[0].at.skill_error, forecast_skill(explainer, outcomes, played(0, 200)).at.skill_error
     )
 
 
 def test_one_episode_has_no_standard_error() -> None:
     found = forecast_skill(truth(), small_mdp.outcomes(), joined(episode([0, 1, 2, 3, 2], terminated=True)))
-    assert np.isnan(found.skill_error).all()
+    assert np.isnan(found.at.skill_error).all()
 
 
 def test_unknown_pairs_are_left_out_and_counted() -> None:
@@ -247,8 +257,8 @@ def test_unknown_pairs_are_left_out_and_counted() -> None:
     assert found.by_horizon.base_rate[0, 0] == pytest.approx(1 / 3)  # 4 -> 1 is left out, 2 -> 3 is not
     nothing = forecast_skill(told(only_odd(), forecast, unknown=[0, 1, 2, 3, 4]), only_odd(), episodes)
     assert nothing.unknown == 1
-    assert np.isnan(nothing.by_range.skill).all()
-    assert np.isnan(nothing.skill_error).all()
+    assert np.isnan(nothing.at.scores.skill).all()
+    assert np.isnan(nothing.at.skill_error).all()
 
 
 def test_outcomes_that_are_no_events() -> None:
@@ -257,8 +267,8 @@ def test_outcomes_that_are_no_events() -> None:
     found = forecast_skill(told(outcomes, np.array([1.0, 0.0])), outcomes, episodes)
     observed = np.array([0.5, 1.0, 2.5])
     score = np.mean((observed - 1) ** 2)
-    assert found.by_range.score[-1, 0] == pytest.approx(score)
-    assert found.by_range.reference[-1, 0] == pytest.approx(observed.var())
+    assert found.at.scores.score[-1, 0] == pytest.approx(score)
+    assert found.at.scores.reference[-1, 0] == pytest.approx(observed.var())
     assert found.metrics()["state/score"] == pytest.approx(score)
     assert found.metrics()["state/skill"] == pytest.approx(1 - score / observed.var())
     assert "state/brier" not in found.metrics()
@@ -270,9 +280,9 @@ def test_outcomes_that_are_no_events() -> None:
 def test_there_is_no_skill_where_it_is_always_the_same(value: float) -> None:
     outcomes = OutcomeSet([Outcome("same", lambda t: np.full(len(t), value), 0, 1)])
     found = forecast_skill(told(outcomes, 0.5), outcomes, joined(episode([0, 1] * 50, terminated=True)))
-    assert found.by_range.reference[-1, 0] == 0
-    assert np.isnan(found.by_range.skill[-1, 0])
-    assert found.by_range.score[-1, 0] == pytest.approx((value - 0.5) ** 2)
+    assert found.at.scores.reference[-1, 0] == 0
+    assert np.isnan(found.at.scores.skill[-1, 0])
+    assert found.at.scores.score[-1, 0] == pytest.approx((value - 0.5) ** 2)
 
 
 def test_termination_is_forecast_once() -> None:
@@ -285,12 +295,12 @@ def test_portions_and_blocks_change_nothing_but_the_error(monkeypatch: pytest.Mo
     outcomes, episodes = small_mdp.outcomes(), played(count=100)
     whole = forecast_skill(truth(), outcomes, episodes)
     monkeypatch.setattr(module, "CELLS", 7 * HORIZON * outcomes.width)
-    monkeypatch.setattr(module, "BLOCKS", 30)
+    monkeypatch.setattr(windows, "BLOCKS", 30)
     parts = forecast_skill(truth(), outcomes, episodes)
-    columns = whole.frame().columns.drop("skill_error")
+    columns = whole.frame().columns.drop(["skill_error", "skill_bound", "episodes", "verdict"])
     pd.testing.assert_frame_equal(whole.frame()[columns], parts.frame()[columns])
     np.testing.assert_array_equal(whole.bins.windows, parts.bins.windows)
-    assert (np.abs(np.log(parts.skill_error / whole.skill_error)) < np.log(2)).all()
+    assert (np.abs(np.log(parts.at.skill_error / whole.at.skill_error)) < np.log(2)).all()
 
 
 def test_forecasts_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,8 +312,8 @@ def test_forecasts_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     found = forecast_skill(explainer, outcomes, episodes)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found.by_range.windows[-1] == len(episodes.transitions) * horizon
-    assert peak < found.by_range.windows[-1] * outcomes.width * 8 / 2
+    assert found.at.scores.windows[-1] == len(episodes.transitions) * horizon
+    assert peak < found.at.scores.windows[-1] * outcomes.width * 8 / 2
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 5, 6, 7, 12, 30, 100])
@@ -318,7 +328,7 @@ def test_ranges_of_thirty_steps() -> None:
     found = forecast_skill(
         told(only_odd(), 0.0, horizon=30), only_odd(), joined(episode([0, 1], terminated=True))
     )
-    assert found.ranges == ("0", "1-4", "5-14", "15-29", "all")
+    assert found.at.ranges == ("0", "1-4", "5-14", "15-29", "all")
 
 
 def test_what_is_wrong_is_named() -> None:
@@ -351,7 +361,7 @@ def test_each_event_has_a_diagram_in_its_colour() -> None:
     figure = reliability.draw(found, "mine")
     shown = {axes.get_title().split("\n")[0]: axes for axes in figure.axes if axes.get_title()}
     assert list(shown) == ["odd", "never", "terminated"]
-    assert f"skill {found.by_range.skill[-1, 0]:.3f} ± " in shown["odd"].get_title()
+    assert f"skill {found.at.scores.skill[-1, 0]:.3f} ± " in shown["odd"].get_title()
     assert "never happened, 241 windows" in shown["never"].get_title()
     for name, share in (("odd", 60 / 241), ("never", 0.0)):
         colour = plots.style(outcomes.legend.names, name)["facecolor"]

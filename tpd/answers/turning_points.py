@@ -22,8 +22,8 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
 
     `change` is that of the one `outcome` that changed most: how likely it is within the horizon or, if its
     first occurrence is not explained, in which share of the steps it happens. So it lies between 0 and 1
-    whatever the outcomes. `chance` is the part of `after - before` due to what the step led to, `choice` the
-    part due to the action chosen then. NaN is unknown.
+    whatever the outcomes; what is not learned is left out. `chance` is the part of `after - before` due to
+    what the step led to, `choice` the part due to the action chosen then. NaN is unknown.
     """
     if explainer.predictor.horizon < 2:
         raise ValueError("turning points need a horizon of 2 steps or more")
@@ -36,7 +36,9 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     after = _continued(every, seen, alive, _forecast(every[rows[alive] + 1], every.horizon - 1))
     between = _continued(every, seen, alive, _before_choosing(explainer, steps[alive]))
     names = forecast_names(legend)
-    most, change = _largest(np.abs(after - before)[:, :-1])
+    told = _told(every[rows])
+    most, change = _largest(np.where(told[:, :-1], np.abs(after - before)[:, :-1], 0))
+    change[~told[:, :-1].any(axis=1)] = np.nan
     at = np.arange(len(rows)), most
     episode = np.searchsorted(episodes.begins, rows, side="right") - 1
     found = pd.DataFrame(
@@ -53,8 +55,8 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
             "after": after[at],
             "chance": (between - before)[at],
             "choice": (after - between)[at],
-            "return_before": before[:, -1],
-            "return_after": after[:, -1],
+            "return_before": np.where(told[:, -1], before[:, -1], np.nan),
+            "return_after": np.where(told[:, -1], after[:, -1], np.nan),
         }
     )
     return found.sort_values("change", ascending=False, kind="stable", ignore_index=True)
@@ -84,6 +86,13 @@ def _forecast(explanation: Explanation, steps: int) -> FloatArray:
         returns = explanation.expected_return[:, until]
     found = np.column_stack([np.clip(np.column_stack([shares, ended]), 0, 1), returns])
     return np.where(explanation.foreseen[:, until, None], found, np.nan)
+
+
+def _told(explanation: Explanation) -> BoolArray:
+    """[batch, event + 1]: of which events, and last whether of the return, the forecast is learned."""
+    columns = [explanation.legend.names.index(name) for name in forecast_names(explanation.legend)[:-1]]
+    told = explanation.told
+    return np.column_stack([told.by[:, -1, columns], told.ended[:, -1], told.returns[:, -1]])
 
 
 def _once(legend: Legend) -> BoolArray:

@@ -21,6 +21,8 @@ from tpd.predictors.explainer import Explainer
 LARGEST_REWARD = 1e12
 SAME_COUNT = 1e-9
 """Discounted counts that differ by less are the same but for rounding."""
+SAME_REWARD = 1e-9
+"""A reward nearer to 0, relative to what it is now, is 0 but for rounding."""
 
 
 def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
@@ -66,8 +68,9 @@ def valued(explanation: Explanation, rewards: Mapping[str, float]) -> Explanatio
 
 
 def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArray:
-    """[batch]: expected return to the horizon under other rewards; NaN if unknown."""
-    return np.where(explanation.foreseen[:, -1], valued(explanation, rewards).expected_return[:, -1], np.nan)
+    """[batch]: expected return to the horizon under other rewards; NaN if it is unknown or not learned."""
+    known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
+    return np.where(known, valued(explanation, rewards).expected_return[:, -1], np.nan)
 
 
 def discounted_counts(explanation: Explanation, outcome: str) -> FloatArray:
@@ -89,7 +92,8 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     difference = float((returns(fact, {}) - returns(foil, {}))[0])
     if np.isnan(difference) or abs(count) <= SAME_COUNT:
         return None
-    return reward - difference / count
+    at = reward - difference / count
+    return 0.0 if abs(at) <= SAME_REWARD * max(1.0, abs(reward)) else at
 
 
 def sign_certain(contrast: Contrast, outcome: str) -> BoolArray:

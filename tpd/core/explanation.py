@@ -14,6 +14,7 @@ from tpd.core.efo import compose
 from tpd.core.intervals import difference_band, mean_band
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
+from tpd.core.verdicts import Verdict, Verdicts, is_told
 
 TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
@@ -36,6 +37,23 @@ class Remainder(NamedTuple):
     """[batch]: the largest possible |value| of both; inf where nothing bounds it"""
     gap: FloatArray | None
     """[batch]: the agent's own value minus the explained return, where the agent has values"""
+
+
+class Told(NamedTuple):
+    """Which numbers of an explanation may be given."""
+
+    at: BoolArray
+    """[batch, horizon, outcome]: what is expected at step h"""
+    by: BoolArray
+    """[batch, horizon, outcome]: its sum up to step h"""
+    ended: BoolArray
+    """[batch, horizon]: how likely the episode has ended by step h"""
+    returns: BoolArray
+    """[batch, horizon]: the return up to step h"""
+
+    def __and__(self, other: "Told") -> "Told":
+        """What may be given of both."""
+        return Told(*(one & another for one, another in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,8 @@ class Explanation:
     rollouts: FloatArray | None = None
     """[rollout, batch, horizon, outcome]: what each rollout saw, where the simulator was asked; number i of
     every pair shares one random stream. `expected` is their mean, and nothing learned is mixed in."""
+    verdicts: Verdicts | None = None
+    """Whether the predictor was found to know what it says; None where nobody judged it, or nobody has to"""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -86,6 +106,7 @@ class Explanation:
             self.unknown[index],
             None if self.draws is None else self.draws[:, index],
             None if self.rollouts is None else self.rollouts[:, index],
+            None if self.verdicts is None else self.verdicts[index],
         )
 
     def __sub__(self, foil: "Explanation") -> "Contrast":
@@ -120,6 +141,11 @@ class Explanation:
         return np.asarray(self.support > 0)
 
     @property
+    def counted(self) -> bool:
+        """Whether the support counts visits of each pair, and not all that a network learned from."""
+        return self.verdicts is None and self.observations.ndim == 1
+
+    @property
     def sparse(self) -> BoolArray:
         """[batch]: whether the pair was tried too rarely to say more than how unsure it is."""
         return np.asarray(self.known & (self.support < ENOUGH_VISITS))
@@ -128,6 +154,20 @@ class Explanation:
     def foreseen(self) -> BoolArray:
         """[batch, horizon]: whether all that may happen up to step h is known, but for a few percent."""
         return np.asarray(self.known[:, None] & (self.unknown <= TOLERATED))
+
+    @property
+    def learned(self) -> BoolArray | None:
+        """[batch, horizon, outcome]: False where the predictor does not know what is expected at step h."""
+        return None if self.verdicts is None else is_told(self.verdicts.at[..., :-1])
+
+    @property
+    def told(self) -> "Told":
+        """Which numbers may be given: all but those that the predictor was found not to know."""
+        if self.verdicts is None:
+            every = np.ones((len(self), self.horizon, len(self.legend.names)), dtype=np.bool_)
+            return Told(every, every, every[..., 0], every[..., 0])
+        at, by = (is_told(each) for each in (self.verdicts.at, self.verdicts.by))
+        return Told(at[..., :-1], by[..., :-1], by[..., -1], is_told(self.verdicts.returns))
 
     @property
     def ended(self) -> FloatArray:
@@ -247,9 +287,14 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """One row for each pair, step and outcome: what is expected, and how well that is known."""
         known = {"unknown": self.unknown, "support": self.support}
-        expected = np.where(self.known[:, None, None], self.expected, np.nan)
+        told = self.told.at
+        expected = np.where(self.known[:, None, None] & told, self.expected, np.nan)
         bands = self.band()._asdict() if self.banded else {}
-        return _tidy({**self._pairs(), "expected": expected, **bands, **known}, self.expected.shape)
+        bands = {name: np.where(told, end, np.nan) for name, end in bands.items()}
+        learned = {} if self.verdicts is None else {"learned": told}
+        return _tidy(
+            {**self._pairs(), "expected": expected, **bands, **known, **learned}, self.expected.shape
+        )
 
     def _pairs(self) -> dict[str, Array]:
         """What pair, step and outcome each expectation belongs to; the state where it is a number."""
@@ -273,8 +318,9 @@ class Explanation:
             full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
             signed = bool((values < 0).any()) and not is_event
             said = _in_all(self, row, column), _peak(self, row, column)
+            told = self.told.at[row, :, column]
             strips.append(
-                html.Strip(name, colour(self.legend.names, name), values, full, is_event, signed, said)
+                html.Strip(name, colour(self.legend.names, name), values, full, is_event, signed, said, told)
             )
         return html.Section(self._name(row), _remark(self, row), strips, self.foreseen[row])
 
@@ -312,6 +358,11 @@ class Contrast:
         return self.fact.known & self.foil.known
 
     @property
+    def counted(self) -> bool:
+        """Whether the support of both counts visits of each pair."""
+        return self.fact.counted and self.foil.counted
+
+    @property
     def sparse(self) -> BoolArray:
         """[batch]: whether one of the pairs was tried too rarely to say more than how unsure it is."""
         return self.fact.sparse | self.foil.sparse
@@ -320,6 +371,11 @@ class Contrast:
     def unknown(self) -> FloatArray:
         """[batch, horizon]: probability that the less known of both futures is unknown by step h."""
         return np.maximum(self.fact.unknown, self.foil.unknown)
+
+    @property
+    def told(self) -> Told:
+        """Which numbers may be given of both."""
+        return self.fact.told & self.foil.told
 
     @property
     def foreseen(self) -> BoolArray:
@@ -406,10 +462,12 @@ class Contrast:
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
         fact, foil = (
-            np.where(side.known[:, None, None], side.expected, np.nan) for side in (self.fact, self.foil)
+            np.where(side.known[:, None, None] & side.told.at, side.expected, np.nan)
+            for side in (self.fact, self.foil)
         )
         compared = {"fact": fact, "foil": foil, "difference": fact - foil}
-        compared |= self.band()._asdict() if self.drawn else {}
+        told, bands = self.told.at, self.band()._asdict() if self.drawn else {}
+        compared |= {name: np.where(told, end, np.nan) for name, end in bands.items()}
         known = {"unknown": self.unknown, "support": np.minimum(self.fact.support, self.foil.support)}
         return _tidy({**pairs, **foils, **compared, **known}, self.expected.shape)
 
@@ -424,10 +482,15 @@ class Contrast:
             values, is_event = self.expected[row, :, column], name in events
             full = 1.0 if is_event else float(np.abs(self.expected[:, :, column]).max())
             said = _in_all(self.fact, row, column), _in_all(self.foil, row, column)
-            strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said))
+            told = self.told.at[row, :, column]
+            strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said, told))
         title = f"{self.fact._name(row)} against {self.foil._name(row)}"
         remark = f"{_remark(self.fact, row)} against {_remark(self.foil, row)}"
-        if self.fact.legend.reward_bound is not None and self.foreseen[row, -1]:
+        if (
+            self.fact.legend.reward_bound is not None
+            and self.foreseen[row, -1]
+            and self.told.returns[row, -1]
+        ):
             remark += f"; {self._worth(row)}"
         return html.Section(title, remark, strips, self.foreseen[row])
 
@@ -439,7 +502,8 @@ class Contrast:
             said += f" ({band.low[row, -1]:+.2f} to {band.high[row, -1]:+.2f})"
         gains = zip(self.fact.component_names, self.component_returns[row, -1], strict=True)
         largest = sorted(gains, key=lambda gain: -abs(gain[1]))
-        parts = [f"{name} {gain:+.2f}" for name, gain in largest if abs(gain) >= SMALLEST_GAIN]
+        told = dict(zip(self.fact.legend.names, self.told.by[row, -1], strict=True))
+        parts = [f"{n} {gain:+.2f}" for n, gain in largest if abs(gain) >= SMALLEST_GAIN and told[n]]
         return f"{said}: {', '.join(parts)}" if parts else said
 
 
@@ -472,6 +536,8 @@ def _in_all(explanation: Explanation, row: int, column: int) -> str:
     """The sum of an outcome over the steps ahead: of a first occurrence, how likely it is at all."""
     if not explanation.foreseen[row, -1]:
         return "unknown"
+    if not explanation.told.by[row, -1, column]:
+        return _untold(explanation, row, column)
     first = explanation.legend.names[column].startswith(FIRST)
     return html.number(float(explanation.expected[row, :, column].sum()), in_percent=first)
 
@@ -479,6 +545,8 @@ def _in_all(explanation: Explanation, row: int, column: int) -> str:
 def _peak(explanation: Explanation, row: int, column: int) -> str:
     """When most of an outcome is expected, as far as it is known."""
     foreseen = explanation.foreseen[row]
+    if not explanation.told.at[row, :, column].all():
+        return _untold(explanation, row, column)
     values = np.where(foreseen, explanation.expected[row, :, column], 0)
     step = int(np.abs(values).argmax())
     if not values[step]:
@@ -487,14 +555,24 @@ def _peak(explanation: Explanation, row: int, column: int) -> str:
     return f"{html.number(float(values[step]), is_event)} at step {step}"
 
 
+def _untold(explanation: Explanation, row: int, column: int) -> str:
+    """Why no number is given of an outcome."""
+    assert explanation.verdicts is not None
+    every = np.maximum(explanation.verdicts.at, explanation.verdicts.by)
+    return Verdict(every[row, :, column].max()).words
+
+
 def _remark(explanation: Explanation, row: int) -> str:
     """How well the pair is known, and what it is worth."""
     visits = explanation.support[row]
     if not visits:
         return "never tried: unknown"
-    said = "exact" if np.isinf(visits) else f"{visits:.0f} visits"
+    unit = "visits" if explanation.counted else "transitions"
+    said = "exact" if np.isinf(visits) else f"{visits:.0f} {unit}"
     if explanation.rollouts is not None:
         said = explanation.obtained
     if explanation.legend.reward_bound is None or not explanation.foreseen[row, -1]:
         return said
+    if not explanation.told.returns[row, -1]:
+        return f"{said}, return not learned"
     return f"{said}, return {explanation.expected_return[row, -1]:.3g} within {explanation.horizon} steps"

@@ -34,6 +34,8 @@ class Strip(NamedTuple):
     """Gains fill the upper half of their cell, losses the lower half."""
     columns: Sequence[str]
     """What is said beside it."""
+    told: BoolArray
+    """[horizon]: where a number may be given, because it was learned"""
 
 
 class Section(NamedTuple):
@@ -79,6 +81,8 @@ def _row(strip: Strip, known: BoolArray) -> str:
 def _cell(strip: Strip, step: int, known: bool) -> str:
     if not known:
         return f'<i class="unknown" title="step {step}: unknown"></i>'
+    if not strip.told[step]:
+        return f'<i class="unknown" title="step {step}: not learned"></i>'
     value = float(strip.values[step])
     alpha = round(255 * min(abs(value) / strip.full, 1)) if strip.full else 0
     half = f' class="{"up" if value > 0 else "down"}"' if strip.signed else ""

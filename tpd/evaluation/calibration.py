@@ -34,14 +34,13 @@ class Calibratable(Predictor, Protocol):
         """Draw from these errors, as long as what is predicted stays as it is."""
 
 
-def calibrate(explainer: Explainer, truth: MonteCarlo, episodes: int, rng: np.random.Generator) -> None:
+def calibrate(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, rng: np.random.Generator) -> None:
     """Let an explainer that can be calibrated know its errors at moments of episodes of the policy.
 
     It is left without bands where the moments are too few to tell.
     """
     if not isinstance(explainer.predictor, Calibratable):
         return
-    cases = truth.cases(episodes, rng)
     if cases.own.sum() >= FEWEST:
         predicted = explainer.predictor.predict(cases.observations, cases.actions)
         explainer.predictor.calibrate(known_errors(predicted, cases, truth.events, truth.once, rng))

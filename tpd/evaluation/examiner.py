@@ -1,20 +1,26 @@
 """What explanations are compared with, over how many episodes, and how often."""
 
+import math
 from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from tpd.core.seeding import generator
 from tpd.envs import Environment
+from tpd.evaluation.budget import Budget
 from tpd.evaluation.calibration import Calibratable, calibrate
 from tpd.evaluation.errors import METRICS, Errors, evaluate
-from tpd.guards.settings import one_of, whole_number
+from tpd.guards.settings import number, one_of, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Truth
 from tpd.predictors.explainer import Explainer
-from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.predictors.rollouts import MonteCarlo, SampledCases, joined
 
 MOST_POINTS = 10_000
 EPISODE = 100
 """Bytes that an episode takes at least."""
+UNTIL_CALIBRATED, UNTIL_ERRORS = 0.75, 1.0
+"""Shares of the budget of seconds that are spent then."""
 
 
 class Evaluation:
@@ -26,6 +32,7 @@ class Evaluation:
     curve_points: how often the errors are measured in the course of learning, at growing intervals.
     forecast_episodes: fresh episodes with which the predictions are compared; 0 for none.
     reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
+    seconds: a budget for judging a finished explainer; what does not fit into it is left out, and said.
     """
 
     def __init__(
@@ -38,8 +45,10 @@ class Evaluation:
         forecast_episodes: int,
         calibration_episodes: int,
         reference: Mapping[str, Mapping[str, tuple[float, float]]],
+        seconds: float,
     ) -> None:
         self.truth = truth
+        self.seconds = number("seconds", seconds, 0, math.inf)
         self.episodes = whole_number("episodes", episodes, at_least=1)
         self.curve_points = whole_number("curve_points", curve_points, at_least=0, at_most=MOST_POINTS)
         self.curve_episodes = whole_number("curve_episodes", curve_episodes, at_least=1)
@@ -77,7 +86,16 @@ class Examiner:
             self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
         return evaluate(self._explainer, self._env, self._known[episodes], bands)
 
-    def calibrate(self, episodes: int, counter: Callable[[str, int], Callable[[int], None]]) -> None:
+    def final_errors(self, episodes: int, budget: Budget) -> Errors:
+        """The errors in the end, with bands; from rollouts, of as many moments as fit into the budget."""
+        if isinstance(self._truth, MonteCarlo):
+            rng = generator(self._seed, "evaluation")
+            self._known = {episodes: self._cases(self._truth, episodes, rng, budget, UNTIL_ERRORS)}
+        return self.errors(episodes, bands=True)
+
+    def calibrate(
+        self, episodes: int, counter: Callable[[str, int], Callable[[int], None]], budget: Budget
+    ) -> None:
         """Let the explainer find out how wrong it is, at other moments than those it is judged at.
 
         Nothing happens with a truth that does not come from rollouts, or no episodes.
@@ -85,8 +103,25 @@ class Examiner:
         truth, can_be = self._truth, isinstance(self._explainer.predictor, Calibratable)
         if isinstance(truth, MonteCarlo) and can_be and episodes:
             truth.progress = counter("calibration", truth.moments)
-            calibrate(self._explainer, truth, episodes, generator(self._seed, "calibration"))
+            rng = generator(self._seed, "calibration")
+            calibrate(
+                self._explainer, truth, self._cases(truth, episodes, rng, budget, UNTIL_CALIBRATED), rng
+            )
             truth.progress = None
+
+    def _cases(
+        self, truth: MonteCarlo, episodes: int, rng: np.random.Generator, budget: Budget, share: float
+    ) -> SampledCases:
+        """Moments of so many episodes, until that share of the budget is spent."""
+        moments = truth.moments
+
+        def some(count: int) -> SampledCases:
+            truth.moments = count
+            return truth.cases(math.ceil(episodes * count / moments), rng)
+
+        parts = budget.parts("moments with rollouts", moments, share, some)
+        truth.moments = moments
+        return joined(parts)
 
     @property
     def rolled_out(self) -> tuple[MonteCarlo, SampledCases] | None:

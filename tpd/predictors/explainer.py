@@ -7,8 +7,10 @@ import numpy as np
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
+from tpd.core.verdicts import Verdicts
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
+from tpd.policies.stored import AbsentPolicy
 
 ROUNDING = 1e-6
 
@@ -40,10 +42,14 @@ class DrawingPredictor(Predictor, Protocol):
 class Explainer:
     """Answers `explain` at any time, also while its predictor is still learning."""
 
-    def __init__(self, predictor: Predictor, policy: Policy, legend: Legend) -> None:
+    def __init__(
+        self, predictor: Predictor, policy: Policy, legend: Legend, verdicts: Verdicts | None = None
+    ) -> None:
         self.predictor = predictor
         self.policy = policy
         self.legend = legend
+        self.verdicts = verdicts
+        """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where not judged"""
 
     def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
         """Explain each pair of the batch; without actions, what the policy itself would do.
@@ -65,7 +71,7 @@ class Explainer:
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
-        predicted = self._once(predictor.predict(observations, actions))
+        predicted = self._at_most_once(predictor.predict(observations, actions))
         unknown: FloatArray = np.zeros(predicted.shape[:2])
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
@@ -86,9 +92,32 @@ class Explainer:
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
             unknown=unknown,
             draws=drawn,
+            verdicts=self._verdicts(observations, actions),
         )
 
-    def _once(self, predicted: FloatArray) -> FloatArray:
+    def _verdicts(self, observations: Array, actions: Array) -> Verdicts | None:
+        """[batch, ...]: those on the policy's actions or on foils; the worse where nobody knows which."""
+        if self.verdicts is None:
+            return None
+        foil = self.is_foil(observations, actions)
+        if foil is None:
+            return self.verdicts.worst[np.zeros(len(actions), dtype=np.int64)]
+        return self.verdicts[foil.astype(np.int64)]
+
+    def is_foil(self, observations: Array, actions: Array) -> BoolArray | None:
+        """[batch]: whether the policy would take another action; None where it is not at hand."""
+        if isinstance(self.policy, AbsentPolicy):
+            return None
+        own = self.policy.action(observations)
+        if own.dtype.kind == "f":
+            return ~np.isclose(own, actions).reshape(len(own), -1).all(axis=1)
+        return np.asarray((own != actions).reshape(len(own), -1).any(axis=1))
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome + 1]: what `explain` expects of each pair, and last of termination."""
+        return self._at_most_once(self.predictor.predict(observations, actions))
+
+    def _at_most_once(self, predicted: FloatArray) -> FloatArray:
         """[batch, horizon, outcome]: nothing is more likely to happen for the first time than is left."""
         first = [k for k, name in enumerate(self.legend.names) if name.startswith(FIRST)]
         if not first or not (predicted[:, :, first].sum(axis=1) > 1).any():

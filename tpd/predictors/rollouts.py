@@ -1,8 +1,8 @@
 """Truth without a model: means over rollouts of the policy from forks of its environment."""
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +37,12 @@ class SampledCases(Cases):
         return SampledCases(
             **vars(chosen), rollouts=self.rollouts[index], return_error=self.return_error[index]
         )
+
+
+def joined(parts: Sequence[SampledCases]) -> SampledCases:
+    """All cases, one after the other."""
+    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(SampledCases)}
+    return SampledCases(**{name: np.concatenate(values) for name, values in columns.items()})
 
 
 class _Estimate(NamedTuple):

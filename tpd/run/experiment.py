@@ -18,15 +18,17 @@ from pathlib import Path
 
 from tpd.core.seeding import generator
 from tpd.core.types import FittingLearner, Learner, Stage, TransitionsHandler
+from tpd.evaluation.budget import Budget
 from tpd.evaluation.errors import Errors
-from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
+from tpd.evaluation.fresh_episodes import judge_forecasts
 from tpd.evaluation.learning_curve import LearningCurve
+from tpd.evaluation.verdicts import verdicts
 from tpd.kernels.interrupts import interruptible
+from tpd.predictors.pair_table import HasTable
 from tpd.run.overview import write_overview
 from tpd.run.parts import Parts
 from tpd.run.results import Findings, save_results
 from tpd.show.progress import ProgressBars
-from tpd.sources.collection import play
 from tpd.store import explainers
 from tpd.store.checkpoints import run_stages
 from tpd.store.saved_runs import EXPLAINER, SavedRun
@@ -87,25 +89,25 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 
 
 def judge(parts: Parts, bars: ProgressBars) -> Findings:
-    """Compare the explanations with the truth, and their forecasts with fresh episodes."""
-    errors = None
+    """Compare forecasts with fresh episodes, and the explanations with the truth, within a budget of seconds.
+
+    What the explainer is found not to know it says no more.
+    """
+    budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
+    if evaluation.forecast_episodes:
+        rng = generator(parts.seed, "verification")  # names a random stream: another name, other episodes
+        forecasts = judge_forecasts(
+            parts.explainer, parts.env, parts.outcomes, rng, evaluation.forecast_episodes, budget
+        )
+        if not isinstance(parts.explainer.predictor, HasTable):
+            legend = parts.outcomes.legend
+            parts.explainer.verdicts = verdicts(forecasts.policy, forecasts.foil, legend)
     if parts.examiner is not None:
-        parts.examiner.calibrate(parts.evaluation.calibration_episodes, bars.counter)
-        errors = parts.examiner.errors(parts.evaluation.episodes, bands=True)
-    return Findings(errors, _judge_forecasts(parts))
-
-
-def _judge_forecasts(parts: Parts) -> ForecastSkill | None:
-    if not parts.evaluation.forecast_episodes:
-        return None
-    fresh = play(
-        parts.env,
-        parts.trainer.policy,
-        generator(parts.seed, "verification"),  # names a random stream: another name, other episodes
-        episodes=parts.evaluation.forecast_episodes,
-        info_keys=parts.outcomes.info_keys,
-    )
-    return forecast_skill(parts.explainer, parts.outcomes, fresh)
+        parts.examiner.calibrate(evaluation.calibration_episodes, bars.counter, budget)
+        errors = parts.examiner.final_errors(evaluation.episodes, budget)
+    if budget.remark:
+        log.warning(budget.remark)
+    return Findings(errors, forecasts, budget.remark)
 
 
 def _measure(parts: Parts, tracked: Run, step: int) -> Errors:

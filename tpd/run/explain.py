@@ -136,6 +136,7 @@ def _joined(contrast: Contrast) -> Explanation:
     both = [contrast.fact, contrast.foil]
     values = [side.agent_value for side in both if side.agent_value is not None]
     draws = [side.draws for side in both if side.draws is not None]
+    verdicts = [side.verdicts for side in both if side.verdicts is not None]
     return Explanation(
         observations=np.concatenate([side.observations for side in both]),
         actions=np.concatenate([side.actions for side in both]),
@@ -147,6 +148,7 @@ def _joined(contrast: Contrast) -> Explanation:
         agent_value=np.concatenate(values) if len(values) == 2 else None,
         unknown=np.concatenate([side.unknown for side in both]),
         draws=np.concatenate(draws, axis=1) if len(draws) == 2 else None,
+        verdicts=verdicts[0].joined(verdicts[1]) if len(verdicts) == 2 else None,
     )
 
 
@@ -165,10 +167,12 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
         columns["re-solved"] = _resolved_returns(run, question.rewards, fact.state, actions)
     own = None if fact.own is None else run.env.name_of_action(fact.own)
     observed = _observed_returns(run, fact.state, actions)
-    if observed is not None:
+    if observed is not None and explanation.told.returns[:, -1].all():
         columns |= answer_tables.observed_columns(observed)
         return_distributions(names, observed).savefig(out / "returns.png")
-    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards))
+    told, counted = explanation.told.returns[:, -1], explanation.counted
+    columns = {name: np.where(told, column, np.nan) for name, column in columns.items()}
+    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards, told, counted))
     if question.rewards:
         print("the rest of the policy is taken as it is, but for the column re-solved\n")
     if question.what_if is not None:

@@ -17,7 +17,7 @@ from tpd.run.experiment import run
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
 from tpd.run.results import Findings
-from tpd.show.tables import error_table, forecast_table, overall, show
+from tpd.show.tables import error_table, forecast_table, overall, show, verdict_table
 from tpd.sources.workers import exit_with_parent
 from tpd.store import saved_runs
 from tpd.store.fingerprints import fingerprint
@@ -78,7 +78,7 @@ def run_job(cfg: DictConfig) -> float | None:
 
 
 def _skill(findings: Findings) -> float | None:
-    return None if findings.forecasts is None else findings.forecasts.mean_skill
+    return None if findings.forecasts is None else findings.forecasts.policy.mean_skill
 
 
 def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
@@ -108,6 +108,10 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     if findings.forecasts is not None:
         title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
         show(forecast_table(title, findings.forecasts.frame()))
+        if parts.explainer.verdicts is not None:
+            show(
+                verdict_table(f"What {cfg.name}, seed {parts.seed}, has learned", findings.forecasts.frame())
+            )
     print(f"plots and explainer: {folder}")
     print_address(tracking, tracked)
     return findings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from tpd.evaluation.errors import Errors
-from tpd.evaluation.forecasts import ForecastSkill
+from tpd.evaluation.fresh_episodes import Forecasts
 from tpd.run.parts import Parts
 from tpd.show import reliability, survival_curves
 from tpd.sources.episodes import Recording
@@ -28,8 +28,10 @@ class Findings:
 
     errors: Errors | None
     """Against the truth, where there is one."""
-    forecasts: ForecastSkill | None
+    forecasts: Forecasts | None
     """Against what happened in fresh episodes."""
+    left_out: str = ""
+    """What the budget of seconds did not allow, in words."""
 
 
 def save_results(
@@ -73,7 +75,7 @@ def _draw(parts: Parts, findings: Findings, folder: Path) -> None:
         save_explanation(explanation, folder / f"{spec.name}.npz")
     if findings.forecasts is not None:
         title = f"Reliability, seed {parts.seed}"
-        reliability.draw(findings.forecasts, title).savefig(plots / "reliability.png")
+        reliability.draw(findings.forecasts.policy, title).savefig(plots / "reliability.png")
     if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
         title = f"What has happened by then, seed {parts.seed}"
         page = survival_curves.draw(parts.explainer, *rolled_out, title)

@@ -14,7 +14,9 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from tpd.core.explanation import Explanation
+from tpd.core.verdicts import Verdict
 from tpd.envs import Environment
+from tpd.evaluation.fresh_episodes import POLICY
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
 from tpd.run.overview import OVERVIEW, REPORT, report_link
@@ -231,12 +233,23 @@ def _summarise_forecasts(
     forecasts = [job.forecasts for job in group if job.forecasts is not None]
     if not forecasts:
         return None
-    table = pd.concat(forecasts).groupby(["outcome", "range"], sort=False).mean().reset_index()
+    groups = pd.concat(forecasts).groupby(["actions", "outcome", "range"], sort=False)
+    verdicts = groups["verdict"].agg(_verdict_of_all)
+    table = groups.mean(numeric_only=True).assign(verdict=verdicts).reset_index()
     show(forecast_table(f"Forecasts of {title}, against what happened", table))
-    skills = table[table["range"] == "all"].set_index("outcome")["skill"]
+    own = table[table["actions"] == POLICY]
+    skills = own[own["range"] == "all"].set_index("outcome")["skill"]
     prefix = f"{label}/" if label else ""
     tracked.metrics({f"{prefix}{name}/skill": float(skill) for name, skill in skills.items()}, len(group))
     return table, notes.skill_table(table)
+
+
+def _verdict_of_all(verdicts: "pd.Series[str]") -> str:
+    """What was found for all seeds, or for how many of them it is learned."""
+    if verdicts.nunique() == 1:
+        return str(verdicts.iloc[0])
+    learned = int((verdicts == Verdict.LEARNED.words).sum())
+    return f"{Verdict.LEARNED.words} by {learned} of {len(verdicts)} seeds"
 
 
 def _track_overview(folder: Path, label: str, tracked: Run) -> list[str]:

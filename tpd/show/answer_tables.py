@@ -12,12 +12,18 @@ from tpd.core.bands import LEVEL
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import TOLERATED, Contrast, Explanation
 from tpd.core.outcomes import FIRST
-from tpd.core.types import Array, FloatArray
+from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.core.verdicts import Verdict
 from tpd.envs import Environment
 
 EXACT = "exact"
 WORST = 0.1
 """The share of the returns that is called the worst."""
+UNTOLD = Verdict.NOT_LEARNED.words
+HELP = (
+    "what is not learned, or too rare to tell, has no number: rollouts of a recorded moment tell it "
+    "(episode=... step=...)"
+)
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
 
@@ -45,6 +51,8 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
+    if not all(part.all() for part in contrast.told):
+        table.caption += f"; {HELP}"
     return table
 
 
@@ -53,9 +61,11 @@ def _data(contrast: Contrast) -> str:
     visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
     if visits == [EXACT, EXACT]:
         return "computed from the dynamics, so it is exact"
-    tabular = contrast.fact.observations.ndim == 1
-    what = "visits behind it" if tabular else "transitions with these actions, wherever they were taken"
-    return f"{what}: {visits[0]} and {visits[1]}"
+    if contrast.fact.counted:
+        return f"visits behind it: {visits[0]} and {visits[1]}"
+    if contrast.fact.actions.dtype.kind == "f":
+        return f"learned from {visits[0]} transitions"
+    return f"transitions with these actions, wherever they were taken: {visits[0]} and {visits[1]}"
 
 
 def _visits(support: float) -> str:
@@ -67,16 +77,20 @@ def _gains(contrast: Contrast) -> dict[str, str]:
     names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
     if not contrast.foreseen[0, -1]:
         return dict.fromkeys(names, "unknown")
-    if not contrast.drawn:
-        return {name: f"{gain:+.2f}" for name, gain in zip(names, gains, strict=True)}
-    low, high = (end[0, -1] for end in contrast.component_band())
-    return {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
+    said = {name: f"{gain:+.2f}" for name, gain in zip(names, gains, strict=True)}
+    if contrast.drawn:
+        low, high = (end[0, -1] for end in contrast.component_band())
+        said = {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
+    told = dict(zip(contrast.fact.legend.names, contrast.told.by[0, -1], strict=True))
+    return {name: cell if told[name] else UNTOLD for name, cell in said.items()}
 
 
 def _return(explained: Explanation | Contrast, sign: str = "") -> str:
     """The return, or how far one is ahead of another, with its band if there is one."""
     if not explained.foreseen[0, -1]:
         return "unknown"
+    if not explained.told.returns[0, -1]:
+        return UNTOLD
     value = float(explained.expected_return[0, -1])
     drawn = explained.drawn if isinstance(explained, Contrast) else explained.banded
     if not drawn:
@@ -102,6 +116,20 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
     steps = int(side.foreseen[0].sum())
     if not steps:
         return ["unknown", "unknown"]
+    told = bool(side.told.at[0, :steps, k].all()), bool(side.told.by[0, steps - 1, k])
+    cells = _amounts(side, k, is_event, steps)
+    return [cell if shown or not cell else _why_not(side, k) for cell, shown in zip(cells, told, strict=True)]
+
+
+def _why_not(side: Explanation, k: int) -> str:
+    """Why no number is given of an outcome."""
+    assert side.verdicts is not None
+    worst = side.verdicts.by[0, -1, k]
+    return Verdict(worst).words if worst > Verdict.LEARNED else UNTOLD
+
+
+def _amounts(side: Explanation, k: int, is_event: bool, steps: int) -> list[str]:
+    """When most of an outcome is expected within so many steps, and how much in all."""
     values, known = side.expected[0, :steps, k], steps == side.horizon
     step, total = int(np.abs(values).argmax()), float(values.sum())
     band = [float(end[0, steps - 1, k]) for end in side.sum_band()] if side.banded else None
@@ -140,16 +168,22 @@ def ranking(
     own: str | None,
     support: FloatArray,
     rewards: Mapping[str, float],
+    told: BoolArray | None = None,
+    counted: bool = True,
 ) -> Table:
-    """All actions, the best first, under each way of valuing them."""
+    """All actions, the best first, under each way of valuing them.
+
+    told [action] says whose return is learned, counted whether the support counts visits.
+    """
     changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
     title = f"All valid actions here{f', with {changed}' if changed else ''}"
     table = Table(title=title, title_justify="left", caption_justify="left")
-    for heading in ("action", *columns, "visits"):
+    for heading in ("action", *columns, "visits" if counted else "transitions with it"):
         table.add_column(heading, justify="left" if heading == "action" else "right")
     order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
     for i in order:
-        cells = ["unknown" if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
+        nan = "unknown" if told is None or told[i] else UNTOLD
+        cells = [nan if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
         table.add_row(names[i] + mark, *cells, _visits(support[i]))
     return table

@@ -77,7 +77,8 @@ class Atlas:
 
     def likely(self, first: str) -> FloatArray:
         """[page, panel, down, across]: probability of an event within the horizon; NaN if unknown."""
-        known = self.explanation.foreseen[:, -1].reshape(self.shape)
+        told = self.explanation.told.by[:, -1, self.explanation.legend.names.index(first)]
+        known = (self.explanation.foreseen[:, -1] & told).reshape(self.shape)
         return np.where(known, self._steps(first).sum(axis=-1), np.nan)
 
     def steps_to(self, first: str) -> FloatArray:

@@ -1,9 +1,8 @@
 """What must be said beside an explanation: what it leaves out, and where it contradicts the agent."""
 
-import numpy as np
-
 from tpd.answers.sentences.compare import favour
 from tpd.answers.sentences.describe import NEGLIGIBLE
+from tpd.answers.sentences.formatting import bound_in_words
 from tpd.core.explanation import Explanation
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
@@ -16,13 +15,19 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
         return ["never tried, so nothing is known of it"]
     remainder = explanation.remainder
     running, unknown = remainder.running[row], remainder.unknown[row]
-    said = [f"probability {running:.2f} that the episode runs on after step {explanation.horizon - 1}"]
+    told, rewarded = explanation.told, explanation.legend.reward_bound is not None
+    if not told.ended[row, -1]:
+        said = [f"whether the episode runs on after step {explanation.horizon - 1} is not learned"]
+    else:
+        said = [f"probability {running:.2f} that the episode runs on after step {explanation.horizon - 1}"]
     if unknown > NEGLIGIBLE:
         said[0] += f" and {unknown:.2f} that by then it has come to what was never tried"
-    if max(running, unknown) > NEGLIGIBLE and explanation.legend.reward_bound is not None:
-        bound = remainder.bound[row]
-        said[0] += f", worth at most ±{bound:.3g}" if np.isfinite(bound) else ", worth without bound"
-    if remainder.gap is not None and explanation.agent_value is not None:
+    if max(running, unknown) > NEGLIGIBLE and rewarded and told.ended[row, -1]:
+        limit = bound_in_words(remainder.bound[row], abs(explanation.expected_return[row, -1]))
+        said[0] += f", worth {limit}" if limit else ""
+    if rewarded and not told.returns[row, -1]:
+        said.append("its return is not learned")
+    elif remainder.gap is not None and explanation.agent_value is not None:
         own, explained = explanation.agent_value[row], explanation.expected_return[row, -1]
         said.append(f"the agent's own value is {own:.2f}, the explained return {explained:.2f}")
         if not explanation.foreseen[row, -1]:

@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.answers.foil import OPPOSITE, POLICY, RUNNER_UP, chosen
+from tpd.answers.sentences.describe import not_told
+from tpd.answers.sentences.summary import PairSummaries, PairSummary
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array, Policy
@@ -124,10 +126,13 @@ class FigureSpec:
         self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[NamedState]"
     ) -> list[str]:
         """Sentences to stand below the plots."""
-        sentences = []
+        sentences, summaries = [], PairSummaries(explanation)
         for i, (state, action) in enumerate(zip(found, explanation.actions, strict=True)):
             pair = f"{state.name}, {env.name_of_action(action)}"
             sentences.append(f"{pair}: {'; '.join(remarks(explanation, i))}")
+        names = map(env.name_of_action, explanation.actions)
+        untold = not_told(*(PairSummary(summaries, i, name) for i, name in enumerate(names)))
+        sentences += [untold] if untold else []
         for state in {state.name: state for state in found}.values():
             contradiction = disagreement(explainer, env, state)
             sentences += [contradiction] if contradiction else []

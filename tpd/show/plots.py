@@ -17,7 +17,7 @@ from tpd.core import colours
 from tpd.core.bands import LEVEL, UNTOLD, Band
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
-from tpd.core.types import Array, FloatArray
+from tpd.core.types import Array, BoolArray, FloatArray
 
 mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
 
@@ -33,6 +33,7 @@ CURVE_LOOKS = (
 LABEL: dict[str, Any] = {"bbox": {"facecolor": "white", "edgecolor": "black"}, "zorder": 5}
 ENDED_COLOUR = "#DDDDDD"
 UNKNOWN: dict[str, Any] = {"facecolor": "none", "edgecolor": "#999999", "hatch": "////", "linewidth": 0}
+NOT_LEARNED: dict[str, Any] = {"facecolor": "white", "edgecolor": "#CC8888", "hatch": "xx"}
 TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "markersize": 4}
 TOTAL_BAND: dict[str, Any] = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 3}
 TOTAL_BAND_EDGE: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": "--"}
@@ -40,6 +41,7 @@ FAINT = 0.25
 """The opacity of bars that too little data carries."""
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
+MOST_NAMED = 3
 MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
 APART = 0.6
@@ -70,10 +72,15 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
     columns = [explanation.legend.names.index(name) for name in partition]
     shares = np.clip(explanation.expected[row][:, columns], 0, 1).T
     ended = np.clip(explanation.ended[row], 0, 1)
+    told = np.vstack([explanation.told.at[row][:, columns].T, explanation.told.ended[row]])
+    heights = np.vstack([shares, ended])
     looks = [style(explanation.legend.names, name) for name in partition]
     looks.append({"facecolor": ENDED_COLOUR, "edgecolor": "white"})
-    _stack(axes, np.vstack([shares, ended]), looks, explanation.sparse[row])
+    looks.append(NOT_LEARNED)
+    untold = np.where(told, 0, heights).sum(axis=0)
+    _stack(axes, np.vstack([np.where(told, heights, 0), untold]), looks, explanation.sparse[row])
     _lines(axes, explanation, row, [name for name in _each_time(explanation) if name not in partition])
+    _say_untold(axes, explanation, row, partition)
 
 
 def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -87,7 +94,8 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
         band = None if not explanation.banded else explanation[row : row + 1].band()
         _lines(axes, explanation, row, shown, explanation.expected[row], band)
         if band is not None:
-            _bands(axes, explanation, shown, band)
+            _bands(axes, explanation, shown, band, explanation.told.at[row])
+        _say_untold(axes, explanation, row, shown)
 
 
 def _each_time(explanation: Explanation) -> list[str]:
@@ -109,9 +117,11 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     if explanation.known[row]:
         sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's may leave it
         band = None if not explanation.banded else explanation[row : row + 1].sum_band()
-        _lines(axes, explanation, row, first_names(explanation), sums, band)
+        told = explanation.told.by[row]
+        _lines(axes, explanation, row, first_names(explanation), sums, band, told)
         if band is not None:
-            _bands(axes, explanation, first_names(explanation), band)
+            _bands(axes, explanation, first_names(explanation), band, told)
+        _say_untold(axes, explanation, row, first_names(explanation), by=True)
 
 
 def other_names(explanation: Explanation) -> list[str]:
@@ -133,7 +143,9 @@ def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     if explanation.known[row]:
         _lines(axes, explanation, row, other_names(explanation))
         if explanation.banded:
-            _bands(axes, explanation, other_names(explanation), explanation[row : row + 1].band())
+            band = explanation[row : row + 1].band()
+            _bands(axes, explanation, other_names(explanation), band, explanation.told.at[row])
+        _say_untold(axes, explanation, row, other_names(explanation))
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -141,9 +153,13 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     _finish(axes, explanation, row)
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
-        _signed_stack(axes, explanation.reward_components[row].T, explanation, explanation.sparse[row])
+        told = explanation.told.at[row][:, _component_columns(explanation)]
+        parts = np.where(told, explanation.reward_components[row], 0).T
+        _signed_stack(axes, parts, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
-        axes.plot(as_far_as_known(explanation, row, explanation.expected_reward[row]), **TOTAL)
+        total = np.where(explanation.told.returns[row], explanation.expected_reward[row], np.nan)
+        axes.plot(as_far_as_known(explanation, row, total), **TOTAL)
+        _say_untold(axes, explanation, row, explanation.component_names)
 
 
 def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -157,12 +173,17 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         shown = [name for name in _each_time(contrast.fact) if largest[names.index(name)] > SMALLEST_SHOWN]
         only = slice(row, row + 1)
         band = (contrast.fact[only] - contrast.foil[only]).band() if contrast.drawn else None
+        told = contrast.told.at[row]
         for name in shown:
-            values = as_far_as_known(contrast, row, contrast.expected[row, :, names.index(name)])
+            k = names.index(name)
+            values = as_far_as_known(
+                contrast, row, np.where(told[:, k], contrast.expected[row, :, k], np.nan)
+            )
             values = _as_far_as_told(axes, contrast.fact, name, values, band)
             axes.plot(values, **line_style(names, name), marker=".")
         if band is not None:
-            _bands(axes, contrast.fact, shown, band)
+            _bands(axes, contrast.fact, shown, band, told)
+        _say_untold(axes, contrast, row, shown)
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -170,14 +191,23 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     _finish(axes, contrast, row)
     axes.set_ylabel("return difference so far")
     if contrast.known[row]:
-        parts = contrast.component_returns[row].T * contrast.foreseen[row]
+        told = contrast.told.by[row][:, _component_columns(contrast.fact)]
+        parts = np.where(told, contrast.component_returns[row], 0).T * contrast.foreseen[row]
         _signed_stack(axes, parts, contrast.fact, contrast.sparse[row])
-        axes.plot(as_far_as_known(contrast, row, contrast.expected_return[row]), **TOTAL)
+        returns_told = contrast.told.returns[row]
+        total = np.where(returns_told, contrast.expected_return[row], np.nan)
+        axes.plot(as_far_as_known(contrast, row, total), **TOTAL)
         if contrast.drawn:
-            band = contrast.return_band()
-            axes.fill_between(range(contrast.horizon), band.low[row], band.high[row], **TOTAL_BAND)
-            for end in band:
-                axes.plot(end[row], **TOTAL_BAND_EDGE)
+            low, high = (np.where(returns_told, end[row], np.nan) for end in contrast.return_band())
+            axes.fill_between(range(contrast.horizon), low, high, **TOTAL_BAND)
+            for end in (low, high):
+                axes.plot(end, **TOTAL_BAND_EDGE)
+        _say_untold(axes, contrast, row, contrast.fact.component_names, by=True)
+
+
+def _component_columns(explanation: Explanation) -> list[int]:
+    """The columns of the outcomes that are part of the reward."""
+    return [explanation.legend.names.index(name) for name in explanation.component_names]
 
 
 def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, list[list[Axes]], Axes]:
@@ -229,9 +259,15 @@ def _lines(
     names: Sequence[str],
     values: FloatArray | None = None,
     band: Band | None = None,
+    told: BoolArray | None = None,
 ) -> None:
-    """A line for each outcome named: what is expected of it, or other values [horizon, outcome]."""
+    """A line for each outcome named: what is expected of it, or other values [horizon, outcome].
+
+    None where the values are not learned: what is told [horizon, outcome] is what is expected at each step,
+    if nothing else is said.
+    """
     values = explanation.expected[row] if values is None else values
+    values = np.where(explanation.told.at[row] if told is None else told, values, np.nan)
     outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for name in names:
         column = as_far_as_known(explanation, row, values[:, explanation.legend.names.index(name)])
@@ -240,8 +276,8 @@ def _lines(
         axes.plot(column, **line, marker=".", path_effects=outline)
 
 
-def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Band) -> None:
-    """The band [1, horizon, outcome] around the line of each outcome named.
+def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Band, told: BoolArray) -> None:
+    """The band [1, horizon, outcome] around the line of each outcome named, where it is told.
 
     Many would cover each other, so each is then shown as thin bars, a little beside those of the others, and
     not where it is too wide to tell anything.
@@ -250,7 +286,7 @@ def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Ban
     for name, aside in zip(names, np.linspace(-APART / 2, APART / 2, len(names)), strict=True):
         k = explanation.legend.names.index(name)
         shade = line_style(explanation.legend.names, name)["color"]
-        low, high = (end[0, :, k] for end in band)
+        low, high = (np.where(told[:, k], end[0, :, k], np.nan) for end in band)
         if len(names) <= MOST_FILLED:
             axes.fill_between(steps, low, high, color=shade, alpha=0.25, linewidth=0)
         else:
@@ -276,7 +312,7 @@ def _as_far_as_told(
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
     if np.isnan(told).sum() > np.isnan(values).sum() and not axes.texts:
-        _say_below(axes, "no line: not enough data")
+        _say_below(axes, f"no line: {'not enough data' if explanation.counted else 'the band is too wide'}")
     return told
 
 
@@ -297,7 +333,7 @@ def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
         _hang_unknown(axes, explained.unknown[row])
     if not explained.known[row]:
         axes.text(0.5, 0.5, "never tried: unknown", transform=axes.transAxes, ha="center", **LABEL)
-    elif explained.sparse[row]:
+    elif explained.sparse[row] and explained.counted:
         _say_below(axes, f"not enough data: {_visits(explained, row)}")
 
 
@@ -305,6 +341,27 @@ def _visits(explained: Explanation | Contrast, row: int) -> str:
     sides = [explained] if isinstance(explained, Explanation) else [explained.fact, explained.foil]
     fewest = min(float(side.support[row]) for side in sides)
     return f"{fewest:.0f} visit{'' if fewest == 1 else 's'}"
+
+
+def _say_untold(
+    axes: Axes, explained: Explanation | Contrast, row: int, names: Sequence[str], by: bool = False
+) -> None:
+    """Name the outcomes that have no line because they are not learned, up to the last step or at all."""
+    fact = explained if isinstance(explained, Explanation) else explained.fact
+    told = explained.told.by[row] if by else explained.told.at[row]
+    columns = {name.removeprefix(FIRST): told[:, fact.legend.names.index(name)] for name in names}
+    never = [name for name, steps in columns.items() if not steps.any()]
+    partly = [name for name, steps in columns.items() if steps.any() and not steps.all()]
+    kinds = {"not learned": never, "partly learned": partly}
+    said = [f"{kind}: {_listed(found)}" for kind, found in kinds.items() if found]
+    if said and not axes.texts:
+        _say_below(axes, "; ".join(said))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As many names as fit below a plot."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _say_below(axes: Axes, words: str) -> None:
@@ -338,6 +395,8 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label=label, facecolor=ENDED_COLOUR))
     if tracked:
         handles.append(Patch(label="unknown", **UNKNOWN))
+    if explanation.legend.partition and not explanation.told.at.all():
+        handles.append(Patch(label="not learned", **NOT_LEARNED))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
     if explanation.banded:
@@ -371,7 +430,8 @@ def over_seeds(
             for label in group:
                 look = line_style(names, names[k]) | {"linewidth": 1, "alpha": 0.7}
                 own = explanations[label]
-                axes.plot(as_far_as_known(own, row, own.expected[row, :, k]), **look)
+                values = np.where(own.told.at[row, :, k], own.expected[row, :, k], np.nan)
+                axes.plot(as_far_as_known(own, row, values), **look)
             axes.spines[["top", "right"]].set_visible(False)
             low, high = min(0, stacked[:, :, k].min()), max(0, stacked[:, :, k].max())
             room = max(high - low, SMALLEST_SHOWN)

@@ -10,7 +10,8 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
-from tpd.evaluation.forecasts import BINS, ForecastSkill
+from tpd.evaluation.forecasts import ForecastSkill
+from tpd.evaluation.windows import BINS
 from tpd.show import plots
 
 COLUMNS = 4
@@ -62,7 +63,7 @@ def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:
 
 def _frequencies(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
     bins = forecasts.reliability(name)
-    base_rate = forecasts.by_range.base_rate[-1, forecasts.names.index(name)]
+    base_rate = forecasts.at.scores.base_rate[-1, forecasts.names.index(name)]
     axes.plot([0, 1], [0, 1], **CALIBRATED)
     if not math.isnan(base_rate):
         axes.axhline(base_rate, **BASE_RATE)
@@ -97,14 +98,14 @@ def _finish(axes: Axes) -> None:
 
 
 def _summary(forecasts: ForecastSkill, name: str) -> str:
-    scores, k = forecasts.by_range, forecasts.names.index(name)
+    scores, k = forecasts.at.scores, forecasts.names.index(name)
     windows = f"{scores.windows[-1]:,} windows"
     if math.isnan(scores.base_rate[-1, k]):
         return "no windows"
     if math.isnan(scores.skill[-1, k]):
         constant = {0.0: "never happened", 1.0: "always happened"}
         return f"{constant.get(float(scores.base_rate[-1, k]), 'always at the same steps')}, {windows}"
-    error = forecasts.skill_error[-1, k]
+    error = forecasts.at.skill_error[-1, k]
     deviation = "" if math.isnan(error) else f" ± {error:.3f}"
     return f"skill {scores.skill[-1, k]:.3f}{deviation}, {windows}"
 

@@ -76,10 +76,12 @@ def _colour(explanation: Explanation, column: int) -> str:
 def _explained(axes: Axes, explanation: Explanation, column: int) -> None:
     """The curve of one pair with its band; a network's sum may leave [0, 1] a little, a probability not."""
     colour = _colour(explanation, column)
-    line = np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1)
+    told = explanation.told.by[0, :, column]
+    line = np.where(told, np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1), np.nan)
     line = plots.as_far_as_known(explanation, 0, line)
     if explanation.banded:
-        band = Band(*(np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band()))
+        ends = (np.clip(end[0, :, column], 0, 1) for end in explanation.sum_band())
+        band = Band(*(np.where(told, end, np.nan) for end in ends))
         axes.fill_between(range(explanation.horizon), *band, color=colour, alpha=0.25, linewidth=0)
         line = plots.as_far_as_told(line, band.width)
     axes.plot(line, color=colour)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -9,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tpd.core.bands import LEVEL
+from tpd.core.outcomes import FIRST
+from tpd.core.verdicts import Verdict
 from tpd.evaluation.errors import METRICS, OVERALL
+from tpd.evaluation.fresh_episodes import FOIL, POLICY
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
@@ -19,6 +23,7 @@ HEADINGS = {
     "pi_covered": "policy's action, in band",
     "foil_covered": "other actions, in band",
 }
+BY = "by "
 COVERED = ("pi_covered", "foil_covered")
 Reference = Mapping[str, Mapping[str, tuple[float, float]]]
 """outcome -> metric -> (mean, standard deviation)"""
@@ -60,9 +65,46 @@ def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | No
     return _with_deviation(value, None if std is None else float(std[metric][outcome]))
 
 
+def verdict_table(title: str, frame: pd.DataFrame) -> Table:
+    """Rows of outcomes: whether they are learned by some step, for the policy's action and others."""
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    judged = frame[frame["range"].str.startswith(BY)]
+    rows = judged.set_index(["actions", "outcome", "range"])
+    headings = {POLICY: "policy's action", FOIL: "other actions"}
+    kinds = [kind for kind in headings if kind in set(judged["actions"])]
+    steps = list(dict.fromkeys(judged["range"]))
+    table.add_column("outcome")
+    for kind in kinds:
+        for by in steps:
+            table.add_column(f"{headings[kind]}, {by}", justify="right")
+    outcomes = list(dict.fromkeys(judged["outcome"]))
+    for outcome in outcomes:
+        if FIRST + outcome not in outcomes:  # whether it has happened says more than how often
+            cells = [_verdict(rows.loc[(kind, outcome, by)]) for kind in kinds for by in steps]
+            table.add_row(outcome.removeprefix(FIRST), *cells)
+    table.caption = (
+        "learned: the skill in fresh episodes (the figure) exceeds 0.1 with 99 % confidence; too rare "
+        "(the number of episodes with it): fewer than 20 with it, or without it. More transitions help where "
+        "it is not learned (training.steps), more episodes where it is too rare "
+        "(evaluation.forecast_episodes); rollouts tell it of a recorded moment "
+        "(tpd-explain run=... episode=... step=...)"
+    )
+    return table
+
+
+def _verdict(row: "pd.Series[Any]") -> str:
+    """A verdict, and its skill or, where it is too rare, in how many episodes it happens."""
+    if row["verdict"] == Verdict.TOO_RARE.words:
+        return f"too rare: {row['episodes']:.0f}"
+    if math.isnan(row["skill"]):
+        return str(row["verdict"])
+    return f"{row['verdict']} {row['skill']:.2f}"
+
+
 def forecast_table(title: str, frame: pd.DataFrame) -> Table:
     """Rows of outcomes: how often each comes up, and the skill of its forecasts by steps ahead."""
     table = Table(title=title, title_justify="left", caption_justify="left")
+    frame = at_each_step(frame)
     ranges = list(dict.fromkeys(frame["range"]))
     table.add_column("outcome")
     table.add_column("mean", justify="right")
@@ -74,6 +116,11 @@ def forecast_table(title: str, frame: pd.DataFrame) -> Table:
         table.add_row(outcome, f"{rows.loc[(outcome, ranges[-1]), 'base_rate']:.3g}", *cells)
     table.caption = "skill: 1 is perfect, 0 no better than the mean at that step; nan where nothing varies"
     return table
+
+
+def at_each_step(forecasts: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of forecasts, those of the policy's actions and of single steps."""
+    return forecasts[(forecasts["actions"] == POLICY) & ~forecasts["range"].str.startswith(BY)]
 
 
 def overall(metrics: Mapping[str, float]) -> str:

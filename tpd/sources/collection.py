@@ -14,6 +14,7 @@ from tpd.sources.stepping import interact
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
 STEPS_AT_ONCE = 5  # more would be too late to heed what was tried meanwhile
 MANY_COPIES, FEW_COPIES = 1000, 32
+NO_EXPLORATION = Exploration(0.0)
 
 
 def collect(
@@ -73,8 +74,9 @@ def play(
     episodes: int,
     num_envs: int | None = None,
     info_keys: Sequence[str] = (),
+    exploration: Exploration = NO_EXPLORATION,
 ) -> Episodes:
-    """Whole episodes of the policy itself, without exploration.
+    """Whole episodes of the policy, without exploration unless that is asked for.
 
     Every copy plays its share to the end: stopping at the first so many endings would favour
     short episodes.
@@ -86,7 +88,7 @@ def play(
     left[: episodes % num_envs] += 1
     envs = env.make_vector(num_envs, info_keys)
     parts, owners = list[Transitions](), list[IntArray]()
-    behaviour = explorer(env, policy, Exploration(0.0), rng)
+    behaviour = explorer(env, policy, exploration, rng)
     for copies, step in interact(envs, policy, behaviour, reset_seed(rng), info_keys):
         playing = left[copies] > 0
         parts.append(step[playing])

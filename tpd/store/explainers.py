@@ -26,10 +26,13 @@ from tpd.store import stored_policies
 from tpd.store.descriptions import validated
 from tpd.store.learned_models import MODEL, read_model
 from tpd.store.legends import LARGEST, read_legend
+from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 4
 EDGE = "edge_"
+BOTH = 2
+"""The kinds of pairs that have verdicts: the policy's own actions, and foils."""
 
 
 @runtime_checkable
@@ -67,6 +70,7 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     else:
         assert isinstance(explainer.predictor, HasTable)
         arrays = _table_arrays(explainer.predictor.table())
+    arrays |= verdict_arrays(explainer.verdicts)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
     np.savez_compressed(folder / AGENT, allow_pickle=False, **agent)
@@ -111,7 +115,7 @@ def load(
         predictor = _network(folder, description["network"], stored, width, features_extractor)
     else:
         predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, width)
-    return Explainer(predictor, policy, legend)
+    return Explainer(predictor, policy, legend, read_verdicts(stored, BOTH, predictor.horizon, width))
 
 
 def read_description(folder: Path) -> dict[str, Any]:

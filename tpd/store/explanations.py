@@ -10,6 +10,7 @@ from tpd.core.explanation import Explanation
 from tpd.guards.files import ANY, REAL, StoredArrays, blame
 from tpd.guards.settings import number
 from tpd.store.legends import read_legend
+from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
 
@@ -20,6 +21,7 @@ def save_explanation(explanation: Explanation, path: Path) -> None:
     arrays = {name: getattr(explanation, name) for name in EXPLAINED}
     if explanation.agent_value is not None:
         arrays["agent_value"] = explanation.agent_value
+    arrays |= verdict_arrays(explanation.verdicts)
     np.savez_compressed(path, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
@@ -41,4 +43,5 @@ def load_explanation(path: Path) -> Explanation:
         discount,
         stored.take("agent_value", batch, REAL, finite=False, optional=True),
         stored.take("unknown", expected.shape[:2], REAL),
+        verdicts=read_verdicts(stored, *expected.shape[:2], len(legend.names) + 1),
     )

@@ -42,9 +42,9 @@ def read_errors(path: Path, by: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def read_forecasts(path: Path) -> pd.DataFrame:
-    """Read a table with one row for each outcome and range."""
-    frame = read_table(path, ["outcome", "range"], ["base_rate", "skill"])
-    _require_grid(path, frame, ["outcome", "range"])
+    """Read a table with one row for each outcome and range, and kind of actions."""
+    frame = read_table(path, ["outcome", "range", "actions", "verdict"], ["base_rate", "skill"])
+    _require_grid(path, frame, ["actions", "outcome", "range"])
     return frame
 
 

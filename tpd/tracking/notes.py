@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from tpd.show.tables import HEADINGS, figure, shown
+from tpd.show.tables import HEADINGS, at_each_step, figure, shown
 
 GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves none between the columns of a table, nor below it
 MOST_RUNS = 30
@@ -57,6 +57,7 @@ def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
 
 def skill_table(forecasts: pd.DataFrame) -> str:
     """Rows of outcomes, columns of ranges of steps ahead."""
+    forecasts = at_each_step(forecasts)
     ranges = list(dict.fromkeys(forecasts["range"]))
     skills = forecasts.set_index(["outcome", "range"])["skill"]
     rows = [
@@ -74,7 +75,8 @@ def headlines(errors: pd.DataFrame | None, forecasts: pd.DataFrame | None) -> di
     if errors is not None:
         found |= {HEADINGS[metric]: float(errors[metric].mean()) for metric in ("pi_mse", "foil_mse")}
     if forecasts is not None:
-        found["skill"] = float(forecasts.loc[forecasts["range"] == "all", "skill"].mean())
+        own = at_each_step(forecasts)
+        found["skill"] = float(own.loc[own["range"] == "all", "skill"].mean())
     return found
 
 

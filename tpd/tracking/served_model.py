@@ -30,9 +30,9 @@ class ServedExplainer:
     For each row there is an answer for every step ahead: the expected outcomes of the `fact` and, where a
     foil is given, those of the `foil` and their `contrast`, which is fact minus foil. `support` is the
     number of times the pair was tried, null if it is known exactly. Where it is 0 nothing is known, and the
-    outcomes are null. `unknown` is the probability that by then the future has come to such a pair: the
-    outcomes are those of the rest. `return` is the discounted reward so far. A contrast has the support and
-    the unknown of the less known of both.
+    outcomes are null, as are those that were not learned. `unknown` is the probability that by then the
+    future has come to such a pair: the outcomes are those of the rest. `return` is the discounted reward so
+    far. A contrast has the support and the unknown of the less known of both.
     """
 
     def __init__(self, explainer: Explainer, asked: Questions) -> None:
@@ -69,12 +69,13 @@ def _answer(
     """A line for each of the rows and steps ahead."""
     legend = about.fact.legend if isinstance(about, Contrast) else about.legend
     pairs, steps = np.indices(about.expected.shape[:2]).reshape(2, -1)
-    expected = np.where(about.known[:, None, None], about.expected, np.nan)
+    expected = np.where(about.known[:, None, None] & about.told.at, about.expected, np.nan)
     columns: dict[str, Any] = {ROW: rows[pairs], ROLE: role, ACTION: actions[pairs].tolist(), STEP: steps}
     for k, name in enumerate(outcome_columns(legend)):
         columns[name] = expected[:, :, k].ravel()
     if legend.reward_bound is not None:
-        columns[RETURN] = np.where(about.known[:, None], about.expected_return, np.nan).ravel()
+        known = about.known[:, None] & about.told.returns
+        columns[RETURN] = np.where(known, about.expected_return, np.nan).ravel()
     columns[SUPPORT] = np.where(np.isinf(support), np.nan, support)[pairs]
     columns[UNKNOWN] = about.unknown.ravel()
     return pd.DataFrame(columns)

@@ -12,9 +12,10 @@ from tpd.answers.sentences.describe import (
     described,
     into_unknown,
     never_tried,
+    not_told,
     times,
 )
-from tpd.answers.sentences.formatting import WIDE, listed, percent, sentence, worth
+from tpd.answers.sentences.formatting import WIDE, bound_in_words, listed, percent, sentence, worth
 from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
 from tpd.answers.what_if import overtaking, reward_of, sign_certain
 from tpd.core.explanation import Contrast
@@ -62,7 +63,7 @@ class ContrastNarrator:
         if best is not None and chosen is not None:
             own = fact if chosen == fact_name else foil
             said.append(sentence(unsupported(*best, chosen, own.worth)))
-        return " ".join(said)
+        return " ".join(filter(None, [*said, not_told(fact, foil)]))
 
     def _summaries(self, row: int, fact_name: str, foil_name: str) -> tuple[PairSummary, PairSummary]:
         return PairSummary(self._fact, row, fact_name), PairSummary(self._foil, row, foil_name)
@@ -75,17 +76,33 @@ class ContrastNarrator:
                 return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared")
         if not self._differences.rewarded:
             return sentence(_differing(self._differences.main(row), fact, foil))
+        if not (fact.worth_told and foil.worth_told):
+            untold = listed([pair.name for pair in (fact, foil) if not pair.worth_told])
+            said = f"the return of {untold} is not learned, so returns are not compared"
+            differing = _differing(self._differences.main(row), fact, foil)
+            return f"{sentence(said)} {sentence(differing)}"
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
             return sentence(said)
-        main = self._differences.main(row)
-        if fact.worth > foil.worth:
+        main, behind = self._differences.main(row), fact if fact.worth < foil.worth else foil
+        if chosen == behind.name and not self._settled(row):
+            return sentence(
+                f"the explained returns do not tell {fact.name} ({worth(fact.worth)}) and {foil.name} "
+                f"({worth(foil.worth)}) apart{self._apart(row)}"
+            )
+        if behind is foil:
             said = _verdict(fact, foil, chosen) + _reasons(main, fact, foil)
         else:
             said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in main], foil, fact)
+        if self._differences.left_out[row]:
+            said += ", as far as it is learned"
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
         return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
+
+    def _settled(self, row: int) -> bool:
+        """Whether the band of the difference excludes 0, where there is one."""
+        return self._bands is None or not self._bands[row][0] <= 0 <= self._bands[row][1]
 
     def _apart(self, row: int) -> str:
         """How far apart they may be all the same."""
@@ -158,6 +175,8 @@ def _reasons(differences: Sequence[Difference], better: PairSummary, lesser: Pai
     )
     large = LARGE * (better.worth - lesser.worth)
     pro = [_reason(difference, better, lesser) for gain, difference in by_size if gain > 0]
+    if not pro:
+        return ""
     contra = [_reason(difference, better, lesser) for gain, difference in by_size if gain < -large]
     said = f", mainly because of {listed(pro[:MOST_SAID])}"
     return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if contra else said
@@ -165,9 +184,13 @@ def _reasons(differences: Sequence[Difference], better: PairSummary, lesser: Pai
 
 def _differing(differences: Sequence[Difference], fact: PairSummary, foil: PairSummary) -> str:
     if not differences:
-        return f"{fact.name} and {foil.name} do not differ in the outcomes explained"
+        return f"{fact.name} and {foil.name} do not differ in the outcomes explained{_as_learned(fact, foil)}"
     said = listed([_reason(one, fact, foil) for one in differences[:MOST_SAID]])
     return f"{fact.name} differs from {foil.name} most in {said}"
+
+
+def _as_learned(*pairs: PairSummary) -> str:
+    return "" if all(all(pair.count_told) for pair in pairs) else " that are learned"
 
 
 def _reason(difference: Difference, better: PairSummary, lesser: PairSummary) -> str:
@@ -193,7 +216,8 @@ def _amounts(difference: Difference, term: Term, better: PairSummary, lesser: Pa
         return f"as often, but {'sooner' if sooner else 'later'}"
     sooner = better.discounted[term.column] > lesser.discounted[term.column]
     but = "" if sooner == (one > other) else f", but {'sooner' if sooner else 'later'}"
-    if term.first is not None and max(one, other) <= 1 + ROUNDING:
+    firsts_told = term.first is not None and better.count_told[term.first] and lesser.count_told[term.first]
+    if term.first is not None and firsts_told and max(one, other) <= 1 + ROUNDING:
         said = f"{percent(better.count[term.first])} against {percent(lesser.count[term.first])}"
         return f"{said} within {better.horizon} steps{but}"
     if better.ending[term.column] and lesser.ending[term.column]:
@@ -221,10 +245,13 @@ def _beyond(fact: PairSummary, foil: PairSummary) -> list[str]:
     bound = fact.bound + foil.bound
     if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(fact.worth - foil.worth):
         return []
-    at_most = f"at most ±{bound:.3g}" if bound < float("inf") else "without bound"
+    if not (fact.end_told and foil.end_told):
+        return ["whether the episode runs on is not learned, and what comes then could outweigh this"]
+    limit = bound_in_words(bound, max(abs(fact.worth), abs(foil.worth)))
     return [
         f"the episode runs on after step {fact.horizon - 1} with {percent(fact.running)} ({fact.name}) and "
-        f"{percent(foil.running)} ({foil.name}): what comes then is worth {at_most}, and could outweigh this"
+        f"{percent(foil.running)} ({foil.name}): what comes then {f'is worth {limit}, and ' if limit else ''}"
+        "could outweigh this"
     ]
 
 
@@ -239,6 +266,8 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
             return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
         if not pair.foreseen:
             return sentence(f"{into_unknown(pair)}, so no reward can be named")
+        if not pair.worth_told:
+            return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:

@@ -8,12 +8,19 @@ from tpd.answers.sentences.formatting import IMPOSSIBLE, likely, listed, percent
 from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
 from tpd.core.bands import UNTOLD
 from tpd.core.explanation import ENOUGH_VISITS, Explanation
+from tpd.core.verdicts import Verdict
 
 MOST_SAID = 4
 FEW_VISITS = 30
 NEGLIGIBLE = 0.005
 WORTH_SAYING = 0.05
 """As a share of the largest stake, and as a probability."""
+UNTOLD_BECAUSE = {
+    Verdict.NOT_LEARNED: "not learned, so no number is given: {}; rollouts of a recorded moment tell it "
+    "(tpd-explain run=... episode=... step=...), and more transitions may teach it",
+    Verdict.TOO_RARE: "too rare in fresh episodes to tell whether it is learned: {}; rollouts of a recorded "
+    "moment tell it, or more episodes (evaluation.forecast_episodes)",
+}
 LARGE = 0.25
 """As a share: of the difference for what speaks against it, of the largest stake for what has no peak."""
 
@@ -26,7 +33,8 @@ class Narrator:
 
     def describe(self, row: int, name: str) -> str:
         """What is expected after one pair: its few most consequential outcomes, and how well it is known."""
-        return described(PairSummary(self._summaries, row, name))
+        pair = PairSummary(self._summaries, row, name)
+        return " ".join(filter(None, [described(pair), not_told(pair)]))
 
 
 def describe(explanation: Explanation, row: int, name: str) -> str:
@@ -35,16 +43,51 @@ def describe(explanation: Explanation, row: int, name: str) -> str:
 
 
 def described(pair: PairSummary, also: str = "") -> str:
+    """What is expected of it, as far as it is learned."""
     if not pair.known:
         return sentence(never_tried(pair))
     said = [f"{pair.name}{also}: {_expectations(pair)}"]
     if not pair.foreseen:
         said.append(into_unknown(pair))
-    if pair.visits < FEW_VISITS:
+    if pair.counted and pair.visits < FEW_VISITS:
         stand = "visit stands" if pair.visits == 1 else "visits stand"
         much = "not enough data: " if pair.visits < ENOUGH_VISITS else ""
         said.append(f"{much}only {pair.visits:.0f} {stand} behind this")
     return " ".join(map(sentence, said))
+
+
+def not_told(*pairs: PairSummary) -> str:
+    """What no number is given of after these pairs, and what would help; empty where that is nothing."""
+    said = list[str]()
+    for verdict, about in UNTOLD_BECAUSE.items():
+        names = {pair.name: _names(pair, verdict) for pair in pairs if pair.known}
+        if len({tuple(one) for one in names.values()}) == 1:
+            names = {"": next(iter(names.values()))}
+        given = {pair: listed(outcomes) for pair, outcomes in names.items() if outcomes}
+        if given:
+            said.append(about.format("; ".join(f"{o} (after {p})" if p else o for p, o in given.items())))
+    return " ".join(map(sentence, said))
+
+
+def _names(pair: PairSummary, verdict: Verdict) -> list[str]:
+    """The outcomes of which nothing is told for that reason."""
+    if pair.verdict is None:
+        return []
+    silent = [term for term in pair.terms if not tells(pair, term)]
+    columns = {term.name: term.column if term.first is None else term.first for term in silent}
+    return [name for name, column in columns.items() if pair.verdict[column] == verdict]
+
+
+def tells(pair: PairSummary, term: Term) -> bool:
+    """Whether a number of the outcome may be given."""
+    if not term.is_event or pair.count_told[term.column]:
+        return pair.count_told[term.column]
+    return pair.peak_told[term.column] or (_lasts(pair, term) and _once(pair, term) is not None)
+
+
+def _lasts(pair: PairSummary, term: Term) -> bool:
+    """Whether the event happens but once, as far as it is asked for, so that it has happened or not."""
+    return term.first is not None or pair.ending[term.column]
 
 
 def never_tried(pair: PairSummary) -> str:
@@ -65,28 +108,39 @@ def _expectations(pair: PairSummary) -> str:
             others.append(_component(pair, term))
         elif _untold(pair, term):
             untold.append(term.name)
-        elif (term.weight or 0) < 0 and pair.ending[term.column]:
+        elif (term.weight or 0) < 0 and pair.ending[term.column] and _once(pair, term) is not None:
             risks.append(_risk(pair, term))
         elif _peaks(pair, term):
             peaks.append(term)
-        elif term.first is not None:
+        elif term.first is not None and pair.spoken[term.first] >= 0:
             others.append(f"{term.name} {_by_when(pair, term.first)}: {_ever(pair, term.first)}")
-        else:
+        elif pair.count_told[term.column]:
             others.append(f"{term.name} expected {times(pair.count[term.column])}")
     peaks.sort(key=lambda term: pair.peak_step[term.column])
     in_order = [_peak(pair, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
     said = [*([", ".join(in_order)] if peaks else []), *others, *risks]
     if untold:
-        said.append(
-            f"not enough data to tell how likely {listed(untold)} {'is' if len(untold) == 1 else 'are'}"
-        )
-    return "; ".join(said) or "none of the outcomes is expected"
+        because = "not enough data to tell" if pair.counted else "what was learned does not tell"
+        said.append(f"{because} how likely {listed(untold)} {'is' if len(untold) == 1 else 'are'}")
+    return "; ".join(said) or _nothing(pair)
+
+
+def _nothing(pair: PairSummary) -> str:
+    """Where nothing is worth saying, or nothing of it may be said."""
+    silent = any(not tells(pair, term) for term in pair.terms)
+    return "nothing that was learned is expected" if silent else "none of the outcomes is expected"
+
+
+def _once(pair: PairSummary, term: Term) -> int | None:
+    """The column that says how likely an event is at all, if that may be said."""
+    column = term.column if term.first is None else term.first
+    return column if pair.spoken[column] >= 0 else None
 
 
 def _worth_saying(pair: PairSummary) -> list[Term]:
     """The rare and consequential first; what fills most of the steps only if there is nothing else."""
     count = pair.count
-    every = [term for term in pair.terms if abs(count[term.column]) > IMPOSSIBLE]
+    every = [term for term in pair.terms if abs(count[term.column]) > IMPOSSIBLE and tells(pair, term)]
     special = [term for term in every if not term.fills or count[term.column] <= max(1, pair.steps / 2)]
     stakes = {term: abs((term.weight or 0) * count[term.column]) for term in special}
     largest = max(stakes.values(), default=0.0)
@@ -105,7 +159,10 @@ def _untold(pair: PairSummary, term: Term) -> bool:
     """Whether the band of an event is so wide that its probability says nothing."""
     if pair.count_band is None or (term.first is None and not pair.ending[term.column]):
         return False
-    low, high = pair.count_band[term.column if term.first is None else term.first]
+    column = _once(pair, term)
+    if column is None:
+        return False
+    low, high = pair.count_band[column]
     return high - low > UNTOLD
 
 
@@ -117,7 +174,7 @@ def _stands_out(pair: PairSummary, term: Term) -> bool:
 def _peaks(pair: PairSummary, term: Term) -> bool:
     """Whether an event happens at one step more than at all others, and before the last one explained."""
     low, high = (0.0, 0.0) if pair.peak_band is None else pair.peak_band[term.column]
-    if high - low > UNTOLD:
+    if high - low > UNTOLD or not pair.peak_told[term.column]:
         return False
     last = pair.peak_step[term.column] == pair.horizon - 1
     return 2 * pair.peak[term.column] >= pair.count[term.column] and not (last and pair.horizon > 1)
@@ -128,29 +185,30 @@ def _peak(pair: PairSummary, term: Term, at: str) -> str:
     k, step, at_all = term.column, pair.peak_step[term.column], term.first
     band = None if pair.peak_band is None else pair.peak_band[k]
     said = f"{term.name} {at} step {step} ({likely(pair.peak[k], band, pair.foresees(step), '[]')}"
-    if at_all is None or percent(pair.count[at_all]) == percent(pair.peak[k]):
+    if at_all is None or pair.spoken[at_all] < 0 or percent(pair.spoken_sum[at_all]) == percent(pair.peak[k]):
         return f"{said})"
     return f"{said}; {_ever(pair, at_all, '[]')} {_by_when(pair, at_all)})"
 
 
 def _by_when(pair: PairSummary, first: int) -> str:
     """By when the probability of a first occurrence is as large as it gets."""
-    step = pair.plateau[first]
+    step = pair.spoken[first]
     if step == 0:
         return "at step 0"
     return f"by step {step}" if step < pair.horizon - 1 else f"within {pair.horizon} steps"
 
 
 def _risk(pair: PairSummary, term: Term) -> str:
-    if term.first is None:
-        return f"{_ever(pair, term.column)} risk of {term.name}"
-    return f"{_ever(pair, term.first)} risk of {term.name} {_by_when(pair, term.first)}"
+    column = _once(pair, term)
+    assert column is not None
+    by_when = "" if term.first is None and pair.count_told[column] else f" {_by_when(pair, column)}"
+    return f"{_ever(pair, column)} risk of {term.name}{by_when}"
 
 
 def _ever(pair: PairSummary, column: int, brackets: str = "()") -> str:
     """How likely an event is at all, and how sure that is."""
     band = None if pair.count_band is None else pair.count_band[column]
-    return likely(pair.count[column], band, pair.foresees(pair.plateau[column]), brackets)
+    return likely(pair.spoken_sum[column], band, pair.foresees(pair.spoken[column]), brackets)
 
 
 def _component(pair: PairSummary, term: Term) -> str:

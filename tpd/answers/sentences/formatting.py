@@ -16,6 +16,8 @@ def percent(probability: float) -> str:
     return "> 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"
 
 
+LARGEST_TOLD = 1000
+"""Times the size of the returns: a larger bound of a return is no information."""
 WIDE = 0.1
 """How wide the band of a probability has to be to be said, and that of a return difference relative to it."""
 
@@ -42,6 +44,13 @@ def likely(
         return said
     ends = f"{percent(max(0.0, low)).removesuffix(' %')} to {percent(min(1.0, high))}"
     return f"{said} {left}{ends}{right}"
+
+
+def bound_in_words(bound: float, size: float) -> str:
+    """How much something is worth at most, beside returns of a size; empty if that says nothing."""
+    if not bound < float("inf"):
+        return "without bound"
+    return f"at most ±{bound:.3g}" if bound <= LARGEST_TOLD * max(size, 1.0) else ""
 
 
 def worth(value: float) -> str:

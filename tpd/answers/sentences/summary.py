@@ -8,7 +8,7 @@ import numpy as np
 from tpd.answers.sentences.formatting import IMPOSSIBLE
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST, Legend
-from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 
 class Term(NamedTuple):
@@ -54,7 +54,16 @@ class PairSummaries:
         self.count: list[list[float]] = expected.sum(axis=1).tolist()
         self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
         self.peak: list[list[float]] = expected.max(axis=1).tolist()
-        self.plateau: list[list[int]] = _plateau(np.cumsum(expected, axis=1)).tolist()
+        sums, told = np.cumsum(expected, axis=1), explanation.told
+        spoken = _spoken(explanation, sums)
+        self.spoken: list[list[int]] = spoken.tolist()
+        self.spoken_sum: list[list[float]] = _taken(sums, np.maximum(spoken, 0)).tolist()
+        self.peak_told: list[list[bool]] = _taken(told.at, expected.argmax(axis=1)).tolist()
+        self.count_told: list[list[bool]] = told.by[:, -1].tolist()
+        self.worth_told: list[bool] = told.returns[:, -1].tolist()
+        self.end_told: list[bool] = told.ended[:, -1].tolist()
+        self.counted = explanation.counted
+        self.verdicts = _verdicts(explanation)
         self.ending: list[list[bool]] = _ending(explanation).tolist()
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
@@ -87,8 +96,25 @@ class PairSummary:
         """[outcome]: where the expectation at that step lies, if there are draws."""
         self.count_band = None if summaries.count_band is None else summaries.count_band[row]
         """[outcome]: where the sum lies, of a first occurrence by its plateau, if there are draws."""
-        self.plateau = summaries.plateau[row]
-        """[outcome]: the step by which the sum reads as at the end, in whole percent."""
+        self.peak_told = summaries.peak_told[row]
+        """[outcome]: whether what is expected at that step is learned, or nobody has judged it."""
+        self.count_told = summaries.count_told[row]
+        """[outcome]: the same of the sum over all steps."""
+        self.spoken = summaries.spoken[row]
+        """[outcome]: the step up to which the sum is spoken of; -1 where it is not learned up to any.
+
+        Of a first occurrence it is the one by which the sum reads as at the end, in whole percent.
+        """
+        self.spoken_sum = summaries.spoken_sum[row]
+        """[outcome]: the sum up to that step."""
+        self.worth_told = summaries.worth_told[row]
+        """Whether the return is learned, or nobody has judged it."""
+        self.end_told = summaries.end_told[row]
+        """The same of the end of the episode."""
+        self.counted = summaries.counted
+        """Whether there are visits of this pair to speak of."""
+        self.verdict = None if summaries.verdicts is None else summaries.verdicts[row]
+        """[outcome]: the verdict on the sum at the end, as a number; None if there is none."""
         self.ending = summaries.ending[row]
         """[outcome]: whether it happens only as the episode ends, and so not more than once."""
         self.steps = summaries.steps[row]
@@ -122,13 +148,35 @@ def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
         return None, None
     firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
     last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
-    spoken = np.maximum(_plateau(np.cumsum(explanation.expected, axis=1)), np.where(firsts, 0, last))
-    at = explanation.expected.argmax(axis=1), spoken
+    sums = np.cumsum(explanation.expected, axis=1)
+    spoken = np.where(firsts, _spoken(explanation, sums), np.maximum(_plateau(sums), last))
+    at = explanation.expected.argmax(axis=1), np.maximum(spoken, 0)
     peaks, sums = (
-        np.stack([np.take_along_axis(end, steps[:, None], axis=1)[:, 0] for end in band], axis=-1).tolist()
+        np.stack([_taken(end, steps) for end in band], axis=-1).tolist()
         for band, steps in zip((explanation.band(), explanation.sum_band()), at, strict=True)
     )
     return peaks, sums
+
+
+def _spoken(explanation: Explanation, sums: FloatArray) -> IntArray:
+    """[batch, outcome]: the step by which sums [batch, horizon, outcome] are spoken of; -1 for none.
+
+    Where the sum is not learned up to its plateau, it is the last step up to which it is.
+    """
+    told, plateau, horizon = explanation.told.by, _plateau(sums), explanation.horizon
+    last_told = np.where(told.any(axis=1), horizon - 1 - told[:, ::-1].argmax(axis=1), -1)
+    at_end = _taken(told, plateau) & told[:, -1]
+    return np.where(at_end, plateau, last_told)
+
+
+def _taken(values: Array, steps: IntArray) -> Array:
+    """[batch, outcome]: of values [batch, horizon, outcome] those at the steps [batch, outcome]."""
+    return np.asarray(np.take_along_axis(values, steps[:, None], axis=1)[:, 0])
+
+
+def _verdicts(explanation: Explanation) -> list[list[int]] | None:
+    """[batch][outcome]: on sums up to the last step."""
+    return None if explanation.verdicts is None else explanation.verdicts.by[:, -1, :-1].tolist()
 
 
 def _plateau(likely: FloatArray) -> IntArray:

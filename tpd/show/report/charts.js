@@ -5,6 +5,11 @@ const UNKNOWN = {
   color: "white",
   pattern: { shape: "/", fgcolor: "#999999", bgcolor: "white", size: 6, solidity: 0.25 },
 };
+const NOT_LEARNED = {
+  color: "white",
+  pattern: { shape: "x", fgcolor: "#CC8888", bgcolor: "white", size: 6, solidity: 0.2 },
+};
+const MOST_NAMED = 4;
 const HATCHES = ["", "/", ".", "x"];
 const DASHES = ["solid", "dash", "dashdot", "dot"];
 const SETTINGS = { displayModeBar: false, responsive: true };
@@ -50,7 +55,10 @@ class Charts {
         : this.partition.length
           ? this.stack(pair, step, ahead)
           : this.curves(pair, step, ahead);
-    const said = known ? this.tooLittle(pair) : [this.note("never tried: unknown")];
+    const shown = view === "by" ? this.firsts : this.partition.length ? this.events : this.lines;
+    const said = known
+      ? [...this.tooLittle(pair), ...this.untold([pair], shown, view === "by")]
+      : [this.note("never tried: unknown")];
     this.draw(id, known ? traces : this.blank(), { ...layout, annotations: said });
   }
 
@@ -58,9 +66,18 @@ class Charts {
     const shares = this.partition.map((k) => clipped(this.book.expected(pair, k)));
     const unknown = this.book.unknown(pair);
     const rest = this.steps.map((h) => shares.reduce((left, share) => left - share[h], 1 - unknown[h]));
+    const told = this.partition.map((k) => this.book.toldAt(pair, k));
     const traces = this.partition.map((k, i) =>
-      this.bar(this.book.outcomes[k].name, shares[i], bars(this.book.outcomes[k])),
+      this.bar(
+        this.book.outcomes[k].name,
+        shares[i].map((share, h) => (told[i][h] ? share : 0)),
+        bars(this.book.outcomes[k]),
+      ),
     );
+    const untold = this.steps.map((h) => shares.reduce((sum, share, i) => sum + (told[i][h] ? 0 : share[h]), 0));
+    if (untold.some((share) => share > 0)) {
+      traces.push({ ...this.bar("not learned", untold, NOT_LEARNED), hovertemplate: "not learned<extra></extra>" });
+    }
     traces.push(this.bar(this.tracksUnknown ? "terminated" : "terminated or unknown", clipped(rest), ENDED));
     if (unknown.some((share) => share > 0)) traces.push(this.bar("unknown", unknown, UNKNOWN));
     for (const k of this.events.filter((k) => !this.partition.includes(k))) traces.push(this.curve(pair, k));
@@ -71,7 +88,7 @@ class Charts {
         h,
         y: below + shares[i][h] / 2,
         outcome: this.book.outcomes[this.partition[i]],
-        share: shares[i][h],
+        share: told[i][h] ? shares[i][h] : null,
       };
     });
     traces.push(...this.marks(marks));
@@ -148,6 +165,7 @@ class Charts {
         pair,
         k,
         this.book.expected(pair, k).map((share) => (sum += share)),
+        this.book.toldBy(pair, k),
       );
       const h = ahead.find((h) => this.book.happened(step + h, k) > 0);
       if (h !== undefined && trace.y[h] !== null) {
@@ -169,6 +187,7 @@ class Charts {
     const reach = Math.min(book.arrays.reach[fact], book.arrays.reach[foil]);
     const said = this.tooLittle(fact, foil);
     const reachOfLines = said.length ? 0 : reach;
+    said.push(...this.untold([fact, foil], book.rewarded ? this.components : this.lines, book.rewarded));
     if (!book.known(fact) || !book.known(foil)) {
       const layout = this.layout("difference", {}, "relative");
       this.draw(id, this.blank(), { ...layout, annotations: [this.note("never tried: unknown")] });
@@ -177,10 +196,11 @@ class Charts {
     if (!book.rewarded) {
       const traces = this.lines.map((k) => {
         const foilValues = book.expected(foil, k);
+        const foilTold = book.toldAt(foil, k);
         return this.curve(
           fact,
           k,
-          book.expected(fact, k).map((v, h) => (h < reachOfLines ? v - foilValues[h] : null)),
+          book.expected(fact, k).map((v, h) => (h < reachOfLines && foilTold[h] ? v - foilValues[h] : null)),
         );
       });
       this.draw(id, traces, { ...this.layout("difference", { zeroline: true }, "overlay"), annotations: said });
@@ -189,11 +209,13 @@ class Charts {
     const total = new Array(book.horizon).fill(0);
     const traces = this.components.map((k) => {
       const other = book.expected(foil, k);
+      const foilTold = book.toldBy(foil, k);
+      const told = book.toldBy(fact, k).map((one, h) => one && foilTold[h]);
       let sum = 0;
       const gained = book.expected(fact, k).map((value, h) => {
         sum += book.discount ** h * weights[k] * (value - other[h]);
         total[h] += sum;
-        return h < reach ? sum : null;
+        return h < reach && told[h] ? sum : null;
       });
       return this.bar(book.outcomes[k].name, gained, bars(book.outcomes[k]), ".2f");
     });
@@ -202,7 +224,7 @@ class Charts {
       mode: "lines+markers",
       name: "total",
       x: this.steps,
-      y: total.map((v, h) => (h < reachOfLines ? v : null)),
+      y: total.map((v, h) => (h < reachOfLines && book.toldReturn(fact) && book.toldReturn(foil) ? v : null)),
       line: { color: "black", width: 1.5 },
       marker: { size: 4 },
       hovertemplate: "%{y:.2f}<extra>total</extra>",
@@ -229,7 +251,7 @@ class Charts {
     };
   }
 
-  curve(pair, k, values = this.book.expected(pair, k)) {
+  curve(pair, k, values = this.book.expected(pair, k), told = this.book.toldAt(pair, k)) {
     const outcome = this.book.outcomes[k];
     const format = outcome.event ? ".1%" : ".3g";
     const reach = this.book.sparse(pair) ? 0 : this.book.arrays.reach[pair];
@@ -238,7 +260,7 @@ class Charts {
       mode: "lines+markers",
       name: escaped(plainName(outcome)),
       x: this.steps,
-      y: values.map((value, h) => (h < reach ? value : null)),
+      y: values.map((value, h) => (h < reach && told[h] ? value : null)),
       line: line(outcome),
       marker: { size: 4 },
       hovertemplate: `%{y:${format}}<extra>${escaped(plainName(outcome))}</extra>`,
@@ -250,7 +272,8 @@ class Charts {
     if (band === null) return [];
     const edge = { ...this.curve(pair, k), mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
     const reach = this.book.arrays.reach[pair];
-    const [low, high] = band.map((end) => end.map((value, h) => (h < reach ? value : null)));
+    const told = this.book.toldBy(pair, k);
+    const [low, high] = band.map((end) => end.map((value, h) => (h < reach && told[h] ? value : null)));
     const fill = { fill: "tonexty", fillcolor: `${this.book.outcomes[k].colour}40` };
     return [
       { ...edge, name: "", y: low },
@@ -271,7 +294,9 @@ class Charts {
       ...places,
       name: "really happened",
       marker: { size: 9, color: marks.map((m) => m.outcome.colour), line: { color: "black", width: 2 } },
-      text: marks.map((m) => `${escaped(plainName(m.outcome))}, expected ${percent(m.share)}`),
+      text: marks.map(
+        (m) => `${escaped(plainName(m.outcome))}, ${m.share === null ? "not learned" : `expected ${percent(m.share)}`}`,
+      ),
       hovertemplate: "step %{x}: %{text}<extra>really happened</extra>",
     };
     return [halo, really];
@@ -286,6 +311,17 @@ class Charts {
     if (!pairs.some((pair) => this.book.sparse(pair))) return [];
     const fewest = Math.min(...pairs.map((pair) => this.book.arrays.support[pair]));
     return [this.note(`not enough data: ${fewest} visit${fewest === 1 ? "" : "s"}`)];
+  }
+
+  // the note of what has no line because it was not learned, as a list; none where all was
+  untold(pairs, columns, sums) {
+    const told = (k) => pairs.map((pair) => (sums ? this.book.toldBy(pair, k) : this.book.toldAt(pair, k)));
+    const missing = columns.filter((k) => !told(k).every((steps) => steps.some(Boolean)));
+    if (!missing.length) return [];
+    const names = missing.map((k) => escaped(plainName(this.book.outcomes[k])));
+    const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
+    const note = this.note(`not learned: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 0.99, "right");
+    return [{ ...note, y: 0.98, yanchor: "top", font: { size: 11 } }];
   }
 
   note(text, x = 0.5, xanchor = "center") {

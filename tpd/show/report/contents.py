@@ -82,6 +82,7 @@ def gather(run: SavedRun, episodes: int) -> Contents:
         "unknown": unknown.planes,
         **_figures(explanation),
         **_bands(explanation),
+        **_told(explanation),
         **_sign_certain(explanation, options),
     }
     if recording is not None:
@@ -100,6 +101,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
         "horizon": explanation.horizon,
         "discount": explanation.discount,
         "enough_visits": ENOUGH_VISITS,
+        "counted": explanation.counted,
     }
 
 
@@ -137,6 +139,22 @@ def _bands(explanation: Explanation) -> dict[str, Array]:
         low, high = (end[:, -1].astype(np.float32) for end in explanation.return_band())
         bands |= {"return_low": low, "return_high": high}
     return bands
+
+
+def _told(explanation: Explanation) -> dict[str, Array]:
+    """What may be said: at each step and up to it [outcome, horizon, pair], of the end and the return [pair].
+
+    Nothing where nobody has judged what was learned.
+    """
+    if explanation.verdicts is None:
+        return {}
+    told = explanation.told
+    return {
+        "told_at": told.at.transpose(2, 1, 0).astype(np.uint8),
+        "told_by": told.by.transpose(2, 1, 0).astype(np.uint8),
+        "told_end": told.ended[:, -1].astype(np.uint8),
+        "told_return": told.returns[:, -1].astype(np.uint8),
+    }
 
 
 def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
@@ -269,7 +287,8 @@ def _returns(explanation: Explanation) -> FloatArray:
     """[pair]: the explained return; NaN where it is unknown, or nothing is said of rewards."""
     if explanation.legend.reward_bound is None:
         return np.full(len(explanation), np.nan)
-    return np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
+    known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
+    return np.where(known, explanation.expected_return[:, -1], np.nan)
 
 
 def _best(explainer: Explainer, returns: FloatArray, rows: Rows, options: IntArray) -> IntArray:

@@ -52,9 +52,35 @@ class Book {
     return this.arrays.support[pair] > 0;
   }
 
+  // [horizon]: whether what is expected of an outcome at each step was learned
+  toldAt(pair, k) {
+    return this.told("told_at", pair, k);
+  }
+
+  // [horizon]: the same of its sum up to each step
+  toldBy(pair, k) {
+    return this.told("told_by", pair, k);
+  }
+
+  told(name, pair, k) {
+    const array = this.arrays[name];
+    return Array.from(
+      { length: this.horizon },
+      (_, h) => !array || array[(k * this.horizon + h) * this.pairs + pair] > 0,
+    );
+  }
+
+  toldReturn(pair) {
+    return !this.arrays.told_return || this.arrays.told_return[pair] > 0;
+  }
+
+  toldEnd(pair) {
+    return !this.arrays.told_end || this.arrays.told_end[pair] > 0;
+  }
+
   // whether it was tried too rarely to say more than how unsure it is
   sparse(pair) {
-    return this.known(pair) && this.arrays.support[pair] < this.enough_visits;
+    return this.counted && this.known(pair) && this.arrays.support[pair] < this.enough_visits;
   }
 
   // [horizon]: what is expected of an outcome
@@ -88,7 +114,7 @@ class Book {
 
   // the expected return under these weights; NaN where the future is not known to its end
   worth(pair, weights) {
-    if (!this.rewarded || this.arrays.reach[pair] < this.horizon) return NaN;
+    if (!this.rewarded || this.arrays.reach[pair] < this.horizon || !this.toldReturn(pair)) return NaN;
     return weights.reduce(
       (sum, weight, k) => (weight === null ? sum : sum + weight * this.count(pair, k)),
       0,
@@ -106,7 +132,7 @@ class Book {
   // the ends of the band of a return, in words; nothing where it has none
   returnBand(pair) {
     const { return_low: low, return_high: high } = this.arrays;
-    if (!low || Number.isNaN(low[pair])) return "";
+    if (!low || Number.isNaN(low[pair]) || !this.toldReturn(pair)) return "";
     return ` (${worthInWords(low[pair])} to ${worthInWords(high[pair])})`;
   }
 

@@ -328,7 +328,7 @@ class Page {
       ...(book.rewarded ? ["return"] : []),
       ...(changed ? ["with these rewards"] : []),
       ...(own ? ["agent's value"] : []),
-      "visits",
+      book.counted ? "visits" : "transitions",
       "runs on",
     ];
     $("returns").tHead.replaceChildren(
@@ -346,7 +346,8 @@ class Page {
       ...order.map((column) => {
         const pair = book.pair(state, column),
           known = book.known(pair);
-        const number = (value) => (Number.isNaN(value) ? "unknown" : worthInWords(value));
+        const nothing = book.toldReturn(pair) ? "unknown" : "not learned";
+        const number = (value) => (Number.isNaN(value) ? nothing : worthInWords(value));
         const notes = [
           ...(column === taken ? ["● agent"] : []),
           ...(column === best && column !== taken ? ["★ favoured"] : []),
@@ -367,7 +368,7 @@ class Page {
             : book.arrays.support[pair] === Infinity
               ? "exact"
               : book.arrays.support[pair].toFixed(0),
-          known ? percent(book.arrays.running[pair]) : "",
+          known ? (book.toldEnd(pair) ? percent(book.arrays.running[pair]) : "not learned") : "",
         ];
         const row = element(
           "tr",

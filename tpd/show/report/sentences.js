@@ -2,6 +2,7 @@
 
 // discounted counts have 7 digits: those that differ by less are the same
 const SAME_COUNT = 1e-5;
+const SAME_REWARD = 1e-6;
 
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";
@@ -25,6 +26,9 @@ function overtaking(book, state, fact, foil, k, weights) {
         `${name(column)} was never tried here, so nothing is known of it, whatever ${outcome} is worth`,
       );
     }
+    if (!book.toldReturn(pair)) {
+      return sentence(`the return of ${name(column)} is not learned, so no reward of ${outcome} can be named`);
+    }
     if (Number.isNaN(book.worth(pair, weights))) {
       return sentence(`${name(column)} leads to the unknown, so no reward of ${outcome} can be named`);
     }
@@ -41,7 +45,8 @@ function overtaking(book, state, fact, foil, k, weights) {
         `nor whether it would have to be larger or smaller than now`,
     );
   }
-  const at = weights[k] - (factWorth - foilWorth) / count;
+  const exact = weights[k] - (factWorth - foilWorth) / count;
+  const at = Math.abs(exact) <= SAME_REWARD * Math.max(1, Math.abs(weights[k])) ? 0 : exact;
   const article = "aeiou".includes(outcome[0].toLowerCase()) ? "an" : "a";
   return sentence(`${said} ${article} ${outcome} ${price(at)} (now a ${price(weights[k])})`);
 }

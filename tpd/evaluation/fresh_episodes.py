@@ -1,0 +1,89 @@
+"""Fresh episodes, which nobody learned from: forecasts are judged by them, and the policy by its return."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Episodes, FloatArray, IntArray, concatenate
+from tpd.envs import Environment
+from tpd.evaluation.budget import Budget
+from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
+from tpd.predictors.explainer import Explainer
+from tpd.sources.collection import NO_EXPLORATION, play
+from tpd.sources.exploration import Exploration
+
+POLICY, FOIL = "policy", "foil"
+"""Whose action a forecast is of, in tables."""
+UNTIL_POLICY, UNTIL_FOIL = 0.25, 0.45
+"""Shares of the budget that are spent once these episodes are played."""
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """How good forecasts are after the policy's own actions, and after others."""
+
+    policy: ForecastSkill
+    foil: ForecastSkill | None
+    """None where there are no others."""
+    returns: FloatArray
+    """[episode]: undiscounted, of the policy itself"""
+
+    def metrics(self) -> dict[str, float]:
+        """Flat names and values; those of foils are called `<event>/foil_skill` and so on."""
+        foil = {} if self.foil is None else self.foil.metrics("foil_")
+        return self.policy.metrics() | foil
+
+    def frame(self) -> pd.DataFrame:
+        """A row for each outcome and range, after the policy's own actions and after others."""
+        parts = {POLICY: self.policy, FOIL: self.foil}
+        frames = [found.frame().assign(actions=name) for name, found in parts.items() if found is not None]
+        return pd.concat(frames, ignore_index=True)
+
+
+def judge_forecasts(
+    explainer: Explainer,
+    env: Environment,
+    outcomes: OutcomeSet,
+    rng: np.random.Generator,
+    episodes: int,
+    budget: Budget,
+) -> Forecasts:
+    """Compare forecasts with episodes of the policy, and with others that leave it now and then.
+
+    The others leave it for a step at a time, and then follow it for the whole horizon at least: no window
+    is cut short by the next departure, so that none is chosen by what happened in it.
+    """
+    horizon = explainer.predictor.horizon
+    departing = Exploration(0.0, every=(horizon, 2 * horizon))
+
+    def played(exploration: Exploration, what: str, share: float) -> Episodes:
+        def some(count: int) -> Episodes:
+            return play(
+                env,
+                explainer.policy,
+                rng,
+                episodes=count,
+                info_keys=outcomes.info_keys,
+                exploration=exploration,
+            )
+
+        return joined(budget.parts(what, episodes, share, some))
+
+    own = played(NO_EXPLORATION, "fresh episodes", UNTIL_POLICY)
+    other = played(departing, "fresh episodes with foils", UNTIL_FOIL)
+    assert other.transitions.own is not None
+    foils = not other.transitions.own.all()
+    return Forecasts(
+        policy=forecast_skill(explainer, outcomes, own),
+        foil=forecast_skill(explainer, outcomes, other, foils=True) if foils else None,
+        returns=np.add.reduceat(own.transitions.reward, own.begins),
+    )
+
+
+def joined(parts: list[Episodes]) -> Episodes:
+    """All episodes, one after the other."""
+    lengths = [len(part.transitions) for part in parts]
+    begins: list[IntArray] = [part.begins + sum(lengths[:number]) for number, part in enumerate(parts)]
+    return Episodes(concatenate([part.transitions for part in parts]), np.concatenate(begins))

@@ -1,0 +1,131 @@
+"""Windows: a step of an episode together with a number of steps ahead, one forecast and one observation."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray
+
+BINS = 10
+BLOCKS = 500  # resampled instead of single episodes where there are more
+NEVER = np.iinfo(np.int64).max
+
+
+class Columns(NamedTuple):
+    """What is forecast, and how it follows from the outcomes of a predictor."""
+
+    names: tuple[str, ...]
+    is_event: BoolArray
+    """[column]"""
+    kept: int
+    """How many outcomes are columns as they are, in order"""
+    weights: FloatArray | None
+    """[outcome]: what each adds to the return, which is the last column; None where there is none"""
+    discount: float
+
+    def of(self, outcomes: FloatArray, h: int) -> FloatArray:
+        """[step, column]: from outcomes [step, outcome] of h steps ahead."""
+        kept = outcomes[:, : self.kept].astype(np.float64)
+        if self.weights is None:
+            return kept
+        reward = outcomes.astype(np.float64) @ self.weights
+        return np.column_stack([kept, self.discount**h * reward])
+
+
+class Course:
+    """What happened in episodes, to be looked at from any step on.
+
+    foils: look from the steps that the policy did not choose, as long as it chooses all that follow; else
+    from every step.
+    """
+
+    def __init__(self, outcomes: OutcomeSet, episodes: Episodes, foils: bool = False) -> None:
+        transitions, begins = episodes.transitions, episodes.begins
+        ends = np.append(begins[1:], len(transitions))
+        lengths = ends - begins
+        if len(begins) == 0 or begins[0] != 0 or (lengths <= 0).any():
+            raise ValueError(f"episodes must begin at 0 and have one step or more, they begin at {begins}")
+        over = transitions.terminated | transitions.truncated
+        over[ends - 1] = False
+        if over.any():
+            raise ValueError(f"an episode goes on after it ended, at step {np.argmax(over)} of all")
+        self.outcome, self.continuation = outcomes.observe(transitions)
+        self.episode = np.repeat(np.arange(len(begins)), lengths)
+        self._end = ends[self.episode]
+        self._terminates = transitions.terminated[ends - 1][self.episode]
+        # a time limit is seen where the longest episodes were truncated; windows within it are
+        # complete, whatever happens in them
+        longest = lengths.max()
+        limited = transitions.truncated[ends[lengths == longest] - 1].any()
+        self._limit = begins[self.episode] + longest if limited else np.full(len(over), NEVER)
+        self.steps: IntArray = np.arange(len(transitions))
+        """[step]: where forecasts are made"""
+        if foils:
+            if transitions.own is None:
+                raise ValueError("foils are steps that the policy did not choose, and nothing says which")
+            self.steps = np.flatnonzero(~transitions.own)
+            self._limit = np.minimum(self._limit, _next(~transitions.own))
+
+    def portions(self, size: int) -> Iterator[IntArray]:
+        """All steps, so many at a time."""
+        for start in range(0, len(self.steps), size):
+            yield self.steps[start : start + size]
+
+    def ahead(self, steps: IntArray, horizon: int) -> Iterator[tuple[FloatArray, BoolArray]]:
+        """What happened 0, 1, ... after the steps [step, outcome], and whether that is known [step]."""
+        going_on = np.ones((len(steps), self.outcome.shape[1]), np.float32)
+        for h in range(horizon):
+            later = steps + h
+            known = ((later < self._end[steps]) | self._terminates[steps]) & (later < self._limit[steps])
+            # where the episode is over, going_on is 0 or the window unknown: any row will do
+            later = np.minimum(later, len(self.outcome) - 1)
+            yield going_on * self.outcome[later], known
+            going_on *= self.continuation[later]
+
+
+def _next(marked: BoolArray) -> IntArray:
+    """[step]: the next marked step after each; never where there is none."""
+    at = np.where(marked, np.arange(len(marked)), NEVER)
+    following = np.minimum.accumulate(at[::-1])[::-1]
+    return np.append(following[1:], NEVER)
+
+
+class Tally:
+    """Sums over windows, as they come in: of what happens at a step, and of its sum up to that step."""
+
+    def __init__(self, episodes: int, horizon: int, columns: Columns) -> None:
+        blocks = min(episodes, BLOCKS)
+        self._block = np.arange(episodes) * blocks // episodes
+        self._columns = columns
+        self._events = np.flatnonzero(columns.is_event)
+        shape = (blocks, 4, horizon, len(columns.names))
+        self.at = np.zeros(shape)
+        """[block, 4, horizon, column]: sums of windows, observed, observed² and (forecast - observed)²; a
+        block is an episode, or a few"""
+        self.by = np.zeros(shape)
+        """[block, 4, horizon, column]: the same of sums up to each step"""
+        self.bins = np.zeros((3, horizon, len(columns.names), BINS))
+        """[3, horizon, column, bin]: of windows, forecasts and observed events"""
+
+    def add(self, course: Course, steps: IntArray, forecast: FloatArray) -> None:
+        """Take in forecasts [step, horizon, outcome]."""
+        blocks = self._block[course.episode[steps]]
+        firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        sums = np.zeros((2, len(steps), len(self._columns.names)))
+        for h, (outcome, known) in enumerate(course.ahead(steps, forecast.shape[1])):
+            expected, observed = (self._columns.of(values, h) for values in (forecast[:, h], outcome))
+            sums += expected, observed
+            for tally, said, seen in ((self.at, expected, observed), (self.by, *sums)):
+                terms = np.stack([np.ones_like(seen), seen, seen**2, (said - seen) ** 2], axis=1)
+                terms[~known] = 0
+                tally[blocks[firsts], :, h] += np.add.reduceat(terms, firsts)
+            self._add_to_bins(h, expected[known][:, self._events], observed[known][:, self._events])
+
+    def _add_to_bins(self, h: int, forecast: FloatArray, observed: FloatArray) -> None:
+        number = np.clip((forecast * BINS).astype(int), 0, BINS - 1) + BINS * np.arange(len(self._events))
+        for part, weights in enumerate((None, forecast, observed)):
+            size = BINS * len(self._events)
+            sums = np.bincount(number.ravel(), None if weights is None else weights.ravel(), size)
+            self.bins[part, h, self._events] += sums.reshape(-1, BINS)

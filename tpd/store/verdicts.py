@@ -1,0 +1,27 @@
+"""Verdicts on disk, among the arrays of what they judge."""
+
+import numpy as np
+
+from tpd.core.types import Array
+from tpd.core.verdicts import Verdict, Verdicts
+from tpd.guards.files import WHOLE, StoredArrays
+
+PREFIX = "verdict_"
+
+
+def verdict_arrays(verdicts: Verdicts | None) -> dict[str, Array]:
+    """By the names that `read_verdicts` looks for; nothing where there are none."""
+    return {} if verdicts is None else {f"{PREFIX}{name}": values for name, values in vars(verdicts).items()}
+
+
+def read_verdicts(stored: StoredArrays, pairs: int, horizon: int, width: int) -> Verdicts | None:
+    """What was stored of so many pairs, steps and outcomes, termination included; None if nothing was."""
+    shapes = {"at": (pairs, horizon, width), "by": (pairs, horizon, width), "returns": (pairs, horizon)}
+    if stored.take(f"{PREFIX}at", shapes["at"], WHOLE, optional=True) is None:
+        return None
+    taken = {}
+    for name, shape in shapes.items():
+        verdict = stored.take(f"{PREFIX}{name}", shape, WHOLE)
+        stored.check(f"{PREFIX}{name}", np.isin(verdict, list(Verdict)))
+        taken[name] = verdict.astype(np.int8)
+    return Verdicts(**taken)
