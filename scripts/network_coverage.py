@@ -143,7 +143,8 @@ class Judged:
 def study(parts: Parts, truth: MonteCarlo) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What is covered: by outcome, and overall, also when it is stored without its agent."""
     evaluation, explainer = parts.evaluation, parts.explainer
-    calibrate(explainer, truth, evaluation.calibration_episodes, generator(parts.seed, "calibration"))
+    rng = generator(parts.seed, "calibration")
+    calibrate(explainer, truth, truth.cases(evaluation.calibration_episodes, rng), rng)
     cases = truth.cases(evaluation.episodes, generator(parts.seed, "judging"))
     judged = Judged(explainer, cases)
     stored = Explainer(

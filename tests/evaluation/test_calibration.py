@@ -22,6 +22,7 @@ from tests.support.networks import (
 from tpd.core.bands import ENOUGH_DRAWS, Band, band_of
 from tpd.core.types import BoolArray, FloatArray
 from tpd.envs import Environment
+from tpd.evaluation.budget import Budget
 from tpd.evaluation.calibration import (
     FEWEST,
     agrees,
@@ -212,6 +213,11 @@ def rollouts(moments: int = 40, count: int = 40) -> MonteCarlo:
     return MonteCarlo(env, POLICY, outcomes, horizon=HORIZON, moments=moments, rollouts=count)
 
 
+def calibrated(explainer: Explainer, truth: MonteCarlo, episodes: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    calibrate(explainer, truth, truth.cases(episodes, rng), rng)
+
+
 def exact_truth() -> ExactSolution:
     return ExactSolution(small_mdp.environment(), POLICY, small_mdp.outcomes(), horizon=HORIZON)
 
@@ -219,24 +225,24 @@ def exact_truth() -> ExactSolution:
 @pytest.fixture(scope="module")
 def explainer() -> Explainer:
     explainer = Explainer(fitted(), POLICY, LEGEND)
-    calibrate(explainer, rollouts(), 20, np.random.default_rng(2))
+    calibrated(explainer, rollouts(), 20, seed=2)
     return explainer
 
 
 def test_there_are_no_bands_before_calibration_nor_from_too_few_moments() -> None:
     explainer = Explainer(fitted(200), POLICY, LEGEND)
-    calibrate(explainer, rollouts(FEWEST - 1, 2), 5, np.random.default_rng(2))
+    calibrated(explainer, rollouts(FEWEST - 1, 2), 5, seed=2)
     assert explainer.explain(STATES, ACTIONS, draws=9).draws is None
-    calibrate(explainer, rollouts(FEWEST, 2), 5, np.random.default_rng(2))
+    calibrated(explainer, rollouts(FEWEST, 2), 5, seed=2)
     assert explainer.explain(STATES, ACTIONS, draws=9).draws is not None
     exact = Explainer(exact_truth(), POLICY, LEGEND)
-    calibrate(exact, rollouts(FEWEST, 2), 5, np.random.default_rng(2))
+    calibrated(exact, rollouts(FEWEST, 2), 5, seed=2)
     assert exact.explain(STATES, ACTIONS, draws=9).draws is None
 
 
 def test_errors_of_an_earlier_network_are_forgotten() -> None:
     explainer = Explainer(fitted(200), POLICY, LEGEND)
-    calibrate(explainer, rollouts(FEWEST, 2), 5, np.random.default_rng(2))
+    calibrated(explainer, rollouts(FEWEST, 2), 5, seed=2)
     learner = explainer.predictor
     assert isinstance(learner, NetworkFHTD)
     assert isinstance(learner.solved(), DrawingPredictor)
@@ -312,7 +318,7 @@ def test_bands_of_values_and_of_continuous_actions(form: str) -> None:
     learner.fit()
     truth = MonteCarlo(env, policy, outcomes, horizon=HORIZON, moments=30, rollouts=3)
     explainer = Explainer(learner, policy, outcomes.legend)
-    calibrate(explainer, truth, 30, np.random.default_rng(0))
+    calibrated(explainer, truth, 30, seed=0)
     explanation = explainer.explain(batch.observation, batch.action, draws=7)
     assert explanation.draws is not None
     assert explanation.draws.shape == (7, 300, HORIZON, 2)
@@ -331,9 +337,9 @@ def test_runs_show_how_often_bands_of_networks_hold() -> None:
     def counter(name: str, total: int) -> Any:
         return lambda count: counted.update({name: counted.get(name, 0) + count})
 
-    examiner.calibrate(0, counter)
+    examiner.calibrate(0, counter, Budget(1000.0))
     assert not counted
-    examiner.calibrate(20, counter)
+    examiner.calibrate(20, counter, Budget(1000.0))
     assert counted == {"calibration": 30}
     assert truth.progress is None
     errors = examiner.errors(20, bands=True)

@@ -160,8 +160,8 @@ def job(folder: Path) -> None:
     write_table(errors.frame(), folder / "errors.json")
     write_table(errors.frame().assign(step=100), folder / "curve.json")
     (folder / "metrics.json").write_text(json.dumps(errors.metrics()))
-    happened = {"outcome": names, "range": "all", "base_rate": half, "skill": half}
-    write_table(pd.DataFrame(happened), folder / "forecasts.json")
+    happened = {"outcome": names, "range": "all", "base_rate": half, "skill": half, "actions": "policy"}
+    write_table(pd.DataFrame(happened).assign(verdict="learned"), folder / "forecasts.json")
     save_explanation(explained().explain(np.array([0, 0]), np.array([0, 1])), folder / "start.npz")
     (folder / "plots").mkdir()
     (folder / "plots" / "start.png").touch()

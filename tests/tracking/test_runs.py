@@ -133,7 +133,12 @@ def test_commands_can_be_pasted() -> None:
 
 
 def test_what_cannot_be_told_is_a_dash() -> None:
-    columns = {"outcome": ["a", "a"], "range": ["0", "all"], "skill": [float("nan"), 0.25]}
+    columns = {
+        "outcome": ["a", "a"],
+        "range": ["0", "all"],
+        "skill": [float("nan"), 0.25],
+        "actions": "policy",
+    }
     told = notes.skill_table(pd.DataFrame(columns))
     assert "| a | &emsp;- | &emsp;0.250 |" in told
     assert notes.headlines(None, pd.DataFrame(columns)) == {"skill": 0.25}

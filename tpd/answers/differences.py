@@ -52,7 +52,7 @@ class Differences:
             self._steps = np.abs(contrast.expected[:, :, columns])
         told = contrast.told.by[:, -1][:, columns]
         self._steps = np.where(told[:, None], self._steps, 0)
-        self.left_out: list[bool] = (~told).any(axis=1).tolist()
+        self.left_out = [not row.all() for row in told]
         """[batch]: whether some of it is not learned, so that nothing is said of it"""
         self._names = [fact.legend.names[column] for column in columns]
         self._known: list[bool] = contrast.known.tolist()

@@ -112,7 +112,7 @@ def _frame(names: Sequence[str], judged: Judged) -> pd.DataFrame:
         "skill_bound": judged.skill_bound.T.ravel(),
         "windows": np.tile(scores.windows, shape[0]),
         "episodes": judged.episodes.T.ravel(),
-        "verdict": [Verdict(verdict).words for verdict in judged.verdict.T.ravel()],
+        "verdict": [Verdict(int(verdict)).words for verdict in judged.verdict.T.ravel()],
     }
     return pd.DataFrame(columns)
 

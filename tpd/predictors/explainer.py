@@ -110,7 +110,7 @@ class Explainer:
             return None
         own = self.policy.action(observations)
         if own.dtype.kind == "f":
-            return ~np.isclose(own, actions).reshape(len(own), -1).all(axis=1)
+            return np.asarray(~np.isclose(own, actions).reshape(len(own), -1).all(axis=1))
         return np.asarray((own != actions).reshape(len(own), -1).any(axis=1))
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:

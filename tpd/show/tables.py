@@ -69,7 +69,8 @@ def verdict_table(title: str, frame: pd.DataFrame) -> Table:
     """Rows of outcomes: whether they are learned by some step, for the policy's action and others."""
     table = Table(title=title, title_justify="left", caption_justify="left")
     judged = frame[frame["range"].str.startswith(BY)]
-    rows = judged.set_index(["actions", "outcome", "range"])
+    keys = zip(judged["actions"], judged["outcome"], judged["range"], strict=True)
+    rows = dict(zip(keys, judged.to_dict("records"), strict=True))
     headings = {POLICY: "policy's action", FOIL: "other actions"}
     kinds = [kind for kind in headings if kind in set(judged["actions"])]
     steps = list(dict.fromkeys(judged["range"]))
@@ -80,7 +81,7 @@ def verdict_table(title: str, frame: pd.DataFrame) -> Table:
     outcomes = list(dict.fromkeys(judged["outcome"]))
     for outcome in outcomes:
         if FIRST + outcome not in outcomes:  # whether it has happened says more than how often
-            cells = [_verdict(rows.loc[(kind, outcome, by)]) for kind in kinds for by in steps]
+            cells = [_verdict(rows[kind, outcome, by]) for kind in kinds for by in steps]
             table.add_row(outcome.removeprefix(FIRST), *cells)
     table.caption = (
         "learned: the skill in fresh episodes (the figure) exceeds 0.1 with 99 % confidence; too rare "
@@ -92,7 +93,7 @@ def verdict_table(title: str, frame: pd.DataFrame) -> Table:
     return table
 
 
-def _verdict(row: "pd.Series[Any]") -> str:
+def _verdict(row: Mapping[Any, Any]) -> str:
     """A verdict, and its skill or, where it is too rare, in how many episodes it happens."""
     if row["verdict"] == Verdict.TOO_RARE.words:
         return f"too rare: {row['episodes']:.0f}"

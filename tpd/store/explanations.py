@@ -43,5 +43,5 @@ def load_explanation(path: Path) -> Explanation:
         discount,
         stored.take("agent_value", batch, REAL, finite=False, optional=True),
         stored.take("unknown", expected.shape[:2], REAL),
-        verdicts=read_verdicts(stored, *expected.shape[:2], len(legend.names) + 1),
+        verdicts=read_verdicts(stored, len(expected), expected.shape[1], len(legend.names) + 1),
     )

@@ -1,0 +1,195 @@
+"""What was not learned has no number: in sentences, tables, plots, frames and notebooks."""
+
+import re
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from tests.support.explanations import toy
+from tpd.answers import what_if
+from tpd.answers.differences import main_differences
+from tpd.answers.sentences.compare import overtakes, paragraph
+from tpd.answers.sentences.describe import describe
+from tpd.core.explanation import Explanation
+from tpd.core.verdicts import Verdict, Verdicts
+from tpd.show import answer_tables, plots
+from tpd.show.figure_notes import remarks
+
+STEPS, NAMES = 4, ("goal", "crash", "first goal", "first crash")
+WEIGHTS = (10.0, -100.0, None, None)
+LEARNED, NOT_LEARNED, TOO_RARE = Verdict.LEARNED, Verdict.NOT_LEARNED, Verdict.TOO_RARE
+NUMBER = r"\d+(?:\.\d+)?"
+SECRET = 0.0773
+"""How likely the crash is at each step, as nobody may say."""
+
+
+def verdicts(crash: Verdict = NOT_LEARNED, returns: Verdict = LEARNED, end: Verdict = LEARNED) -> Verdicts:
+    """All is learned but the crash."""
+    each = np.full((1, STEPS, len(NAMES) + 1), LEARNED, dtype=np.int8)
+    each[..., [1, 3]] = crash
+    each[..., -1] = end
+    return Verdicts(each, each.copy(), np.full((1, STEPS), returns, dtype=np.int8))
+
+
+def future(goal: float = 0.2, risk: float = SECRET, drawn: bool = False, **known: Verdict) -> Explanation:
+    steps = [[goal, risk, goal, risk]] * STEPS
+    one = toy(steps, names=NAMES, weights=WEIGHTS, running=[0.8, 0.6, 0.4, 0.3])
+    one = replace(one, verdicts=verdicts(**known))
+    return replace(one, draws=np.repeat(one.expected[None], 19, axis=0)) if drawn else one
+
+
+def numbers_of_crash(text: str) -> list[str]:
+    """What might give the crash away, however it is said."""
+    shares = {f"{100 * k * SECRET:.{digits}f}" for k in range(1, STEPS + 1) for digits in (0, 1)}
+    given_away = shares | {f"{k * SECRET:.2f}" for k in range(1, STEPS + 1)}
+    return [number for number in re.findall(NUMBER, text) if number in given_away]
+
+
+def shown(table: object) -> str:
+    console = Console(width=200, file=StringIO())
+    console.print(table)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("verdict", [NOT_LEARNED, TOO_RARE])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_sentences_say_that_it_is_not_learned_and_what_would_help(verdict: Verdict, drawn: bool) -> None:
+    said = describe(future(drawn=drawn, crash=verdict), 0, "run")
+    reason = "Not learned, so no number is given: crash" if verdict == NOT_LEARNED else "Too rare in fresh"
+    assert reason in said
+    assert "rollouts of a recorded moment tell it" in said
+    assert not numbers_of_crash(said)
+    assert "goal" in said.split("Not learned")[0]
+    learned = describe(future(drawn=drawn, crash=LEARNED), 0, "run")
+    assert numbers_of_crash(learned)
+    assert "learned" not in learned
+
+
+def test_a_comparison_leaves_out_what_is_not_learned() -> None:
+    contrast = future() - future(goal=0.1, risk=0.01)
+    said = paragraph(contrast, 0, "run", "jump", chosen="run")
+    assert not numbers_of_crash(said)
+    assert "as far as it is learned" in said
+    assert said.count("crash") == 1
+    assert [one.outcome for one in main_differences(contrast, 0)] == ["goal"]
+
+
+def test_returns_that_are_not_learned_are_neither_compared_nor_valued() -> None:
+    one, other = future(returns=NOT_LEARNED), future(goal=0.1, returns=NOT_LEARNED)
+    said = paragraph(one - other, 0, "run", "jump", chosen="jump")
+    assert "The return of run and jump is not learned, so returns are not compared." in said
+    assert "favour" not in said
+    assert "worth" not in said
+    assert "Run differs from jump most in goal" in said
+    assert np.isnan(what_if.returns(one, {})).all()
+    assert what_if.overtaking(one - other, 0, "goal") is None
+    assert "is not learned, so no reward can be named" in overtakes(one - other, 0, "goal", "run", "jump")
+    assert "its return is not learned" in remarks(one, 0)
+
+
+def test_an_end_that_is_not_learned_has_no_probability() -> None:
+    one = future(end=NOT_LEARNED)
+    said = remarks(one, 0)[0]
+    assert said == f"whether the episode runs on after step {STEPS - 1} is not learned"
+    assert "0.30" in remarks(future(), 0)[0]
+    beyond = paragraph(one - future(goal=0.19, end=NOT_LEARNED), 0, "run", "jump")
+    assert "Whether the episode runs on is not learned" in beyond
+    assert "30 %" not in beyond
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 0.2), st.floats(0, 0.2)), min_size=STEPS, max_size=STEPS),
+    st.sampled_from([NOT_LEARNED, TOO_RARE]),
+)
+def test_where_nothing_is_learned_no_digit_is_said(
+    steps: list[tuple[float, float]], verdict: Verdict
+) -> None:
+    rows = [[goal, crash, goal, crash] for goal, crash in steps]
+    one = toy(rows, names=NAMES, weights=WEIGHTS)
+    nothing = np.full((1, STEPS, len(NAMES) + 1), verdict, dtype=np.int8)
+    one = replace(one, verdicts=Verdicts(nothing, nothing, nothing[..., 0]))
+    for said in (describe(one, 0, "run"), paragraph(one - one, 0, "run", "jump", "run")):
+        assert not re.search(r"\d", said)
+        assert "goal" in said
+        assert "crash" in said
+
+
+def test_a_sum_is_spoken_of_by_the_last_step_that_is_learned() -> None:
+    one = future()
+    assert one.verdicts is not None
+    by = one.verdicts.by.copy()
+    by[:, :2, 3] = LEARNED
+    said = describe(replace(one, verdicts=replace(one.verdicts, by=by)), 0, "run")
+    assert "15 % risk of crash by step 1" in said
+    assert "Not learned" not in said
+
+
+def test_tables_give_no_number() -> None:
+    contrast = future() - future(risk=0.01)
+    text = shown(answer_tables.comparison(contrast, "run", "jump"))
+    rows = {line.split("│")[1].strip(): line for line in text.splitlines() if line.startswith("│")}
+    for name in ("crash", "first crash"):
+        assert not re.search(r"\d", rows[name])
+        assert "not learned" in rows[name]
+    assert "80.0 %" in rows["first goal"]
+    assert "rollouts of a recorded moment tell it" in " ".join(text.split())
+    untold = future(returns=NOT_LEARNED)
+    text = shown(answer_tables.comparison(untold - untold, "run", "jump"))
+    total = next(line for line in text.splitlines() if line.startswith("│ return"))
+    assert not re.search(r"\d", total)
+    worth = {"return": np.array([np.nan, 1.0])}
+    told = np.array([False, True])
+    ranked = answer_tables.ranking(["run", "jump"], worth, None, np.array([5.0, 5.0]), {}, told)
+    assert "not learned" in shown(ranked)
+
+
+def finite(axes: Axes, colour: str) -> int:
+    lines = [line for line in axes.lines if line.get_color() == colour]
+    return int(sum(np.isfinite(np.asarray(line.get_ydata(), dtype=float)).sum() for line in lines))
+
+
+@pytest.mark.parametrize("panel", [plots.outcomes, plots.happened_by])
+@pytest.mark.parametrize("drawn", [False, True])
+def test_plots_draw_no_line_and_no_band(panel: object, drawn: bool) -> None:
+    assert callable(panel)
+    axes = Figure().subplots()
+    panel(axes, future(drawn=drawn), 0)
+    colours = {name: plots.line_style(NAMES, name)["color"] for name in ("goal", "crash")}
+    assert finite(axes, colours["goal"]) == STEPS
+    assert finite(axes, colours["crash"]) == 0
+    assert [text.get_text() for text in axes.texts] == ["not learned: crash"]
+
+
+def test_differences_and_rewards_that_are_not_learned_are_not_drawn() -> None:
+    contrast = future(returns=NOT_LEARNED) - future(goal=0.1, risk=0.01)
+    for panel in (plots.event_difference, plots.return_difference):
+        axes = Figure().subplots()
+        panel(axes, contrast, 0)
+        assert finite(axes, plots.line_style(NAMES, "crash")["color"]) == 0
+        assert "crash" in axes.texts[0].get_text()
+    assert finite(axes, "black") == 2  # the zero line
+    axes = Figure().subplots()
+    plots.reward_components(axes, future(returns=NOT_LEARNED), 0)
+    assert finite(axes, "black") == 2
+
+
+def test_frames_and_notebooks_give_no_number() -> None:
+    one = future()
+    frame = one.to_frame()
+    crash = frame["outcome"].isin(["crash", "first crash"])
+    assert frame.loc[crash, "expected"].isna().all()
+    assert frame.loc[~crash, "expected"].notna().all()
+    assert (frame["learned"] != crash).all()
+    both = (one - future(goal=0.1)).to_frame()
+    assert both.loc[both["outcome"] == "crash", ["fact", "foil", "difference"]].isna().all(axis=None)
+    page = one._repr_html_().split("</style>")[1]
+    assert not numbers_of_crash(page)
+    assert "step 0: not learned" in page
