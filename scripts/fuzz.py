@@ -33,13 +33,13 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
     from tpd.predictors.explainer import Explainer
     from tpd.run.parts import CHECKPOINT
     from tpd.run.sweep import BEST, read_best
-    from tpd.store import explainers, saved_runs
+    from tpd.store import explainers, run_descriptions, saved_runs
     from tpd.store.checkpoints import Checkpoint
     from tpd.store.explanations import load_explanation
     from tpd.store.recordings import load_recording
     from tpd.store.run_folders import STATUS, parse_record
-    from tpd.store.stored_configs import OVERRIDES, instantiate_group, read_config, read_overrides
     from tpd.store.tables import read_errors, read_metrics
+    from tpd.store.yaml_files import OVERRIDES, read_overrides
     from tpd.tracking.served_requests import questions
 
 SECONDS = 60
@@ -58,10 +58,10 @@ class Reader:
 
 
 def load_run(folder: Path) -> None:
-    """Make what the config names."""
-    config = read_config(folder / saved_runs.CONFIG)
-    for group in ("env", "outcomes"):
-        instantiate_group(config, group)
+    """Make what the description names."""
+    about = run_descriptions.read(folder / saved_runs.EXPLAINER)
+    about.env.make()
+    about.outcomes.make()
 
 
 def load_explainer(folder: Path) -> None:
@@ -122,7 +122,7 @@ READERS = {
     "metrics": Reader(good_files.job, "metrics.json", lambda folder: read_metrics(folder / "metrics.json")),
     "overrides": Reader(good_files.job, OVERRIDES, read_overrides),
     "best": Reader(good_files.sweep, BEST, lambda folder: read_best(folder / BEST)),
-    "config": Reader(good_files.run, saved_runs.CONFIG, load_run),
+    "run": Reader(good_files.run, f"{saved_runs.EXPLAINER}/{run_descriptions.RUN}", load_run),
     "question": Reader(make_question, "question.json", ask),
 }
 

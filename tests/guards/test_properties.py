@@ -39,10 +39,10 @@ from tpd.sources.collection import collect
 from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
 from tpd.sources.stepping import StepError
-from tpd.store import explainers, saved_runs
+from tpd.store import explainers, run_descriptions, saved_runs
 from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
-from tpd.store.stored_configs import read_config
+from tpd.store.run_descriptions import RUN
 from tpd.tracking.served_requests import RequestError, questions
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -472,7 +472,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     ),
     "explanation.npz": lambda folder: load_explanation(folder / "explanation.npz"),
     saved_runs.EPISODES: lambda folder: load_recording(folder / saved_runs.EPISODES),
-    saved_runs.CONFIG: lambda folder: read_config(folder / saved_runs.CONFIG),
+    f"{saved_runs.EXPLAINER}/{RUN}": lambda folder: run_descriptions.read(folder / saved_runs.EXPLAINER),
 }
 
 

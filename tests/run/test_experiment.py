@@ -14,7 +14,6 @@ from mlflow.entities import Run as MlflowRun
 
 from tests.support import Compose
 from tests.support.commands import IN_TURN, ROOT, tpd_run
-from tpd.envs import Environment
 from tpd.envs.fuel_taxi.rules import Action
 from tpd.evaluation.errors import METRICS
 from tpd.run.parts import build
@@ -358,13 +357,11 @@ def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> No
     assert (table[["pi_known", "foil_known"]] == 1).all(axis=None)
 
 
-def test_seeds_that_are_handed_on_do_not_set_jobs_apart(
-    tmp_path: Path, compose_config: Compose, fuel_taxi: Environment
-) -> None:
+def test_seeds_that_are_handed_on_do_not_set_jobs_apart(tmp_path: Path, compose_config: Compose) -> None:
     jobs = []
     for number, (seed, steps) in enumerate([(0, 10), (1, 10), (0, 20), (1, 20)]):
         overrides = ["explainer=network", f"training.steps={steps}"]
-        config = compose_config(*overrides, f"seed={seed}")
-        jobs.append(Job(tmp_path / str(number), config, overrides, fuel_taxi))
+        about = build(compose_config(*overrides, f"seed={seed}")).about
+        jobs.append(Job(tmp_path / str(number), about, overrides))
     groups = {label: [job.seed for job in group] for label, group in alike(jobs).items()}
     assert groups == {"training.steps=10": ["0", "1"], "training.steps=20": ["0", "1"]}

@@ -1,7 +1,6 @@
 """Questions to finished runs, as users ask them."""
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from mlflow import MlflowClient
-from omegaconf import OmegaConf
 
 from tests.support.commands import IN_TURN, ROOT, tpd_run
 from tpd.answers.what_if import returns
@@ -20,7 +18,6 @@ from tpd.run.question import QuestionError, parse
 from tpd.store import saved_runs
 from tpd.store.explanations import load_explanation
 from tpd.store.saved_runs import SavedRun
-from tpd.store.stored_configs import UntrustedError
 
 SMALL = ("policy.steps=150_000", "training.steps=100_000", "evaluation=none", "tracking.register=taxi")
 HERE = ("row=2", "col=0", "fuel=6", "passenger=false")
@@ -184,26 +181,6 @@ def test_questions_that_are_no_questions_are_refused() -> None:
     ):
         with pytest.raises(QuestionError, match=complaint):
             parse(arguments)
-
-
-def test_a_stored_config_runs_no_code_of_strangers(store: Store, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    for target in ("os.system", "tpd.envs.environment.os.system", "subprocess.getoutput"):
-        folder = tmp_path / target
-        shutil.copytree(store.job(0), folder)
-        config = OmegaConf.load(folder / "config.yaml")
-        config.env = {"_target_": target, "_args_": [f"touch {ran}"]}
-        OmegaConf.save(config, folder / "config.yaml")
-        with pytest.raises(UntrustedError, match=re.escape(target)):
-            saved_runs.read(folder)
-    folder = tmp_path / "elsewhere"
-    shutil.copytree(store.job(0), folder)
-    config = OmegaConf.load(folder / "config.yaml")
-    config.env.id = "strangers:FuelTaxi-v0"
-    OmegaConf.save(config, folder / "config.yaml")
-    with pytest.raises(UntrustedError, match="strangers"):
-        saved_runs.read(folder)
-    assert not ran.exists()
 
 
 def test_help_comes_without_a_run(tmp_path: Path) -> None:

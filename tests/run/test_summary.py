@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.support import good_files
 from tests.support.good_files import MARKER
-from tests.support.hostile_files import DEEP
+from tests.support.hostile_files import DEEP, with_keys
 from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
 from tpd.run.sweep import BEST, JobWatch, best_job
 from tpd.store import saved_runs
+from tpd.store.run_descriptions import RUN
 from tpd.store.run_folders import (
     FAILED,
     FINISHED,
@@ -25,9 +25,10 @@ from tpd.store.run_folders import (
     resume_folder,
     write_record,
 )
-from tpd.store.stored_configs import OVERRIDES
+from tpd.store.yaml_files import OVERRIDES
 from tpd.tracking.runs import NoRun
 
+ABOUT = f"{saved_runs.EXPLAINER}/{RUN}"
 PLANNED = {0: ["seed=0"], 1: ["seed=1"]}
 
 
@@ -39,8 +40,7 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         job = folder / str(number)
         job.mkdir()
         good_files.job(job)
-        config = yaml.safe_load((job / saved_runs.CONFIG).read_text()) | {"seed": number}
-        (job / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
+        with_keys(ABOUT, seed=number)(job)
         write_record(job / STATUS, number=number, seed=number)
     return folder
 
@@ -51,7 +51,7 @@ def sweep(two_jobs: Path, tmp_path: Path) -> Path:
 
 
 def test_finished_jobs_are_told(sweep: Path) -> None:
-    jobs = finished_jobs(sweep, named=())
+    jobs = finished_jobs(sweep)
     assert [job.seed for job in jobs] == ["0", "1"]
     assert missing_jobs(sweep, PLANNED) == {}
     summarise(jobs, sweep / "plots", NoRun())
@@ -59,7 +59,7 @@ def test_finished_jobs_are_told(sweep: Path) -> None:
 
 
 READ = [
-    saved_runs.CONFIG,
+    ABOUT,
     OVERRIDES,
     "errors.json",
     "metrics.json",
@@ -76,7 +76,7 @@ def test_a_job_whose_results_are_broken_is_missing_and_done_again(
 ) -> None:
     broken = sweep / "1" / name
     broken.write_bytes(content)
-    jobs = finished_jobs(sweep, named=())
+    jobs = finished_jobs(sweep)
     assert [job.seed for job in jobs] == ["0"]
     assert str(broken) in caplog.text
     assert str(broken) in missing_jobs(sweep, PLANNED)["seed=1"]
@@ -84,32 +84,18 @@ def test_a_job_whose_results_are_broken_is_missing_and_done_again(
     summarise(jobs, sweep / "plots", NoRun())
 
 
-def test_nothing_in_a_stored_config_runs_when_it_is_told(
-    sweep: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = sweep / "0" / saved_runs.CONFIG
-    config = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump(config | {"env": {"_target_": "os.mkdir", "_args_": [MARKER]}}))
-    monkeypatch.chdir(sweep)
-    assert len(finished_jobs(sweep, named={"tpd.envs.Environment"})) == 1
-    assert not (sweep / MARKER).exists()
-    told = missing_jobs(sweep, PLANNED)["seed=0"]
-    assert told.startswith(f"{path}: the env of this run needs 'os.mkdir'")
-    assert "\n" not in told
-    assert "trust=" not in told
-
-
-def test_what_the_user_runs_is_made_again(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sweep / "own_lake.py").write_text(
-        "from tpd.envs import Environment\ndef make():\n    return Environment('FrozenLake-v1')\n"
-    )
+def test_nothing_of_a_run_is_made_to_tell_of_it(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sweep / good_files.STRANGER).write_text(good_files.MODULE)
     monkeypatch.syspath_prepend(str(sweep))
-    for number in PLANNED:
-        path = sweep / str(number) / saved_runs.CONFIG
-        config = yaml.safe_load(path.read_text()) | {"env": {"_target_": "own_lake.make"}}
-        path.write_text(yaml.safe_dump(config))
-    assert len(finished_jobs(sweep, named={"own_lake.make"})) == 2
-    assert finished_jobs(sweep, named={"own_lake.other"}) == []
+    monkeypatch.chdir(sweep)
+    with_keys(ABOUT, env__id="stranger:Lake-v0")(sweep / "0")
+    with_keys(ABOUT, env={"_target_": "os.mkdir", "_args_": [MARKER]})(sweep / "1")
+    assert [job.seed for job in finished_jobs(sweep)] == ["0"]
+    assert not (sweep / MARKER).exists()
+    assert "stranger" not in sys.modules
+    told = missing_jobs(sweep, PLANNED)["seed=1"]
+    assert told.startswith(str(sweep / "1" / ABOUT))
+    assert "\n" not in told
 
 
 # What is known of runs
@@ -147,7 +133,7 @@ def test_broken_records_of_jobs_are_survived(
     (sweep / "1" / "job.log").write_bytes(b"\xff")
     watch = JobWatch(sweep, 2)
     watch.stop()
-    assert [job.seed for job in finished_jobs(sweep, named=())] == ["0"]
+    assert [job.seed for job in finished_jobs(sweep)] == ["0"]
     assert missing_jobs(sweep, PLANNED) == {"seed=1": "it never ended"}
 
 

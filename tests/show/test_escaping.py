@@ -11,7 +11,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from mlflow import MlflowClient
-from omegaconf import OmegaConf
 from PIL import Image
 
 from tests.support import small_mdp
@@ -74,9 +73,8 @@ def saved_run(names: list[str]) -> SavedRun:
     events = [event(names[0] + names[2], small_mdp.odd, 1.0), event(names[1], small_mdp.even, 0.0)]
     outcomes = OutcomeSet(events, partition=True, accounts_for_reward=True)
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=4), policy, outcomes.legend)
-    config = {"name": "".join(names), "seed": 0, "outcomes": {"_target_": "tests.support.small_mdp.outcomes"}}
     recording = Recorder(episodes=2, steps=6).record(env, policy, outcomes)
-    return SavedRun(OmegaConf.create(config), explainer, env, recording)
+    return SavedRun("".join(names), explainer, env, recording, lambda: outcomes)
 
 
 def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from tpd.envs.fuel_taxi.rules import Action
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.experiment import learn
 from tpd.run.parts import build
+from tpd.run.results import live_run
 from tpd.show import report
 from tpd.show.progress import ProgressBars
 from tpd.show.report import page, pictures
@@ -35,8 +37,7 @@ def learned(config: DictConfig, recorder: Recorder) -> SavedRun:
     """A run that has just learned, with a recording."""
     parts = build(config)
     learn(parts, NoRun(), ProgressBars(False))
-    recording = recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
-    return SavedRun(config, parts.explainer, parts.env, recording)
+    return live_run(parts, recorder.record(parts.env, parts.trainer.policy, parts.outcomes))
 
 
 @pytest.fixture(scope="module")
@@ -188,13 +189,13 @@ def test_the_dynamics_are_kept_only_where_their_code_is_trusted(shown: Contents,
 
 def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
     run = small()
-    nothing = SavedRun(run.config, run.explainer, run.env, None)
+    nothing = replace(run, recording=None)
     with pytest.raises(ValueError, match="small, seed 0 has no recorded episodes"):
         report.write(nothing, tmp_path / "report.html")
 
 
 def test_a_taxi_without_episodes_can_be_explored(taxi: SavedRun, tmp_path: Path) -> None:
-    report.write(SavedRun(taxi.config, taxi.explainer, taxi.env, None), tmp_path / "report.html")
+    report.write(replace(taxi, recording=None), tmp_path / "report.html")
     words = page.read(tmp_path / "report.html").metadata
     assert words["episodes"] == []
     assert [field["name"] for field in words["fields"]] == ["row", "col", "fuel", "passenger"]

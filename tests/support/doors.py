@@ -37,8 +37,9 @@ from tpd.store import explainers, saved_runs
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
+from tpd.store.run_descriptions import RUN
 from tpd.store.run_folders import STATUS, SWEEP, parse_record
-from tpd.store.stored_configs import OVERRIDES
+from tpd.store.yaml_files import OVERRIDES
 from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
 
@@ -175,7 +176,7 @@ def read_shards(folder: Path) -> None:
 
 
 def read_run(folder: Path, trusted: tuple[str, ...] = ()) -> None:
-    """All that its config names is made."""
+    """All that its description names is made."""
     run = saved_runs.read(folder, trusted)
     run.env.check()
     run.outcomes()
@@ -226,8 +227,8 @@ def read_buffer(folder: Path, trust: bool = False) -> None:
 
 
 def read_finished_job(folder: Path) -> None:
-    """As the summary of a sweep does, whose user runs an environment of ours."""
-    read_job(folder, named={"tpd.envs.Environment"})
+    """As the summary of a sweep does."""
+    read_job(folder)
 
 
 def read_policy(folder: Path) -> None:
@@ -236,8 +237,9 @@ def read_policy(folder: Path) -> None:
 
 # The doors
 
-DESCRIPTION, ARRAYS = (
-    f"{saved_runs.EXPLAINER}/{name}" for name in (explainers.DESCRIPTION, explainers.ARRAYS)
+DESCRIPTION, ARRAYS, WEIGHTS, ABOUT = (
+    f"{saved_runs.EXPLAINER}/{name}"
+    for name in (explainers.DESCRIPTION, explainers.ARRAYS, explainers.AGENT, RUN)
 )
 DATASET, SHARD = dataset.DESCRIPTION, shard_path(Path(), 0).name
 
@@ -250,7 +252,6 @@ def deliver(folder: Path) -> None:
         raise ValueError(told[-1])
 
 
-UNMADE = "_target_ in the outcomes"
 ABSENT = "no such file"
 TABLES = {"errors.json": "pi_mse", "curve.json": "step", "forecasts.json": "skill"}
 
@@ -261,7 +262,6 @@ def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[st
 
 
 JOB_DOORS = (
-    _job_door("its config", saved_runs.CONFIG, hostile_files.config(), (UNMADE,)),
     _job_door("its overrides", OVERRIDES, hostile_files.words(OVERRIDES), ("half of it",)),
     *(_job_door(name, name, hostile_files.table(name, number), (ABSENT,)) for name, number in TABLES.items()),
     _job_door("metrics.json", "metrics.json", hostile_files.metrics("metrics.json")),
@@ -383,13 +383,32 @@ DOORS = (
         SHARD,
     ),
     Door(
-        "config of a run",
+        "what a run is about",
         "`saved_runs.read`",
         good_files.run,
         read_run,
-        saved_runs.CONFIG,
-        hostile_files.config(),
+        ABOUT,
+        hostile_files.about(ABOUT),
         culprits=("of this run",),
+    ),
+    Door(
+        "agent stored with its explainer: settings",
+        "`explainers.load`",
+        good_files.stored_agent,
+        read_explainer,
+        DESCRIPTION,
+        hostile_files.stored_agent(DESCRIPTION),
+        culprits=(explainers.AGENT,),
+        anything=False,
+    ),
+    Door(
+        "agent stored with its explainer: arrays",
+        "`explainers.load`",
+        good_files.stored_agent,
+        read_explainer,
+        WEIGHTS,
+        hostile_files.arrays(WEIGHTS, "weight.action_net.bias"),
+        (hostile_files.OUTSIDE,),
     ),
     Door(
         "checkpoint of a run",
@@ -516,12 +535,12 @@ TOLD = (
         PICKLE,
     ),
     _told(
-        "config of a run",
+        "what a run is about",
         '`saved_runs.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
         good_files.run,
         partial(read_run, trusted=("stranger",)),
-        saved_runs.CONFIG,
-        "an id that imports",
+        ABOUT,
+        hostile_files.IMPORTS,
     ),
     _told(
         "MLflow model",

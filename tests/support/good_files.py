@@ -16,6 +16,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
+from sb3_ext import as_policy
 from tpd.core.seeding import generator
 from tpd.core.types import Resumable
 from tpd.envs import Environment
@@ -34,13 +35,14 @@ from tpd.sources.collection import collect
 from tpd.sources.episodes import Recorder
 from tpd.sources.exploration import Exploration
 from tpd.sources.parquet import shard_path, write_shard
-from tpd.store import explainers, saved_runs
+from tpd.store import explainers, run_descriptions, saved_runs
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.explanations import save_explanation
 from tpd.store.recordings import save_recording
+from tpd.store.run_descriptions import FigureDescription, RunDescription
 from tpd.store.run_folders import FINISHED, STATUS, SWEEP, write_record
-from tpd.store.stored_configs import OVERRIDES
 from tpd.store.tables import write_table
+from tpd.store.yaml_files import OVERRIDES
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 
@@ -107,6 +109,15 @@ def network(folder: Path, return_atoms: int = 0) -> None:
     explainers.save(explainer, env, folder / saved_runs.EXPLAINER)
 
 
+def stored_agent(folder: Path) -> None:
+    """An explainer that is a network, and the agent that it explains."""
+    env = Environment(POLE)
+    model = PPO("MlpPolicy", POLE, n_steps=8, batch_size=8, policy_kwargs={"net_arch": [4]}, device="cpu")
+    policy = as_policy(model)
+    explainer = Explainer(small_network(env, policy), policy, default_outcomes(env).legend)
+    explainers.save(explainer, env, folder / saved_runs.EXPLAINER)
+
+
 def returns(folder: Path) -> None:
     """A network that knows the distribution of the return too."""
     network(folder, return_atoms=11)
@@ -138,21 +149,23 @@ def shards(folder: Path) -> None:
 def run(folder: Path) -> None:
     """The folder of a run, and beside it a module of strangers."""
     table(folder)
-    config = {
-        "name": "lake",
-        "seed": 0,
-        "env": {"_target_": "tpd.envs.Environment", "id": LAKE},
-        "outcomes": {"_target_": "tpd.envs.events.default.default_outcomes", "_partial_": True},
-    }
-    (folder / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
+    about = RunDescription(
+        name="lake",
+        seed=0,
+        kind="lakes",
+        env=run_descriptions.describe_env(lake()),
+        outcomes=run_descriptions.describe_outcomes(default_outcomes(lake())),
+        actions=run_descriptions.describe_actions(lake()),
+        figures=[FigureDescription(name="start", title="Start", states=["start", "start"])],
+    )
+    run_descriptions.write(about, folder / saved_runs.EXPLAINER)
+    (folder / saved_runs.CONFIG).write_text(yaml.safe_dump({"name": "lake"}))
     (folder / STRANGER).write_text(MODULE)
 
 
 def job(folder: Path) -> None:
     """The folder of a finished job of a sweep, as the summary reads it."""
     run(folder)
-    config = yaml.safe_load((folder / saved_runs.CONFIG).read_text()) | {"figures": {}, "evaluation": {}}
-    (folder / saved_runs.CONFIG).write_text(yaml.safe_dump(config))
     (folder / OVERRIDES).parent.mkdir()
     (folder / OVERRIDES).write_text(yaml.safe_dump(["env=frozen_lake", "seed=0"]))
     names, half = explained().legend.names, np.full(len(explained().legend.names), 0.5)

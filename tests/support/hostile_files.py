@@ -16,8 +16,7 @@ import numpy as np
 import torch
 import yaml
 
-from tests.support.good_files import LAKE, MARKER, MODULE
-from tpd.store import saved_runs
+from tests.support.good_files import MARKER, MODULE
 
 Spoil = Callable[[Path], object]
 """Makes the good file in a folder a hostile one."""
@@ -130,6 +129,34 @@ def network(file: str) -> dict[str, Spoil]:
     }
 
 
+def stored_agent(file: str) -> dict[str, Spoil]:
+    """The JSON of an explainer that is stored with an agent of SB3."""
+
+    def settings(**values: Any) -> Spoil:
+        return with_keys(file, **{f"policy__settings__{name}": value for name, value in values.items()})
+
+    wide = {"kind": "Box", "shape": [10**6], "dtype": "float32", "low": "0", "high": "1"}
+    return {
+        "an agent of another library": with_keys(file, policy__library="os"),
+        "a policy of another kind": with_keys(file, policy__kind="os.system"),
+        "no policy": with_keys(file, policy={}),
+        "an algorithm that there is not": settings(algorithm="os.system"),
+        "a policy class that there is not": settings(policy="os.system"),
+        "a setting more": settings(strange=1),
+        "a switch that is a number": settings(deterministic=1),
+        "updates of 400 digits": settings(updates=10**400),
+        "updates that are no number": settings(updates=float("nan")),
+        "an interpolation": settings(policy="${oc.env:HOME}"),
+        "a _target_": settings(policy_settings={"_target_": "os.system"}),
+        "an activation that there is not": settings(policy_settings__activation_fn="os.system"),
+        "other layers than the weights": settings(policy_settings__net_arch={"pi": [7], "vf": [4]}),
+        "10^12 hidden units": settings(policy_settings__net_arch=[10**12]),
+        "observations of 10^6 numbers": settings(observation_space=wide),
+        "10^9 actions": settings(action_space__n=10**9),
+        "statistics that there are not": settings(normalization={"epsilon": 1e-8}),
+    }
+
+
 def returns(file: str) -> dict[str, Spoil]:
     """The JSON of an explainer with a network of returns."""
     return {
@@ -143,39 +170,73 @@ def returns(file: str) -> dict[str, Spoil]:
     }
 
 
-def config() -> dict[str, Spoil]:
-    """The config of a run."""
-    file, mkdir, ours = saved_runs.CONFIG, {"_args_": [MARKER]}, "tpd.envs.Environment"
-    made = f"${{oc.create:{{_target_: os.mkdir, path: {MARKER}}}}}"
-    laughs = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]\n" for i in range(1, 10))
+def about(file: str) -> dict[str, Spoil]:
+    """The JSON of what a run is about."""
 
     def env(**values: Any) -> Spoil:
-        return with_keys(file, env=values)
+        return with_values(file, lambda plain: {**plain, "env": {**plain["env"], **values}})
 
+    def first_outcome(**values: Any) -> Spoil:
+        def changed(plain: dict[str, Any]) -> dict[str, Any]:
+            plain["outcomes"]["outcomes"][0] |= values
+            return plain
+
+        return with_values(file, changed)
+
+    def function(name: str, **arguments: Any) -> Spoil:
+        return first_outcome(function={"name": name, "arguments": arguments})
+
+    def wrapper(name: str) -> Spoil:
+        return env(wrappers=[{"name": name}])
+
+    target = {"_target_": "os.mkdir", "_args_": [MARKER]}
+    deep: Any = 0
+    for _ in range(500):
+        deep = [deep]
     return {
-        "!!python/object/apply": with_bytes(file, f"env: !!python/object/apply:os.mkdir [{MARKER}]".encode()),
-        "!!python/name": with_bytes(file, b"env: !!python/name:os.mkdir"),
-        "_target_ of strangers": env(_target_="os.mkdir", **mkdir),
-        "_target_ of another module": env(_target_="stranger.Env"),
-        "_target_ through our imports": env(_target_="tpd.envs.environment.os.mkdir", **mkdir),
-        "_target_ by a method of it": env(_target_="tpd.envs.environment.os.mkdir.__call__", **mkdir),
-        "_target_ deep inside": env(
-            _target_=ours, id=LAKE, kwargs={"a": [{"_target_": "os.mkdir", **mkdir}]}
-        ),
-        "_target_ by interpolation": env(_target_="os.${oc.decode:mkdir}", **mkdir),
-        "_target_ by oc.create": env(_target_=ours, id=LAKE, kwargs=made),
-        "_target_ by oc.create, escaped": env(_target_=ours, id=LAKE, kwargs=f"\\{made}"),
-        "_target_ in the outcomes": with_keys(file, outcomes={"_target_": "os.mkdir", **mkdir}),
-        "an id that imports": env(_target_=ours, id="stranger:Env-v0"),
-        "an id that imports, by place": env(_target_=ours, _args_=["stranger:Env-v0"]),
-        "aliases that swell": with_bytes(file, f"x0: &x0 [a]\n{laughs}env: *x9".encode()),
+        "a list": with_bytes(file, b"[]"),
         "brackets 100 000 deep": with_bytes(file, DEEP),
-        "a list": with_bytes(file, b"- 1"),
-        "no environment": with_bytes(file, b"name: lake"),
-        "an environment that there is not": env(_target_=ours, id="No-v0"),
-        "a setting that there is not": env(_target_=ours, id=LAKE, strange=1),
-        "something else for an environment": env(_target_="tpd.core.outcomes.reward", low=0, high=1),
+        "another format": with_keys(file, format=99),
+        "a field more": with_keys(file, strange=1),
+        "a _target_ for an environment": with_keys(file, env=target),
+        "a _target_ among the settings": env(kwargs={"a": [target]}),
+        "a _target_ among the arguments": function("tpd.envs.events.default:took", action=target),
+        "an interpolation": env(kwargs={"a": "${oc.env:HOME}"}),
+        "settings 500 deep": env(kwargs={"a": deep}),
+        "settings of 400 digits": env(kwargs={"a": 10**400}),
+        "settings that are no numbers": env(kwargs={"a": float("nan")}),
+        IMPORTS: env(id="stranger:Env-v0"),
+        IMPORTS_BY_SETTING: env(id="GymV26Environment-v0", kwargs={"env_id": "stranger:Env-v0"}),
+        "an id with two modules": env(id="tpd.envs:stranger:Env-v0"),
+        "a wrapper of strangers": wrapper("stranger:Wrapper"),
+        "a wrapper of Python": wrapper("os:mkdir"),
+        "a wrapper through our imports": wrapper("tpd.envs.events.default:partial"),
+        FUNCTION: function("stranger:landed"),
+        "a function of Python": function("os:system"),
+        "a function behind a dot": function("tpd.envs.events.default:np.load"),
+        "a function through our imports": function("tpd.envs.events.default:partial"),
+        "a function of ours that is none": function("tpd.envs.events.default:np"),
+        "a function beside our events": function("tpd.envs.events.stranger:landed"),
+        "a function in a place that looks like ours": function("tpd.envs.events_of_strangers:landed"),
+        "a function with a path": function("../stranger:landed"),
+        "a function without a module": function("landed"),
+        "a mask of strangers": env(mask_function={"name": "stranger:mask"}),
+        "a bound that is a word": first_outcome(low="os.system"),
+        "a bound that is no number": first_outcome(high=float("inf")),
+        "bounds the wrong way round": first_outcome(low=2.0),
+        "another outcome": first_outcome(name="another"),
+        "an event that is a word": first_outcome(kind="os.system"),
+        "no outcomes": with_keys(file, outcomes__outcomes=[]),
+        "a claim that is a word": with_keys(file, outcomes__partition="yes"),
+        "an environment that there is not": env(id="No-v0"),
+        "a setting that there is not": env(kwargs={"strange": 1}),
+        "a figure outside": with_keys(file, figures=[{"name": "../../x", "title": "x", "states": ["x"]}]),
+        "a seed that is a word": with_keys(file, seed="os.system"),
     }
+
+
+IMPORTS, IMPORTS_BY_SETTING = "an id that imports", "an id that imports, by a setting"
+FUNCTION = "a function of strangers"
 
 
 def record(file: str) -> dict[str, Spoil]:

@@ -1,13 +1,12 @@
 """Reports of a small run."""
 
-from omegaconf import OmegaConf
-
 from tests.support import small_mdp
 from tpd.core.outcomes import OutcomeSet, event
 from tpd.envs import Environment
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.sources.episodes import Recorder
+from tpd.store.run_descriptions import describe_outcomes
 from tpd.store.saved_runs import SavedRun
 
 HOSTILE = "</script><script>alert('&')</script>"
@@ -23,7 +22,5 @@ def small(action_names: tuple[str, ...] = (), event_name: str = "odd", name: str
         accounts_for_reward=True,
     )
     explainer = Explainer(ExactSolution(env, policy, outcomes, horizon=5), policy, outcomes.legend)
-    config = OmegaConf.create(
-        {"name": name, "seed": 0, "outcomes": {"_target_": "tests.support.small_mdp.outcomes"}}
-    )
-    return SavedRun(config, explainer, env, Recorder(episodes=5, steps=10).record(env, policy, outcomes))
+    recording = Recorder(episodes=5, steps=10).record(env, policy, outcomes)
+    return SavedRun(f"{name}, seed 0", explainer, env, recording, describe_outcomes(outcomes).make)

@@ -112,7 +112,12 @@ def component(
 
 def reward(low: float, high: float) -> Outcome:
     """The reward itself, undivided."""
-    return component("reward", lambda transitions: transitions.reward, low, high)
+    return component("reward", given_reward, low, high)
+
+
+def given_reward(transitions: Transitions) -> FloatArray:
+    """[batch]"""
+    return transitions.reward
 
 
 @dataclass(frozen=True)

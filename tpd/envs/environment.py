@@ -190,12 +190,7 @@ class Environment:
 
     def name_of_action(self, action: Any) -> str:
         """The action in words, or as numbers where it is continuous."""
-        if self.discrete:
-            return self._action_names[int(action)]
-        if len(self.action_names) != np.size(action):
-            return f"action {numbers(action)}"
-        pairs = zip(self.action_names, np.ravel(action), strict=True)
-        return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
+        return name_action(action, self._action_names if self.discrete else self.action_names, self.discrete)
 
     def name_of_state(self, state: Any) -> str:
         """The state in words, where the environment has any."""
@@ -266,6 +261,19 @@ class Environment:
         frame = draw(env)
         env.close()
         return frame
+
+
+def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
+    """The action in words: the name of its number, or of each number that it consists of."""
+    if numbered:
+        number = int(action)
+        if not 0 <= number < len(names):
+            raise ValueError(f"there is no action {number}, there are {len(names)}")
+        return names[number]
+    if len(names) != np.size(action):
+        return f"action {numbers(action)}"
+    pairs = zip(names, np.ravel(action), strict=True)
+    return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
 
 
 def draw(env: gym.Env[Any, Any]) -> Array:

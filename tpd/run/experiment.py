@@ -27,11 +27,9 @@ from tpd.kernels.interrupts import interruptible
 from tpd.predictors.pair_table import HasTable
 from tpd.run.overview import write_overview
 from tpd.run.parts import Parts
-from tpd.run.results import Findings, save_results
+from tpd.run.results import Findings, live_run, save_explainer, save_results
 from tpd.show.progress import ProgressBars
-from tpd.store import explainers
 from tpd.store.checkpoints import run_stages
-from tpd.store.saved_runs import EXPLAINER, SavedRun
 from tpd.tracking.runs import Run
 
 log = logging.getLogger(__name__)
@@ -43,7 +41,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
     """Train the policy, learn to explain it, judge the explanations, and save what was found."""
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars, folder)
-        explainers.save(parts.explainer, parts.env, folder / EXPLAINER)  # judging it may fail, or take long
+        save_explainer(parts, folder)  # judging it may fail, or take long
     with _timed("evaluation", tracked), ProgressBars(progress) as bars:
         findings = judge(parts, bars)
         if findings.errors is not None:
@@ -53,8 +51,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
         save_results(parts, findings, curve, recording, folder, tracked)
     if overview:
         with _timed("overview", tracked):
-            live = SavedRun(parts.config, parts.explainer, parts.env, recording, trusted=None)
-            write_overview(live, folder, tracked)
+            write_overview(live_run(parts, recording), folder, tracked)
     return findings
 
 

@@ -214,7 +214,7 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
         rows = answer_tables.most_fragile(run.env, met, found, now)
         show(answer_tables.fragile_table(outcome, rows))
         (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))
-    spec = MapSpec.from_config(run.config.maps, run.env)
+    spec = MapSpec.from_config(run.maps, run.env)
     if spec is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
         found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)

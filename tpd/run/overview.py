@@ -16,7 +16,7 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report."""
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
-    spec = MapSpec.from_config(run.config.maps, run.env)
+    spec = MapSpec.from_config(run.maps, run.env)
     if spec is not None:
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")

@@ -1,7 +1,7 @@
 """The parts of a run, made from a config and therefore checked before any work is done."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,13 @@ from tpd.predictors.explainer import Explainer
 from tpd.run.training import Training
 from tpd.show.atlas import MapSpec
 from tpd.show.figures import FigureSpec, figures_from_config
+from tpd.sources import named_states
 from tpd.sources.episodes import Recorder
-from tpd.store import explainers
+from tpd.store import explainers, run_descriptions
 from tpd.store.checkpoints import Checkpoint
+from tpd.store.descriptions import validated, written
 from tpd.store.fingerprints import fingerprint
+from tpd.store.run_descriptions import RunDescription
 
 CHECKPOINT = "checkpoint.npz"
 
@@ -53,6 +56,8 @@ class Parts:
     recorder: Recorder
     overview: bool
     """Whether it is wanted."""
+    about: RunDescription
+    """What is stored of all this beside the explainer."""
 
     def checkpoint(self, folder: Path) -> Checkpoint:
         """Where the run leaves what it has learned so far."""
@@ -96,6 +101,8 @@ def build(cfg: DictConfig) -> Parts:
         overview = boolean("overview", cfg.overview)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
+    with blame("what is stored of the run"):
+        about = _describe(settings(cfg), seed, env, outcomes, figures)
     return Parts(
         config=cfg,
         seed=seed,
@@ -109,7 +116,37 @@ def build(cfg: DictConfig) -> Parts:
         figures=figures,
         recorder=recorder,
         overview=overview,
+        about=about,
     )
+
+
+def _describe(
+    plain: Mapping[str, Any],
+    seed: int,
+    env: Environment,
+    outcomes: OutcomeSet,
+    figures: Sequence[FigureSpec],
+) -> RunDescription:
+    """What a run of these settings is about."""
+    shown = [
+        {"name": spec.name, "title": spec.title, "states": [named_states.name(env, s) for s in spec.states]}
+        for spec in figures
+    ]
+    about: RunDescription = validated(
+        RunDescription,
+        {
+            "name": str(plain["name"]),
+            "seed": seed,
+            "kind": run_descriptions.kind_of(plain, seed),
+            "env": written(run_descriptions.describe_env(env)),
+            "outcomes": written(run_descriptions.describe_outcomes(outcomes)),
+            "actions": written(run_descriptions.describe_actions(env)),
+            "figures": shown,
+            "maps": plain["maps"] or {},
+            "reference": plain["evaluation"].get("reference") or {},
+        },
+    )
+    return about
 
 
 def _examiner(

@@ -12,10 +12,10 @@ from tpd.evaluation.fresh_episodes import Forecasts
 from tpd.run.parts import Parts
 from tpd.show import reliability, survival_curves
 from tpd.sources.episodes import Recording
-from tpd.store import explainers
+from tpd.store import explainers, run_descriptions
 from tpd.store.explanations import save_explanation
 from tpd.store.recordings import save_recording
-from tpd.store.saved_runs import EPISODES, EXPLAINER
+from tpd.store.saved_runs import EPISODES, EXPLAINER, SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
@@ -53,7 +53,7 @@ def save_results(
     if recording is not None:
         save_recording(recording, folder / EPISODES)
         tracked.files(folder / EPISODES)
-    explainers.save(parts.explainer, parts.env, folder / EXPLAINER)
+    save_explainer(parts, folder)
     tracked.model(folder / EXPLAINER, EXPLAINER)
     if findings.errors is not None:
         write_table(findings.errors.frame(), folder / "errors.json")
@@ -63,6 +63,24 @@ def save_results(
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")
+
+
+def save_explainer(parts: Parts, folder: Path) -> None:
+    """Write the explainer with its policy, and what the run is about."""
+    explainers.save(parts.explainer, parts.env, folder / EXPLAINER)
+    run_descriptions.write(parts.about, folder / EXPLAINER)
+
+
+def live_run(parts: Parts, recording: Recording | None) -> SavedRun:
+    """The run of this very process, as one that was saved."""
+    return SavedRun(
+        name=parts.about.title,
+        explainer=parts.explainer,
+        env=parts.env,
+        recording=recording,
+        outcomes=lambda: parts.outcomes,
+        maps=parts.about.maps,
+    )
 
 
 def _draw(parts: Parts, findings: Findings, folder: Path) -> None:

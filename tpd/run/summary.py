@@ -1,36 +1,29 @@
 """The summary of a sweep: tables and plots over the jobs that finished."""
 
-import json
 import logging
-import math
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from omegaconf import DictConfig
 
 from tpd.core.explanation import Explanation
 from tpd.core.verdicts import Verdict
-from tpd.envs import Environment
 from tpd.evaluation.fresh_episodes import POLICY
 from tpd.guards.files import blame, require_file
-from tpd.guards.settings import whole_number
 from tpd.run.overview import OVERVIEW, REPORT, report_link
-from tpd.run.parts import settings
 from tpd.show import learning_curves, plots
-from tpd.show.figures import FigureSpec, figures_from_config
 from tpd.show.strategies import group_by_strategy
 from tpd.show.tables import error_table, forecast_table, overall, show
-from tpd.sources import named_states
+from tpd.store import run_descriptions
 from tpd.store.explanations import load_explanation
+from tpd.store.run_descriptions import Actions, FigureDescription, RunDescription
 from tpd.store.run_folders import FAILED, FINISHED, STATUS, read_record, write_record
-from tpd.store.saved_runs import CONFIG
-from tpd.store.stored_configs import make_env, read_config, read_overrides
+from tpd.store.saved_runs import EXPLAINER
 from tpd.store.tables import read_errors, read_forecasts, read_metrics
+from tpd.store.yaml_files import read_overrides
 from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
 
@@ -42,11 +35,9 @@ class Job:
     """What a finished job left in its folder."""
 
     folder: Path
-    config: DictConfig
+    about: RunDescription
     overrides: list[str]
     """What was asked for on the command line, but for the seed."""
-    env: Environment
-    figures: Sequence[FigureSpec] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     """What it expects of the pairs of each figure, by their names."""
     errors: pd.DataFrame | None = None
@@ -59,46 +50,36 @@ class Job:
 
     @property
     def seed(self) -> str:
-        return str(self.config.seed)
+        return str(self.about.seed)
 
 
-def finished_jobs(folder: Path, named: Collection[str]) -> list[Job]:
+def finished_jobs(folder: Path) -> list[Job]:
     """Read the folders of a sweep, in the order in which the jobs were launched.
 
     A job whose results cannot be read counts as failed, so that the same command does it again.
-    named: what the environments in the user's own config are made of, besides what is of tpd.
     """
     jobs = []
     for _, status in sorted(_by_number(folder).items()):
         if read_record(status).get("status") != FINISHED:
             continue
         try:
-            jobs.append(read_job(status.parent, named))
+            jobs.append(read_job(status.parent))
         except (ValueError, OSError) as error:
             log.error("a finished job counts as missing: %s", error)
             write_record(status, status=FAILED, error=str(error))
     return jobs
 
 
-def read_job(folder: Path, named: Collection[str]) -> Job:
-    """All that a finished job left; an error names the file that cannot be read."""
-    path = folder / CONFIG
-    config = read_config(path)
-    with blame(path):
-        whole_number("seed", config.seed, at_least=0, at_most=math.inf)
-        _kind(config)
-        env = make_env(config, named=named)
-        figures = figures_from_config(config.figures, env)
-        config.name, config.evaluation.get("reference")
+def read_job(folder: Path) -> Job:
+    """All that a finished job left, of which nothing is made; an error names the file that is wrong."""
+    about = run_descriptions.read(folder / EXPLAINER)
     errors, forecasts, curve = (folder / name for name in ("errors.json", "forecasts.json", "curve.json"))
     run_id = outbox.run_id(folder)
     return Job(
         folder=folder,
-        config=config,
+        about=about,
         overrides=[word for word in read_overrides(folder) if not word.startswith("seed=")],
-        env=env,
-        figures=figures,
-        explanations={figure.name: _explanation(folder, figure, env) for figure in figures},
+        explanations={figure.name: _explanation(folder, figure, about) for figure in about.figures},
         errors=read_errors(errors) if errors.exists() else None,
         metrics=read_metrics(folder / "metrics.json") if errors.exists() else {},
         curve=read_errors(curve, by=["step"]) if curve.exists() else None,
@@ -107,7 +88,7 @@ def read_job(folder: Path, named: Collection[str]) -> Job:
     )
 
 
-def _explanation(folder: Path, spec: FigureSpec, env: Environment) -> Explanation:
+def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -> Explanation:
     """What a job expects of the pairs of a figure, of which it has left a picture as well."""
     path = folder / f"{spec.name}.npz"
     explanation = load_explanation(path)
@@ -116,7 +97,7 @@ def _explanation(folder: Path, spec: FigureSpec, env: Environment) -> Explanatio
         if len(explanation.actions) != len(spec.states):
             raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(spec.states)}")
         for action in explanation.actions:
-            env.name_of_action(action)
+            about.actions.name(action)
     return explanation
 
 
@@ -151,26 +132,13 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        groups.setdefault(_kind(job.config), []).append(job)
+        groups.setdefault(job.about.kind, []).append(job)
     overrides = [job.overrides for job, *_ in groups.values()]
     apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
     labels = [", ".join(own) for own in apart]
     if len(set(labels)) < len(labels):  # what sets them apart was not asked for on the command line
         labels = [f"{label} {number}".strip() for number, label in enumerate(labels, start=1)]
     return dict(zip(labels, groups.values(), strict=True))
-
-
-def _kind(config: DictConfig) -> str:
-    """The same for jobs that belong together."""
-    return json.dumps(_without_seed(settings(config), config.seed))
-
-
-def _without_seed(plain: Any, seed: int) -> Any:
-    """Settings, sorted, without the seed wherever it is handed on to."""
-    if not isinstance(plain, dict):
-        return plain
-    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
-    return {key: _without_seed(kept[key], seed) for key in sorted(kept)}
 
 
 def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
@@ -185,7 +153,7 @@ def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = ""
     note, runs = list[str | Path](), dict[str, dict[str, float]]()
     for label, group in alike(jobs).items():
         seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
-        title = ", ".join(filter(None, [group[0].config.name, label, seeds, missing]))
+        title = ", ".join(filter(None, [group[0].about.name, label, seeds, missing]))
         note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
         for summarise_table, tables in ((_summarise_errors, errors), (_summarise_forecasts, forecasts)):
             if (found := summarise_table(group, label, title, tracked)) is not None:
@@ -193,8 +161,8 @@ def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = ""
                 tables.append(table.assign(jobs=label) if label else table)
                 note.append(shown)
         if curve := [job.curve for job in group if job.curve is not None]:
-            config = group[0].config
-            curves[config.env.id][label or str(config.name)] = pd.concat(curve)
+            about = group[0].about
+            curves[about.env.id][label or about.name] = pd.concat(curve)
         draw_figures(group, target / label.replace("/", "_"))
         note += _track_overview(group[0].folder, label, tracked)
         runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.forecasts) for job in group}
@@ -217,7 +185,7 @@ def _summarise_errors(
     if not errors:
         return None
     mean, std = _mean_and_std(errors)
-    show(error_table(f"Errors of {title}", mean, std, group[0].config.evaluation.get("reference")))
+    show(error_table(f"Errors of {title}", mean, std, group[0].about.reference))
     metrics, prefix = pd.DataFrame([job.metrics for job in group]), f"{label}/" if label else ""
     means = {str(name): float(value) for name, value in metrics.mean().items()}
     print(overall(means))
@@ -269,28 +237,28 @@ def _link(job: Job, label: str, tracked: Run) -> str:
 
 def draw_figures(jobs: Sequence[Job], target: Path) -> None:
     """The figures of every seed, and each of their pairs over all seeds."""
-    for figure in jobs[0].figures:
+    for figure in jobs[0].about.figures:
         explanations = {job.seed: job.explanations[figure.name] for job in jobs}
-        draw_over_seeds(figure, jobs[0].env, explanations, target)
+        draw_over_seeds(figure, jobs[0].about.actions, explanations, target)
         for job in jobs:
             drawn = job.folder / "plots" / f"{figure.name}.png"
             shutil.copy(drawn, target / f"{figure.name}_seed_{job.seed}.png")
 
 
 def draw_over_seeds(
-    spec: FigureSpec, env: Environment, explanations: Mapping[str, Explanation], target: Path
+    spec: FigureDescription, actions: Actions, explanations: Mapping[str, Explanation], target: Path
 ) -> None:
     """A plot for each pair of a figure, its seeds grouped by strategy."""
     target.mkdir(parents=True, exist_ok=True)
     for row, state in enumerate(spec.states):
         known = {seed: explanation for seed, explanation in explanations.items() if explanation.known[row]}
         unknown = [seed for seed in explanations if seed not in known]
-        title = f"{spec.title}: {named_states.name(env, state)}"
+        title = f"{spec.title}: {state}"
         if unknown:
             title += f"\nnever tried, so unknown: seeds {', '.join(unknown)}"
         groups = {}
         for group in group_by_strategy(known, row):
-            taken = {env.name_of_action(known[seed].actions[row]) for seed in group}
+            taken = {actions.name(known[seed].actions[row]) for seed in group}
             word = "seed" if len(group) == 1 else "seeds"
             groups[f"{word} {', '.join(group)}: {' or '.join(sorted(taken))}"] = group
         drawn = plots.over_seeds(title, groups, known, row)

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,7 +48,7 @@ from tpd.store.run_folders import (
     write_record,
 )
 from tpd.store.saved_runs import CONFIG
-from tpd.store.stored_configs import imported_names, read_config
+from tpd.store.yaml_files import read_yaml
 from tpd.tracking import notes
 from tpd.tracking.delivery import deliver_all
 
@@ -63,8 +63,7 @@ def begin(config: DictConfig, config_name: str) -> None:
     """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
     with _not_swallowed():
         plan = make_plan(config)
-        named, mine = check(plan.jobs or [plan.fixed], config_name)
-        plan = replace(plan, named=named, fingerprint=mine)
+        plan = replace(plan, fingerprint=check(plan.jobs or [plan.fixed], config_name))
         if plan.jobs is None and not config.evaluation.forecast_episodes:
             raise ConfigError(
                 "evaluation: what is best shows in fresh episodes, forecast_episodes must be 1 or more"
@@ -107,8 +106,6 @@ class Plan:
     """The overrides that all of them share."""
     varied: list[str]
     """What sets them apart, besides the seed."""
-    named: Collection[str] = ()
-    """What their environments are made of, besides what is of tpd: it may be made again to tell of them."""
     fingerprint: str = ""
     """Of what they are to do."""
 
@@ -144,12 +141,9 @@ def _choices(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
-def check(jobs: Sequence[Sequence[str]], config_name: str) -> tuple[set[str], str]:
-    """Build every job's parts once; seeds apart, which are only read.
-
-    What their environments are made of, and the fingerprint of it all.
-    """
-    built, named = dict[str, str](), set[str]()
+def check(jobs: Sequence[Sequence[str]], config_name: str) -> str:
+    """Build every job's parts once, seeds apart, which are only read; the fingerprint of it all."""
+    built = dict[str, str]()
     for job in jobs:
         if jobs.count(job) > 1:
             raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
@@ -160,9 +154,7 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> tuple[set[str], st
         if apart_from_seed not in built:
             build(cfg)
             built[apart_from_seed] = fingerprint(settings(cfg))
-            with blame("env"):
-                named |= imported_names(cfg.env)
-    return named, fingerprint(built)
+    return fingerprint(built)
 
 
 def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
@@ -232,7 +224,7 @@ class Sweep:
         slurm.wait(self.folder)  # for those that are left when the launcher fails over one of them
         self._watch.stop()
         deliver_all(self.folder, self._log_delivery, self._tracking.keeps_in)
-        jobs = finished_jobs(self.folder, self.plan.named)
+        jobs = finished_jobs(self.folder)
         missing = missing_jobs(self.folder, self.jobs)
         try:
             lack = f"{len(missing)} of {len(self.jobs)} jobs missing" if missing else ""
@@ -324,10 +316,10 @@ def best_job(folder: Path) -> str:
 
 def read_best(path: Path) -> str:
     """The same, refusing a file that does not say it."""
-    found = read_config(path)
+    found = read_yaml(path)
     with blame_file(path):
-        settings = ", ".join(f"{key}={value}" for key, value in found.best_params.items())
-        return f"best: {settings}, with a mean skill of {found.best_value:.4f}"
+        settings = ", ".join(f"{key}={value}" for key, value in found["best_params"].items())
+        return f"best: {settings}, with a mean skill of {found['best_value']:.4f}"
 
 
 def log_tail(folder: Path) -> str:

@@ -1,11 +1,9 @@
 """Finished runs, read from their folders."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-
-from omegaconf import DictConfig
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.envs import Environment
@@ -14,28 +12,26 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
 from tpd.sources.episodes import Recording
-from tpd.store import explainers
+from tpd.store import explainers, run_descriptions
 from tpd.store.recordings import load_recording
-from tpd.store.stored_configs import instantiate_group, make_env, read_config
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
+"""The config is there to be read by people."""
 
 
 @dataclass(frozen=True)
 class SavedRun:
     """A finished run: the explainer, the world it speaks of, and episodes to look at."""
 
-    config: DictConfig
+    name: str
     explainer: Explainer
     """Its policy is absent where it could not be written down, or needs a module that is not trusted."""
     env: Environment
     recording: Recording | None
-    trusted: tuple[str, ...] | None = ()
-    """The modules of which its parts may be made, besides ours; None for a run of this very process."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.config.name}, seed {self.config.seed}"
+    outcomes: Callable[[], OutcomeSet]
+    """The outcomes explained, with their functions; an UntrustedError where these are of strangers."""
+    maps: Mapping[str, str] = field(default_factory=dict)
+    """Which field of a state goes where on a map, if not as the environment says."""
 
     def model(self) -> TabularModel | None:
         """The dynamics: the environment's own, or as they were counted; None where they are not known."""
@@ -44,23 +40,23 @@ class SavedRun:
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
 
-    def outcomes(self) -> OutcomeSet:
-        """The outcomes explained, with their functions."""
-        made = instantiate_group(self.config, "outcomes", self.trusted)
-        outcomes = made(self.env) if isinstance(made, partial) else made
-        assert isinstance(outcomes, OutcomeSet)
-        return outcomes
-
 
 def read(folder: Path, trusted: Sequence[str] = ()) -> SavedRun:
-    """Read the folder of a run; `trusted` are modules of which its environment may be made."""
+    """Read the folder of a run.
+
+    trusted: modules that its environment, outcomes and policy may be of.
+    """
     explainers.read_description(folder / EXPLAINER)  # first, for it says which version wrote the run
-    config = read_config(folder / CONFIG)
-    env, episodes = make_env(config, trusted), folder / EPISODES
+    about = run_descriptions.read(folder / EXPLAINER)
+    env, episodes = about.env.make(trusted), folder / EPISODES
     explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted)
     recording = load_recording(episodes) if episodes.exists() else None
     outcomes = len(explainer.legend.names)
     if recording is not None and recording.happened.shape[1] != outcomes:
         shown = recording.happened.shape[1]
         raise ValueError(f"{episodes}: shows {shown} outcomes, and {outcomes} are explained")
-    return SavedRun(config, explainer, env, recording, tuple(trusted))
+    names = tuple(outcome.name for outcome in about.outcomes.outcomes)
+    if names != explainer.legend.names:
+        path = folder / EXPLAINER / run_descriptions.RUN
+        raise ValueError(f"{path}: has the outcomes {', '.join(names)}, and others are explained")
+    return SavedRun(about.title, explainer, env, recording, partial(about.outcomes.make, trusted), about.maps)

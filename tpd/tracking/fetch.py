@@ -57,9 +57,8 @@ def _run_of_model(client: MlflowClient, name: str) -> str:
 
 def _download(client: MlflowClient, run: Run, folder: Path) -> None:
     kept = {file.path for file in client.list_artifacts(run.info.run_id)}
-    for wanted in (CONFIG, EPISODES):
-        if wanted in kept:
-            client.download_artifacts(run.info.run_id, wanted, str(folder))
+    if EPISODES in kept:
+        client.download_artifacts(run.info.run_id, EPISODES, str(folder))
 
 
 def _without_explainer(client: MlflowClient, run: Run) -> str:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from tpd.core.types import Array
+from tpd.store.descriptions import UntrustedError
 from tpd.store.saved_runs import SavedRun
-from tpd.store.stored_configs import UntrustedError
 
 
 def dynamics(run: SavedRun) -> dict[str, Array]:

@@ -1,0 +1,267 @@
+"""What a run was about: its environment, its outcomes and what was asked of it, as a typed description.
+
+It lies beside the explainer. Environment and outcomes are made again of it; nothing else of a run is.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from tpd import __version__
+from tpd.core.outcomes import Outcome, OutcomeSet
+from tpd.core.types import Array
+from tpd.envs import Environment
+from tpd.envs.dataset import DatasetEnvironment
+from tpd.envs.environment import name_action
+from tpd.guards.atomic import atomic_write_text
+from tpd.guards.files import blame, brief, read_json
+from tpd.guards.versions import require_version
+from tpd.store.descriptions import (
+    IDENTIFIER,
+    Finite,
+    NamedFunction,
+    Plain,
+    Stored,
+    UntrustedError,
+    described,
+    named,
+    require_trust,
+    validated,
+    written,
+)
+
+RUN = "run.json"
+KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
+ENV_ID = rf"^({IDENTIFIER}(\.{IDENTIFIER})*:)?[A-Za-z0-9_./-]+$"
+FILE_NAME = r"^[^/\\\x00]+$"
+Word = Annotated[str, Field(max_length=1000)]
+T = TypeVar("T")
+
+
+class Unnamed(Stored):
+    """Code that cannot be found by its name, and why."""
+
+    reason: Word
+
+    def find(self, trusted: Sequence[str]) -> Any:
+        raise ValueError(self.reason)
+
+
+class EnvironmentDescription(Stored):
+    """An environment that can be made again."""
+
+    kind: Literal["environment", "dataset"]
+    id: Annotated[str, Field(pattern=ENV_ID, max_length=300)]
+    kwargs: dict[str, Plain] = {}
+    max_episode_steps: Annotated[int, Field(ge=1, le=2**62)] | None = None
+    action_names: list[Word] = []
+    wrappers: list[NamedFunction] = []
+    mask_function: NamedFunction | None = None
+
+    def make(self, trusted: Sequence[str] = ()) -> Environment:
+        """The environment, if the modules that it needs are trusted."""
+        with _blame("env"):
+            for name in (self.id, *(self.kwargs.get(key) for key in ("id", "env_id"))):
+                if isinstance(name, str) and ":" in name:  # Gymnasium imports what stands before the colon
+                    require_trust(name.partition(":")[0], (*trusted, "tpd.envs"))
+            mask = self.mask_function
+            env = KINDS[self.kind](
+                self.id,
+                self.kwargs,
+                self.max_episode_steps,
+                tuple(self.action_names),
+                tuple(wrapper.find(trusted) for wrapper in self.wrappers),
+                None if mask is None else mask.find(trusted),
+            )
+            env.check()
+        return env
+
+
+class AbsentEnvironment(Stored):
+    """An environment that cannot be written down plainly, and why."""
+
+    kind: Literal["absent"] = "absent"
+    id: Word
+    reason: Word
+
+    def make(self, trusted: Sequence[str] = ()) -> Environment:
+        raise ValueError(f"the env of this run is not stored: {self.reason}")
+
+
+class OutcomeDescription(Stored):
+    """One outcome."""
+
+    name: Word
+    kind: Literal["event", "component"]
+    function: NamedFunction | Unnamed
+    low: Finite
+    high: Finite
+    weight: Finite | None = None
+    first: bool
+    info_keys: list[Word] = []
+
+    def make(self, trusted: Sequence[str]) -> Outcome:
+        return Outcome(
+            self.name,
+            self.function.find(trusted),
+            self.low,
+            self.high,
+            self.weight,
+            self.kind == "event",
+            self.first,
+            tuple(self.info_keys),
+        )
+
+
+class OutcomesDescription(Stored):
+    """The outcomes explained together, and what is claimed of them."""
+
+    outcomes: Annotated[list[OutcomeDescription], Field(min_length=1)]
+    partition: bool
+    accounts_for_reward: bool
+
+    def make(self, trusted: Sequence[str] = ()) -> OutcomeSet:
+        """The set, if the modules of its functions are trusted."""
+        with _blame("outcomes"):
+            made = [outcome.make(trusted) for outcome in self.outcomes]
+            return OutcomeSet(made, self.partition, self.accounts_for_reward)
+
+
+class Actions(Stored):
+    """What actions are called: by number, or each number that an action consists of."""
+
+    numbered: bool
+    names: list[Word] = []
+
+    def name(self, action: Array) -> str:
+        return name_action(action, self.names, self.numbered)
+
+
+class FigureDescription(Stored):
+    """A figure, and the states that it shows in words."""
+
+    name: Annotated[str, Field(pattern=FILE_NAME, max_length=200)]
+    title: Word
+    states: Annotated[list[Word], Field(min_length=1)]
+
+
+class RunDescription(Stored):
+    """What a run was about."""
+
+    format: Literal[1] = 1
+    written_by: str = __version__
+    name: Word
+    seed: Annotated[int, Field(ge=0)]
+    kind: Word
+    """The same for runs that differ in nothing but their seed."""
+    env: Annotated[EnvironmentDescription | AbsentEnvironment, Field(discriminator="kind")]
+    outcomes: OutcomesDescription
+    actions: Actions
+    figures: list[FigureDescription] = []
+    maps: dict[Word, Word] = {}
+    """Which field of a state goes where on a map."""
+    reference: dict[Word, dict[Word, tuple[Finite, Finite]]] = {}
+    """Errors to compare with: mean and standard deviation of each, by outcome."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+
+def write(run: RunDescription, folder: Path) -> None:
+    atomic_write_text(folder / RUN, json.dumps(written(run), indent=2))
+
+
+def read(folder: Path) -> RunDescription:
+    """The description in the folder of an explainer; a ValueError names the field that is wrong."""
+    path = folder / RUN
+    plain = read_json(path)
+    if not isinstance(plain, dict):
+        raise ValueError(f"{path}: is no description of a run, but a {type(plain).__name__}")
+    require_version(path, plain)
+    with blame(path):
+        run: RunDescription = validated(RunDescription, plain)
+    return run
+
+
+def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment:
+    """The environment as plain values, or why that cannot be."""
+    kinds = {made: kind for kind, made in KINDS.items()}
+    try:
+        if type(env) not in kinds:
+            raise ValueError(f"it is a {type(env).__module__}.{type(env).__qualname__}, which is code")
+        mask = env.mask_function
+        plain = {
+            "kind": kinds[type(env)],
+            "id": env.id,
+            "kwargs": described(env.kwargs),
+            "max_episode_steps": env.max_episode_steps,
+            "action_names": list(env.action_names),
+            "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],
+            "mask_function": None if mask is None else written(named(mask)),
+        }
+        made: EnvironmentDescription = validated(EnvironmentDescription, plain)
+    except (ValueError, TypeError) as error:
+        return AbsentEnvironment(id=env.id, reason=brief(error))
+    return made
+
+
+def describe_outcomes(outcomes: OutcomeSet) -> OutcomesDescription:
+    """The outcomes as plain values; a function that has no name is left out, and why."""
+    return OutcomesDescription(
+        outcomes=[
+            OutcomeDescription(
+                name=outcome.name,
+                kind="event" if outcome.is_event else "component",
+                function=_function(outcome),
+                low=float(outcome.low),
+                high=float(outcome.high),
+                weight=None if outcome.weight is None else float(outcome.weight),
+                first=outcome.first,
+                info_keys=list(outcome.info_keys),
+            )
+            for outcome in outcomes.outcomes
+        ],
+        partition=outcomes.partition,
+        accounts_for_reward=outcomes.accounts_for_reward,
+    )
+
+
+def _function(outcome: Outcome) -> NamedFunction | Unnamed:
+    try:
+        return named(outcome.function)
+    except ValueError as error:
+        return Unnamed(reason=f"the function of {outcome.name!r} is not stored: {brief(error)}")
+
+
+def describe_actions(env: Environment) -> Actions:
+    names = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else env.action_names
+    return Actions(numbered=env.discrete, names=list(names))
+
+
+def kind_of(settings: Mapping[str, Any], seed: int) -> str:
+    """A digest of settings without the seed, wherever it is handed on to."""
+    return hashlib.sha256(json.dumps(_without_seed(settings, seed), sort_keys=True).encode()).hexdigest()
+
+
+def _without_seed(plain: Any, seed: int) -> Any:
+    if not isinstance(plain, Mapping):
+        return plain
+    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
+    return {str(key): _without_seed(value, seed) for key, value in kept.items()}
+
+
+@contextmanager
+def _blame(part: str) -> Iterator[None]:
+    """Say of which part of a stored run an error is."""
+    try:
+        yield
+    except UntrustedError as error:
+        raise UntrustedError(f"the {part} of this run {error}") from error
+    except Exception as error:  # of whatever is made
+        raise ValueError(f"the {part} of this run cannot be made: {brief(error)}") from error
