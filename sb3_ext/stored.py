@@ -137,7 +137,7 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
 
 def make(given: Mapping[str, Any], stored: StoredArrays, discount: float, env: Environment | None) -> Policy:
     """The agent that was stored; an absent one where its masks are not known."""
-    settings: AgentSettings = validated(AgentSettings, given)
+    settings: AgentSettings = validated(AgentSettings, given, "policy.settings")
     if settings.algorithm == MaskablePPO.__name__ and env is None:
         return AbsentPolicy(
             discount, "its actions are masked by the environment: read the whole run, or give env"

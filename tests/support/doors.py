@@ -398,7 +398,7 @@ DOORS = (
         read_explainer,
         DESCRIPTION,
         hostile_files.stored_agent(DESCRIPTION),
-        culprits=(explainers.AGENT,),
+        culprits=(saved_runs.EXPLAINER,),
         anything=False,
     ),
     Door(
@@ -409,6 +409,7 @@ DOORS = (
         WEIGHTS,
         hostile_files.arrays(WEIGHTS, "weight.action_net.bias"),
         (hostile_files.OUTSIDE,),
+        (saved_runs.EXPLAINER,),
     ),
     Door(
         "checkpoint of a run",

@@ -101,8 +101,7 @@ def build(cfg: DictConfig) -> Parts:
         overview = boolean("overview", cfg.overview)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
-    with blame("what is stored of the run"):
-        about = _describe(settings(cfg), seed, env, outcomes, figures)
+    about = _describe(settings(cfg), seed, env, outcomes, figures)
     return Parts(
         config=cfg,
         seed=seed,
@@ -128,24 +127,28 @@ def _describe(
     figures: Sequence[FigureSpec],
 ) -> RunDescription:
     """What a run of these settings is about."""
+    with blame("env"):
+        world = {"env": run_descriptions.describe_env(env), "actions": run_descriptions.describe_actions(env)}
+    with blame("outcomes"):
+        explained = run_descriptions.describe_outcomes(outcomes)
     shown = [
         {"name": spec.name, "title": spec.title, "states": [named_states.name(env, s) for s in spec.states]}
         for spec in figures
     ]
-    about: RunDescription = validated(
-        RunDescription,
-        {
-            "name": str(plain["name"]),
-            "seed": seed,
-            "kind": run_descriptions.kind_of(plain, seed),
-            "env": written(run_descriptions.describe_env(env)),
-            "outcomes": written(run_descriptions.describe_outcomes(outcomes)),
-            "actions": written(run_descriptions.describe_actions(env)),
-            "figures": shown,
-            "maps": plain["maps"] or {},
-            "reference": plain["evaluation"].get("reference") or {},
-        },
-    )
+    with blame("what is stored of the run"):
+        about: RunDescription = validated(
+            RunDescription,
+            {
+                "name": str(plain["name"]),
+                "seed": seed,
+                "kind": run_descriptions.kind_of(plain, seed),
+                **{name: written(part) for name, part in world.items()},
+                "outcomes": written(explained),
+                "figures": shown,
+                "maps": plain["maps"] or {},
+                "reference": plain["evaluation"].get("reference") or {},
+            },
+        )
     return about
 
 

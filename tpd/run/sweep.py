@@ -318,6 +318,8 @@ def read_best(path: Path) -> str:
     """The same, refusing a file that does not say it."""
     found = read_yaml(path)
     with blame_file(path):
+        if not isinstance(found, dict):
+            raise ValueError(f"it does not say what is best, but is a {type(found).__name__}")
         settings = ", ".join(f"{key}={value}" for key, value in found["best_params"].items())
         return f"best: {settings}, with a mean skill of {found['best_value']:.4f}"
 

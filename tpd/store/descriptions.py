@@ -58,14 +58,19 @@ class Stored(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def validated(kind: type[T] | Any, given: Any) -> T:
-    """What was read from JSON as a record of this kind; a ValueError names the first field that is wrong."""
+def validated(kind: type[T] | Any, given: Any, place: str = "") -> T:
+    """What was read from JSON, at this place, as a record of this kind.
+
+    A ValueError names the first field that is wrong.
+    """
     try:
         found: T = TypeAdapter(kind).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(f"{place}: {first['msg']}, got {str(first['input'])[:80]!r}") from None
+        field = ".".join(filter(None, [place, *map(str, first["loc"])])) or "it"
+        ours = first.get("ctx", {}).get("error")
+        told = ours or f"{first['msg']}, got {str(first['input'])[:80]!r}"
+        raise ValueError(f"{field}: {told}") from None
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return found
@@ -95,7 +100,7 @@ class NamedFunction(Stored):
         except ImportError as error:
             raise ValueError(f"{self.name!r} cannot be imported: {error}") from error
         if not isinstance(found, FunctionType | type) or not within(found.__module__, (*OURS, *trusted)):
-            raise UntrustedError(f"{self.name!r} is no function that this module defines")
+            raise UntrustedError(f"names {self.name!r}, which is no function that this module defines")
         return partial(found, **self.arguments) if self.arguments else found
 
 
@@ -118,8 +123,10 @@ def named(function: Any) -> NamedFunction:
 def require_trust(module: str, trusted: Sequence[str]) -> None:
     """Refuse a module that is neither of ours nor trusted, without importing it."""
     if not within(module, (*OURS, *trusted)):
+        root = module.partition(".")[0]
+        advice = module if root == "tpd" else root
         raise UntrustedError(
-            f"needs {module!r}, which is not of tpd; if you trust it, say so: trust=[{module.split('.')[0]}]"
+            f"needs {module!r}, which is none of tpd's events; if you trust it, say so: trust=[{advice}]"
         )
 
 

@@ -104,11 +104,13 @@ def load(
     with blame(folder / DESCRIPTION):
         legend = read_legend(description["legend"])
         discount = number("discount", description["discount"], 0, 1)
-        about: stored_policies.Described = validated(stored_policies.StoredPolicy, description["policy"])
+        about: stored_policies.Described = validated(
+            stored_policies.StoredPolicy, description["policy"], "policy"
+        )
     if isinstance(about, stored_policies.Agent) and not with_agent:
         about = stored_policies.Absent(reason="the explainer was loaded without it")
     agent = StoredArrays(folder / AGENT)
-    with blame(folder / AGENT):
+    with blame(folder):
         policy = stored_policies.make(about, agent, discount, env, trusted)
     width = len(legend.names) + 1
     if "network" in description:

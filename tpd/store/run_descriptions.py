@@ -201,47 +201,48 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
             "id": env.id,
             "kwargs": described(env.kwargs),
             "max_episode_steps": env.max_episode_steps,
-            "action_names": list(env.action_names),
+            "action_names": [str(name) for name in env.action_names],
             "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],
             "mask_function": None if mask is None else written(named(mask)),
         }
         made: EnvironmentDescription = validated(EnvironmentDescription, plain)
     except (ValueError, TypeError) as error:
-        return AbsentEnvironment(id=env.id, reason=brief(error))
+        return AbsentEnvironment(id=str(env.id)[:1000], reason=brief(error))
     return made
 
 
 def describe_outcomes(outcomes: OutcomeSet) -> OutcomesDescription:
     """The outcomes as plain values; a function that has no name is left out, and why."""
-    return OutcomesDescription(
-        outcomes=[
-            OutcomeDescription(
-                name=outcome.name,
-                kind="event" if outcome.is_event else "component",
-                function=_function(outcome),
-                low=float(outcome.low),
-                high=float(outcome.high),
-                weight=None if outcome.weight is None else float(outcome.weight),
-                first=outcome.first,
-                info_keys=list(outcome.info_keys),
-            )
-            for outcome in outcomes.outcomes
-        ],
-        partition=outcomes.partition,
-        accounts_for_reward=outcomes.accounts_for_reward,
-    )
+    plain = [
+        {
+            "name": outcome.name,
+            "kind": "event" if outcome.is_event else "component",
+            "function": written(_function(outcome)),
+            "low": float(outcome.low),
+            "high": float(outcome.high),
+            "weight": None if outcome.weight is None else float(outcome.weight),
+            "first": outcome.first,
+            "info_keys": list(outcome.info_keys),
+        }
+        for outcome in outcomes.outcomes
+    ]
+    claims = {"partition": outcomes.partition, "accounts_for_reward": outcomes.accounts_for_reward}
+    made: OutcomesDescription = validated(OutcomesDescription, {"outcomes": plain, **claims})
+    return made
 
 
 def _function(outcome: Outcome) -> NamedFunction | Unnamed:
     try:
         return named(outcome.function)
     except ValueError as error:
-        return Unnamed(reason=f"the function of {outcome.name!r} is not stored: {brief(error)}")
+        return Unnamed(reason=f"the function of {outcome.name!r} is not stored: {brief(error)}"[:1000])
 
 
 def describe_actions(env: Environment) -> Actions:
+    """What its actions are called."""
     names = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else env.action_names
-    return Actions(numbered=env.discrete, names=list(names))
+    made: Actions = validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
+    return made
 
 
 def kind_of(settings: Mapping[str, Any], seed: int) -> str:
