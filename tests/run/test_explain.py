@@ -15,6 +15,8 @@ from tests.support.commands import IN_TURN, ROOT, tpd_run
 from tpd.answers.what_if import returns
 from tpd.run import explain as answer
 from tpd.run.question import QuestionError, parse
+from tpd.sources.forks import Forks
+from tpd.sources.moments import Moment
 from tpd.store import saved_runs
 from tpd.store.explanations import load_explanation
 from tpd.store.saved_runs import SavedRun
@@ -188,3 +190,72 @@ def test_help_comes_without_a_run(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "tpd-explain run=" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+# by rollouts
+
+
+def test_a_moment_is_asked_of_the_simulator_and_what_was_learned_is_said_beside_it(
+    store: Store, ask: Ask, tmp_path: Path
+) -> None:
+    run = f"run={store.seeds[0]}"
+    said = ask(run, "episode=3", "step=2")
+    rolled = load_explanation(tmp_path / "explanation.npz")
+    assert rolled.rollouts is not None
+    count = len(rolled.rollouts)
+    assert 20 <= count <= 203
+    assert f"asked of the simulator, by {count} rollouts" in said
+    assert "What was learned, beside the rollouts" in said
+    assert "off by" in said
+    np.testing.assert_allclose(rolled.expected, rolled.rollouts.mean(axis=0), atol=1e-6)
+    learned = store.read(0).explainer.explain(rolled.observations, rolled.actions)
+    assert not np.array_equal(learned.expected, rolled.expected)  # nothing of it is mixed in
+    again = ask(run, "episode=3", "step=2", "rollouts=50")
+    assert "by 50 rollouts" in again
+
+
+def test_without_rollouts_or_without_a_moment_the_answer_says_that_it_is_learned(
+    store: Store, ask: Ask, tmp_path: Path
+) -> None:
+    run = f"run={store.seeds[0]}"
+    assert "learned; the simulator was not asked: rollouts=0" in ask(run, "episode=3", "step=2", "rollouts=0")
+    assert load_explanation(tmp_path / "explanation.npz").rollouts is None
+    said = ask(run, *HERE)
+    assert "learned; the simulator was not asked" in said
+    assert "name episode and step" in said
+    assert "beside the rollouts" not in said
+
+
+def test_what_cannot_be_forked_is_answered_by_what_was_learned(
+    store: Store, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Forks, moment: Moment) -> None:
+        raise ValueError("FuelTaxi cannot be forked: it shows something else after 2 steps")
+
+    monkeypatch.setattr(Forks, "_lead_to", refused)
+    said = ask(f"run={store.seeds[0]}", "episode=3", "step=2")
+    assert "learned; the simulator was not asked: FuelTaxi cannot be forked" in said
+
+
+def test_rolled_out_states_and_runs_are_compared_and_rewards_changed(store: Store, ask: Ask) -> None:
+    run = f"run={store.seeds[0]}"
+    seeds = ask(run, f"against={store.seeds[1]}", "episode=0", "step=1", "rollouts=40")
+    assert "by 40 rollouts" in seeds
+    assert re.search(r"tpd, seed 0 \(\w+\) against tpd, seed 1 \(\w+\)", seeds)
+    steps = ask(run, "episode=0", "step=1", "foil_state={episode: 0, step: 3}", "rollouts=40")
+    assert "by 40 rollouts" in steps
+    mixed = ask(run, "episode=0", "step=1", "foil_state={row: 2, col: 0, fuel: 6, passenger: false}")
+    assert "learned; the simulator was not asked" in mixed  # of one of them it cannot be
+    priced = ask(run, "episode=0", "step=1", "what_if=move", "rewards.move=-3", "rollouts=40")
+    assert "with these rewards" in priced
+    assert "ith the rest of the policy unchanged, " in priced or "the data do not say" in priced
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"), [("rollouts=1", "rollouts must be 2 or more"), ("precision=0", "precision")]
+)
+def test_rollouts_that_cannot_be_are_refused(
+    store: Store, wrong: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=reason):
+        answer.main([f"run={store.seeds[0]}", "episode=3", "step=2", f"store={store.uri}", wrong])

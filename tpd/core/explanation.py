@@ -1,7 +1,8 @@
 """Explanations and contrasts: pure data about expected future outcomes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ class Explanation:
     @property
     def counted(self) -> bool:
         """Whether the support counts visits of each pair, and not all that a network learned from."""
-        return self.verdicts is None and self.observations.ndim == 1
+        return self.verdicts is None and self.rollouts is None and self.observations.ndim == 1
 
     @property
     def sparse(self) -> BoolArray:
@@ -505,6 +506,41 @@ class Contrast:
         told = dict(zip(self.fact.legend.names, self.told.by[row, -1], strict=True))
         parts = [f"{n} {gain:+.2f}" for n, gain in largest if abs(gain) >= SMALLEST_GAIN and told[n]]
         return f"{said}: {', '.join(parts)}" if parts else said
+
+
+def together(parts: Sequence[Explanation]) -> Explanation:
+    """The pairs of all parts, in order, as one explanation; they are explained in the same way."""
+
+    def joined(name: str) -> Array:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    def over_pairs(name: str) -> FloatArray | None:
+        held = [getattr(part, name) for part in parts]
+        if any(one is None for one in held):
+            return None
+        most = max(map(len, held))  # what is certain was rolled out once
+        return np.concatenate([np.broadcast_to(one, (most, *one.shape[1:])) for one in held], axis=1)
+
+    valued = all(part.agent_value is not None for part in parts)
+    return replace(
+        parts[0],
+        observations=joined("observations"),
+        actions=joined("actions"),
+        expected=joined("expected"),
+        running=joined("running"),
+        support=joined("support"),
+        agent_value=joined("agent_value") if valued else None,
+        unknown=joined("unknown"),
+        draws=over_pairs("draws"),
+        rollouts=over_pairs("rollouts"),
+        verdicts=_joined_verdicts([part.verdicts for part in parts]),
+    )
+
+
+def _joined_verdicts(parts: Sequence[Verdicts | None]) -> Verdicts | None:
+    """Those of all parts, if all have them."""
+    held = [part for part in parts if part is not None]
+    return functools.reduce(Verdicts.joined, held) if len(held) == len(parts) else None
 
 
 def happens_once(sums: FloatArray) -> BoolArray:

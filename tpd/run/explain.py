@@ -14,14 +14,14 @@ from tpd.answers import what_if
 from tpd.answers.resolve import resolve
 from tpd.answers.sentences import compare
 from tpd.answers.sentences.describe import describe
-from tpd.core.distributions import BoundedDistribution
-from tpd.core.explanation import Contrast, Explanation
+from tpd.answers.sentences.learned import learned_instead
+from tpd.core.explanation import Contrast, Explanation, together
 from tpd.core.types import Array, FloatArray
 from tpd.guards.sizes import TooLargeError
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
-from tpd.run.fact_and_foil import Compared, explain_each, fact_and_foil, valid_actions
+from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
 from tpd.run.question import HELP, Question, QuestionError, parse
 from tpd.show import answer_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
@@ -76,10 +76,12 @@ def _tell_alone(fact: Compared, out: Path) -> None:
     """What is expected where there is no choice."""
     explanation = fact.explain()
     said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
-    print(f"{fact.run.name}: {fact.state.name}\n\n{' '.join(said)}\n")
+    print(f"{fact.run.name}: {fact.state.name}\n{_obtained(fact, explanation)}\n\n{' '.join(said)}\n")
     name = f"{fact.state.name}: {fact.action_name}"
-    page(fact.name, explanation, [name], [fact.state.picture], said).savefig(out / "explanation.png")
+    title = f"{fact.name}, {explanation.obtained}"
+    page(title, explanation, [name], [fact.state.picture], said).savefig(out / "explanation.png")
     save_explanation(explanation, out / "explanation.npz")
+    _tell_learned([fact], [explanation])
 
 
 def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) -> None:
@@ -87,11 +89,12 @@ def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) ->
     contrast = fact.explain() - foil.explain()
     here = fact.state.name if fact.state.name == foil.state.name else f"{fact.state.name} and elsewhere"
     said = _said(question, fact, foil, contrast)
-    print("\n\n".join([f"{fact.run.name}: {here}", *said]) + "\n")
+    both = together([contrast.fact, contrast.foil])
+    print("\n\n".join([f"{fact.run.name}: {here}\n{_obtained(fact, both)}", *said]) + "\n")
     show(answer_tables.comparison(contrast, fact.name, foil.name))
-    both = _joined(contrast)
+    _tell_learned([fact, foil], [contrast.fact, contrast.foil])
     figure = page(
-        f"{fact.name} against {foil.name}",
+        f"{fact.name} against {foil.name}, {both.obtained}",
         both,
         [f"{side.state.name}: {side.action_name}" for side in (fact, foil)],
         [side.state.picture for side in (fact, foil)],
@@ -102,11 +105,28 @@ def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) ->
     save_explanation(both, out / "explanation.npz")
 
 
+def _obtained(fact: Compared, explanation: Explanation) -> str:
+    """How the numbers of the answer were obtained."""
+    if fact.expectations.simulated:
+        return f"asked of the simulator, {explanation.obtained}"
+    return f"{explanation.obtained}; the simulator was not asked: {fact.expectations.reason}"
+
+
+def _tell_learned(sides: Sequence[Compared], rolled_out: Sequence[Explanation]) -> None:
+    """What was learned beside what was rolled out, and how far off it is."""
+    if all(side.expectations.simulated for side in sides):
+        learned = [side.learned() for side in sides]
+        for side, true, guess in zip(sides, rolled_out, learned, strict=True):
+            print(learned_instead(true, guess, side.name))
+        print()
+        show(answer_tables.learned_beside([side.name for side in sides], rolled_out, learned))
+
+
 def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast) -> list[str]:
     """The paragraphs of the answer."""
     same_place = question.against is None and question.foil_state is None
     chosen, best = None, None
-    tie = fact.run.explainer.predictor.tie
+    tie = fact.expectations.tie
     if same_place and fact.own is not None:
         chosen = fact.run.env.name_of_action(fact.own)
         best = _favoured(fact, foil)
@@ -123,33 +143,22 @@ def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
         return None
     valid = run.env.mask(fact.state.observation)
     actions = np.flatnonzero(valid[0])
+    explanation = fact.expectations.explain(actions)
     returns = np.full(valid.shape, np.nan)
-    returns[0, actions] = what_if.returns(explain_each(run, fact.state, actions), {})
+    returns[0, actions] = what_if.returns(explanation, {})
     best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
     if best in (fact.own, fact.action, foil.action):
+        return None
+    if fact.expectations.simulated and not _settled(
+        explanation[actions == best], explanation[actions == fact.own]
+    ):
         return None
     return run.env.name_of_action(best), float(returns[0, best])
 
 
-def _joined(contrast: Contrast) -> Explanation:
-    """Fact and foil as two pairs of one explanation."""
-    both = [contrast.fact, contrast.foil]
-    values = [side.agent_value for side in both if side.agent_value is not None]
-    draws = [side.draws for side in both if side.draws is not None]
-    verdicts = [side.verdicts for side in both if side.verdicts is not None]
-    return Explanation(
-        observations=np.concatenate([side.observations for side in both]),
-        actions=np.concatenate([side.actions for side in both]),
-        expected=np.concatenate([side.expected for side in both]),
-        running=np.concatenate([side.running for side in both]),
-        support=np.concatenate([side.support for side in both]),
-        legend=contrast.fact.legend,
-        discount=contrast.fact.discount,
-        agent_value=np.concatenate(values) if len(values) == 2 else None,
-        unknown=np.concatenate([side.unknown for side in both]),
-        draws=np.concatenate(draws, axis=1) if len(draws) == 2 else None,
-        verdicts=verdicts[0].joined(verdicts[1]) if len(verdicts) == 2 else None,
-    )
+def _settled(better: Explanation, lesser: Explanation) -> bool:
+    """Whether the rollouts leave no doubt that one action is worth more than another."""
+    return bool((better - lesser).return_band().low[0, -1] > 0)
 
 
 def _rank(question: Question, fact: Compared, out: Path) -> None:
@@ -159,31 +168,36 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
         return
     actions = np.array(valid_actions(run, fact.state))
     names = [run.env.name_of_action(action) for action in actions]
-    explanation = explain_each(run, fact.state, actions)
+    explanation = fact.expectations.explain(actions)
     columns: dict[str, FloatArray] = {"return": what_if.returns(explanation, {})}
     if question.rewards:
         columns["with these rewards"] = what_if.returns(explanation, question.rewards)
     if question.resolve:
         columns["re-solved"] = _resolved_returns(run, question.rewards, fact.state, actions)
     own = None if fact.own is None else run.env.name_of_action(fact.own)
-    observed = _observed_returns(run, fact.state, actions)
-    if observed is not None and explanation.told.returns[:, -1].all():
-        columns |= answer_tables.observed_columns(observed)
-        return_distributions(names, observed).savefig(out / "returns.png")
-    told, counted = explanation.told.returns[:, -1], explanation.counted
+    columns |= _observed_returns(fact, names, explanation, out)
+    told = explanation.told.returns[:, -1]
     columns = {name: np.where(told, column, np.nan) for name, column in columns.items()}
-    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards, told, counted))
+    unit = answer_tables.counted_as(explanation)
+    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards, told, unit))
     if question.rewards:
         print("the rest of the policy is taken as it is, but for the column re-solved\n")
     if question.what_if is not None:
         _what_if(run, question.what_if, names, explanation, out)
 
 
-def _observed_returns(run: SavedRun, state: NamedState, actions: Array) -> BoundedDistribution | None:
-    """[action]: how the return that will be observed is distributed; None where nothing tells."""
-    returns = predicts_returns(run.explainer)
-    here = np.repeat(state.observation, len(actions), axis=0)
-    return None if returns is None else returns.returns(here, actions)
+def _observed_returns(
+    fact: Compared, names: Sequence[str], explanation: Explanation, out: Path
+) -> dict[str, FloatArray]:
+    """Columns [action]: the tails of the returns that will be observed, where rollouts or learning tell."""
+    if fact.expectations.simulated:
+        return answer_tables.rolled_out_columns(explanation)
+    returns = predicts_returns(fact.run.explainer)
+    observed = None if returns is None else returns.returns(explanation.observations, explanation.actions)
+    if observed is None or not explanation.told.returns[:, -1].all():
+        return {}
+    return_distributions(names, observed).savefig(out / "returns.png")
+    return answer_tables.observed_columns(observed)
 
 
 def _resolved_returns(
@@ -196,7 +210,8 @@ def _resolved_returns(
     optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
     exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
     anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))
-    return what_if.returns(explain_each(anew, state, actions), {})
+    here = np.repeat(state.observation, len(actions), axis=0)
+    return what_if.returns(anew.explainer.explain(here, actions), {})
 
 
 def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:

@@ -13,6 +13,7 @@ from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
 from tpd.policies.stored import AbsentPolicy
+from tpd.run.expectations import Asking, Expectations, without_mixing
 from tpd.run.question import Question, QuestionError
 from tpd.sources import named_states
 from tpd.sources.named_states import START, NamedState
@@ -25,19 +26,30 @@ from tpd.tracking.fetch import fetch
 class Compared:
     """One half of a comparison: a run, a state in it and what is done there."""
 
-    run: SavedRun
-    state: NamedState
+    expectations: Expectations
     own: Array | None
     """What the agent does there, where that is known."""
     action: Array
     name: str
 
     @property
+    def run(self) -> SavedRun:
+        return self.expectations.run
+
+    @property
+    def state(self) -> NamedState:
+        return self.expectations.state
+
+    @property
     def action_name(self) -> str:
         return self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        return self.run.explainer.explain(self.state.observation, self.action[None], draws=ENOUGH_DRAWS)
+        """By rollouts where the simulator is asked, else as it was learned."""
+        return self.expectations.explain(self.action[None], draws=ENOUGH_DRAWS)
+
+    def learned(self) -> Explanation:
+        return self.expectations.learned(self.action[None], draws=ENOUGH_DRAWS)
 
 
 def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:
@@ -45,6 +57,7 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 
     No second one where there is no choice.
     """
+    asking = Asking(question.rollouts, question.precision)
     state, own = _find(run, question.state)
     action = _action(run, state, own, question.action, question.run)
     if question.against is not None:
@@ -54,24 +67,36 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
         there, its_own = _find(rival, question.state)
         foil = _action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
+        here, elsewhere = _both(run, state, rival, there, asking)
         return (
-            Compared(run, state, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
-            Compared(rival, there, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
+            Compared(here, own, action, f"{names[0]} ({run.env.name_of_action(action)})"),
+            Compared(elsewhere, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
         there, its_own = _find(run, question.foil_state)
         foil = _action(run, there, its_own, question.foil or question.action, question.run)
+        here, elsewhere = _both(run, state, run, there, asking)
         return (
-            Compared(run, state, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
-            Compared(run, there, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
+            Compared(here, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
+            Compared(elsewhere, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
         )
-    fact = Compared(run, state, own, action, run.env.name_of_action(action))
-    other = _foil(run, state, action) if question.foil is None else _named(run, question.foil)
+    here = Expectations(run, state, asking)
+    fact = Compared(here, own, action, run.env.name_of_action(action))
+    other = _foil(here, action) if question.foil is None else _named(run, question.foil)
     if other is None:
         return fact, None
     if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {run.env.name_of_action(action)}")
-    return fact, Compared(run, state, own, other, run.env.name_of_action(other))
+    return fact, Compared(here, own, other, run.env.name_of_action(other))
+
+
+def _both(
+    run: SavedRun, state: NamedState, rival: SavedRun, there: NamedState, asking: Asking
+) -> tuple[Expectations, Expectations]:
+    """Two places that are compared: both by rollouts, or both as learned."""
+    sides = Expectations(run, state, asking.fixed()), Expectations(rival, there, asking.fixed())
+    without_mixing(sides)
+    return sides
 
 
 def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
@@ -104,18 +129,18 @@ def _named(run: SavedRun, action: Any) -> Array:
     return np.asarray(run.env.action(action))
 
 
-def _foil(run: SavedRun, state: NamedState, action: Array) -> Array | None:
+def _foil(here: Expectations, action: Array) -> Array | None:
     """The best of the other actions as far as is known; where actions are continuous, the opposite.
 
     None where there is no other valid action.
     """
-    space = run.env.action_space
+    run, space = here.run, here.run.env.action_space
     if isinstance(space, gym.spaces.Box):
         return np.asarray(space.low + space.high - action)
-    others = np.array([a for a in valid_actions(run, state) if a != action])
+    others = np.array([a for a in valid_actions(run, here.state) if a != action])
     if not len(others):
         return None
-    explanation = explain_each(run, state, others)
+    explanation = here.explain(others)
     if explanation.legend.reward_bound is None:
         return np.asarray(others[explanation.support.argmax()])
     return np.asarray(others[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
@@ -123,7 +148,3 @@ def _foil(run: SavedRun, state: NamedState, action: Array) -> Array | None:
 
 def valid_actions(run: SavedRun, state: NamedState) -> list[int]:
     return [int(a) for a in np.flatnonzero(run.env.mask(state.observation)[0])]
-
-
-def explain_each(run: SavedRun, state: NamedState, actions: Array) -> Explanation:
-    return run.explainer.explain(np.repeat(state.observation, len(actions), axis=0), actions)

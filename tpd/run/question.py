@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from tpd.predictors.simulation import PRECISION
 from tpd.sources.named_states import START
 
 HELP = """tpd-explain answers why an agent did what it did, from a finished run.
@@ -22,6 +23,9 @@ Compare:   foil_state={row: 2, ...}             with another state, instead of a
            against=<another run>                with another policy or seed, each doing what it does
 What if:   what_if=failure                      at which reward of an event another action overtakes
            rewards.failure=-20 resolve=true     the returns, and the optimal policy, under other rewards
+Simulator: rollouts=200 rollouts=0              the moment of a recorded episode is rolled out by default,
+                                                as often as precision=0.06 (half a band) needs; 0 does
+                                                without, and tells what was learned
 Settings:  store=sqlite:///mlflow.db            the MLflow store
            out=outputs/answers/...              the folder for plots
            trust=[my_module]                    modules that the environment, events or policy of the run
@@ -46,6 +50,8 @@ class Question:
     what_if: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
     resolve: bool = False
+    rollouts: int | None = None
+    precision: float = PRECISION
     store: str = "sqlite:///mlflow.db"
     out: str | None = None
     trust: Sequence[str] = ()

@@ -17,6 +17,7 @@ from tpd.core.verdicts import Verdict
 from tpd.envs import Environment
 
 EXACT = "exact"
+ROLLOUTS, ONE_ROLLOUT = "rollouts", "1: nothing is random"
 WORST = 0.1
 """The share of the returns that is called the worst."""
 UNTOLD = Verdict.NOT_LEARNED.words
@@ -24,6 +25,8 @@ HELP = (
     "what is not learned, or too rare to tell, has no number: rollouts of a recorded moment tell it "
     "(episode=... step=...)"
 )
+FEWEST_FOR_TAILS = 40
+"""Rollouts, to tell how the return is distributed."""
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
 
@@ -58,6 +61,9 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
 
 def _data(contrast: Contrast) -> str:
     """How much data both sides stand on."""
+    if contrast.rolled_out:
+        obtained = contrast.fact.obtained, contrast.foil.obtained
+        return obtained[0] if obtained[0] == obtained[1] else f"{obtained[0]} and {obtained[1]}"
     visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
     if visits == [EXACT, EXACT]:
         return "computed from the dynamics, so it is exact"
@@ -70,6 +76,79 @@ def _data(contrast: Contrast) -> str:
 
 def _visits(support: float) -> str:
     return EXACT if np.isinf(support) else f"{support:g}"
+
+
+def counted_as(explanation: Explanation) -> str:
+    """What the support of an explanation counts."""
+    if explanation.rollouts is not None:
+        return ROLLOUTS
+    return "visits" if explanation.counted else "transitions with it"
+
+
+def learned_beside(
+    names: Sequence[str], rolled_out: Sequence[Explanation], learned: Sequence[Explanation]
+) -> Table:
+    """A row for each outcome: what was learned of it beside what was rolled out, up to the last step."""
+    table = Table(title="What was learned, beside the rollouts", title_justify="left", caption_justify="left")
+    table.add_column("outcome")
+    for name in names:
+        for heading in (f"{name}: rolled out", "learned", "off by"):
+            table.add_column(heading, justify="right")
+    legend = rolled_out[0].legend
+    for k, outcome in enumerate(legend.names):
+        table.add_row(
+            outcome,
+            *(
+                cell
+                for one, other in zip(rolled_out, learned, strict=True)
+                for cell in _beside(one, other, k, outcome in legend.events)
+            ),
+        )
+    if legend.reward_bound is not None:
+        table.add_section()
+        pairs = zip(rolled_out, learned, strict=True)
+        table.add_row("return", *(cell for one, other in pairs for cell in _returns_beside(one, other)))
+    table.caption = (
+        f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * what was learned "
+        "contradicts the rollouts: it lies outside their band"
+    )
+    return table
+
+
+def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: bool) -> list[str]:
+    """What was rolled out and learned of one outcome, and how far apart they are."""
+    once = is_event and rolled_out.legend.names[k].startswith(FIRST)
+    true = float(rolled_out.expected[0, :, k].sum())
+    low, high = (float(end[0, -1, k]) for end in rolled_out.sum_band())
+    said = _cells(rolled_out, k, is_event)[1]
+    if not learned.foreseen[0, -1] or not learned.told.by[0, -1, k]:
+        return [said, _cells(learned, k, is_event)[1], ""]
+    guess = float(learned.expected[0, :, k].sum())
+    outside = "" if low - SMALLEST_LISTED <= guess <= high + SMALLEST_LISTED else " *"
+    off = f"{100 * (guess - true):+.0f} points" if once else f"{guess - true:+.2f}"
+    return [said, _cells(learned, k, is_event)[1], f"{off}{outside}"]
+
+
+def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
+    said = [_return(rolled_out), _return(learned)]
+    if not learned.foreseen[0, -1] or not learned.told.returns[0, -1]:
+        return [*said, ""]
+    guess = float(learned.expected_return[0, -1])
+    low, high = (float(end[0, -1]) for end in rolled_out.return_band())
+    outside = "" if low <= guess <= high else " *"
+    return [*said, f"{guess - float(rolled_out.expected_return[0, -1]):+.2f}{outside}"]
+
+
+def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
+    """Columns of a ranking: the tails of the returns that the rollouts had."""
+    returns = np.sort(explanation.drawn_returns[:, :, -1], axis=0)
+    if len(returns) < FEWEST_FOR_TAILS:
+        return {}
+    return {
+        "5 % fall below": np.quantile(returns, 0.05, axis=0),
+        "5 % above": np.quantile(returns, 0.95, axis=0),
+        "mean of the worst tenth": returns[: len(returns) // 10].mean(axis=0),
+    }
 
 
 def _gains(contrast: Contrast) -> dict[str, str]:
@@ -169,23 +248,27 @@ def ranking(
     support: FloatArray,
     rewards: Mapping[str, float],
     told: BoolArray | None = None,
-    counted: bool = True,
+    unit: str = "visits",
 ) -> Table:
     """All actions, the best first, under each way of valuing them.
 
-    told [action] says whose return is learned, counted whether the support counts visits.
+    told [action] says whose return is learned, unit what the support counts.
     """
     changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
     title = f"All valid actions here{f', with {changed}' if changed else ''}"
     table = Table(title=title, title_justify="left", caption_justify="left")
-    for heading in ("action", *columns, "visits" if counted else "transitions with it"):
+    for heading in ("action", *columns, unit):
         table.add_column(heading, justify="left" if heading == "action" else "right")
     order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
     for i in order:
         nan = "unknown" if told is None or told[i] else UNTOLD
         cells = [nan if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
-        table.add_row(names[i] + mark, *cells, _visits(support[i]))
+        table.add_row(
+            names[i] + mark,
+            *cells,
+            ONE_ROLLOUT if unit == ROLLOUTS and np.isinf(support[i]) else _visits(support[i]),
+        )
     return table
 
 

@@ -17,6 +17,7 @@ from tpd.envs.environment import StateDescription
 from tpd.guards.settings import whole_number
 from tpd.sources.episodes import Recording, play_one
 from tpd.sources.hidden_state import with_initial_state
+from tpd.sources.moments import Moment
 
 START = "start"
 NamedStateDescription = StateDescription | str
@@ -32,6 +33,8 @@ class NamedState:
     name: str
     picture: Array | None
     """[height, width, 3]"""
+    moment: Moment | None = None
+    """How to come there again, where it is a step of a recorded episode."""
 
 
 def check(env: Environment, description: NamedStateDescription) -> None:
@@ -80,7 +83,8 @@ def find_recorded(
     if recording.frames:
         frame = recording.frame_of(episodes.begins[episode] + step)
         picture = np.asarray(Image.open(io.BytesIO(recording.frames[int(frame)])))
-    return NamedState(observation[None], name, picture), steps.action[step]
+    state = NamedState(observation[None], name, picture, recording.moment(episode, step))
+    return state, steps.action[step]
 
 
 def _played(description: NamedStateDescription) -> bool:

@@ -22,6 +22,8 @@ def save_explanation(explanation: Explanation, path: Path) -> None:
     if explanation.agent_value is not None:
         arrays["agent_value"] = explanation.agent_value
     arrays |= verdict_arrays(explanation.verdicts)
+    if explanation.rollouts is not None:
+        arrays["rollouts"] = explanation.rollouts.astype(np.float32)
     np.savez_compressed(path, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
@@ -44,4 +46,5 @@ def load_explanation(path: Path) -> Explanation:
         stored.take("agent_value", batch, REAL, finite=False, optional=True),
         stored.take("unknown", expected.shape[:2], REAL),
         verdicts=read_verdicts(stored, len(expected), expected.shape[1], len(legend.names) + 1),
+        rollouts=stored.take("rollouts", (None, *expected.shape), REAL, optional=True),
     )

@@ -21,6 +21,8 @@ UNTOLD_BECAUSE = {
     Verdict.TOO_RARE: "too rare in fresh episodes to tell whether it is learned: {}; rollouts of a recorded "
     "moment tell it, or more episodes (evaluation.forecast_episodes)",
 }
+LOOMING = 0.5
+"""A risk so likely comes before all else."""
 LARGE = 0.25
 """As a share: of the difference for what speaks against it, of the largest stake for what has no peak."""
 
@@ -102,14 +104,15 @@ def into_unknown(pair: PairSummary) -> str:
 
 
 def _expectations(pair: PairSummary) -> str:
-    peaks, others, risks, untold = list[Term](), list[str](), list[str](), list[str]()
+    peaks, others, untold = list[Term](), list[str](), list[str]()
+    looming, risks = list[str](), list[str]()
     for term in _worth_saying(pair):
         if not term.is_event:
             others.append(_component(pair, term))
         elif _untold(pair, term):
             untold.append(term.name)
         elif (term.weight or 0) < 0 and pair.ending[term.column] and _once(pair, term) is not None:
-            risks.append(_risk(pair, term))
+            (looming if _looms(pair, term) else risks).append(_risk(pair, term))
         elif _peaks(pair, term):
             peaks.append(term)
         elif term.first is not None and pair.spoken[term.first] >= 0:
@@ -118,7 +121,7 @@ def _expectations(pair: PairSummary) -> str:
             others.append(f"{term.name} expected {times(pair.count[term.column])}")
     peaks.sort(key=lambda term: pair.peak_step[term.column])
     in_order = [_peak(pair, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
-    said = [*([", ".join(in_order)] if peaks else []), *others, *risks]
+    said = [*looming, *([", ".join(in_order)] if peaks else []), *others, *risks]
     if untold:
         because = "not enough data to tell" if pair.counted else "what was learned does not tell"
         said.append(f"{because} how likely {listed(untold)} {'is' if len(untold) == 1 else 'are'}")
@@ -203,6 +206,12 @@ def _risk(pair: PairSummary, term: Term) -> str:
     assert column is not None
     by_when = "" if term.first is None and pair.count_told[column] else f" {_by_when(pair, column)}"
     return f"{_ever(pair, column)} risk of {term.name}{by_when}"
+
+
+def _looms(pair: PairSummary, term: Term) -> bool:
+    """Whether a risk is so large that it is said first."""
+    column = _once(pair, term)
+    return column is not None and pair.spoken_sum[column] >= LOOMING
 
 
 def _ever(pair: PairSummary, column: int, brackets: str = "()") -> str:

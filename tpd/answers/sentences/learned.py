@@ -1,0 +1,48 @@
+"""What was learned beside what was rolled out, in a sentence: how far off it is where that matters most."""
+
+import numpy as np
+
+from tpd.answers.sentences.formatting import listed, percent, sentence, worth
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.types import IntArray
+
+MOST_SAID = 2
+
+
+def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) -> str:
+    """Where what was learned of one pair contradicts its rollouts most."""
+    if not learned.foreseen[0, -1]:
+        return sentence(f"of {name} nothing was learned that reaches so far")
+    judged = _told_firsts(learned)
+    outside = _contradicted(rolled_out, learned, judged)
+    if not outside:
+        if not len(judged):
+            return sentence(f"of {name} no first occurrence is learned, so only the rollouts tell")
+        return sentence(f"what was learned of {name} agrees with the rollouts in all first occurrences")
+    said = listed([_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]])
+    if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:
+        returns = [worth(float(side.expected_return[0, -1])) for side in (learned, rolled_out)]
+        said += f" (return {returns[0]} instead of {returns[1]})"
+    return sentence(f"without the simulator {name} would be explained wrongly: {said}")
+
+
+def _told_firsts(learned: Explanation) -> IntArray:
+    """The first occurrences of which something was learned."""
+    names, told = learned.legend.names, learned.told.by[0, -1]
+    return np.array([k for k, name in enumerate(names) if name.startswith(FIRST) and told[k]], dtype=np.int64)
+
+
+def _contradicted(rolled_out: Explanation, learned: Explanation, judged: IntArray) -> list[int]:
+    """Those whose learned chance lies outside the band of the rollouts, the farthest off first."""
+    guess, true = (side.expected[0].sum(axis=0) for side in (learned, rolled_out))
+    band = rolled_out.sum_band()
+    beyond = np.maximum(band.low[0, -1] - guess, guess - band.high[0, -1])
+    wrong = judged[beyond[judged] > 0]
+    return [int(k) for k in wrong[np.argsort(-np.abs(guess - true)[wrong])]]
+
+
+def _instead(rolled_out: Explanation, learned: Explanation, k: int) -> str:
+    guess, true = (float(np.clip(side.expected[0, :, k].sum(), 0, 1)) for side in (learned, rolled_out))
+    event = rolled_out.legend.names[k].removeprefix(FIRST)
+    return f"{event} within {rolled_out.horizon} steps {percent(guess)} instead of {percent(true)}"
