@@ -5,10 +5,12 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from torch.nn.modules import activation
 
@@ -37,6 +39,8 @@ ACTIVATIONS = {
     if isinstance(found, type) and found.__module__ == activation.__name__
 }
 EXTRACTORS = {str(extractor): extractor for extractor in (FlattenExtractor, NatureCNN, CombinedExtractor)}
+KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))
+"""Of the convolutions of NatureCNN, of which the last has 64 channels."""
 LSTM_OPTIONS = {"bias", "dropout"}
 SWITCHES = {"enable_critic_lstm", "full_std", "normalize_images", "share_features_extractor", "shared_lstm"}
 SWITCHES |= {"squash_output", "use_expln", "with_bias"}
@@ -143,3 +147,36 @@ def _stated_layers(net_arch: Any, head: str) -> list[Any]:
         own = part.get(head, []) if isinstance(part, dict) else part
         layers += own if isinstance(own, list) else [own]
     return layers
+
+
+def check_spaces(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
+    """Refuse spaces that are wider than the weights, before networks for them take any memory."""
+    empty = [name for name, weight in weights.items() if 0 in weight.shape]
+    if empty:
+        raise ValueError(f"its weights {empty[0]} are empty")
+    matrices = [weight.shape for weight in weights.values() if weight.dim() == 2]
+    outputs, inputs = (max((shape[axis] for shape in matrices), default=0) for axis in (0, 1))
+    parts: list[Space] = [observations]
+    if isinstance(observations, spaces.Dict):
+        parts, images = [observations[key] for key in observations], True
+    due = max((_features(part, images) for part in parts), default=0)
+    if due > inputs or _features(actions, images=False) > outputs:
+        raise ValueError(
+            f"observations {observations} and actions {actions} do not fit weights of shapes "
+            f"{[list(shape) for shape in matrices]}"
+        )
+
+
+def _features(space: Space, images: bool) -> int:
+    """How many numbers a network is given of it, or tells apart."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(np.sum(space.nvec))
+    shape = space.shape or ()
+    if not images or not isinstance(space, spaces.Box) or not is_image_space(space):
+        return int(np.prod(shape, dtype=np.int64))
+    sizes = list(shape[1:])
+    for kernel, stride in KERNELS_AND_STRIDES:
+        sizes = [(size - kernel) // stride + 1 for size in sizes]
+    return 64 * int(np.prod(sizes, dtype=np.int64))

@@ -14,10 +14,17 @@ from gymnasium import spaces
 from pydantic import Field
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_ext.architecture import ACTIVATIONS, EXTRACTORS, TRUST, Algorithm, Space, policy_arguments
+from sb3_ext.architecture import (
+    ACTIVATIONS,
+    EXTRACTORS,
+    TRUST,
+    Algorithm,
+    Space,
+    check_spaces,
+    policy_arguments,
+)
 from sb3_ext.loading import ALGORITHMS, EPSILON_GREEDY, build_policy, playing_model
 from sb3_ext.normalization import ObservationNormalization, frozen
 from sb3_ext.policies import SB3Policy, as_policy
@@ -30,8 +37,6 @@ from tpd.policies.stored import AbsentPolicy
 from tpd.store.descriptions import Finite, Plain, Stored, validated, written
 
 WEIGHT, MEAN, VARIANCE = "weight.", "mean", "variance"
-KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))
-"""Of the convolutions of NatureCNN, of which the last has 64 channels."""
 CLASSES: Mapping[str, Mapping[str, type]] = {
     "activation_fn": ACTIVATIONS,
     "features_extractor_class": EXTRACTORS,
@@ -202,7 +207,7 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
     if policy_class is None:
         raise ValueError(f"policy: {settings.policy!r} is none of {', '.join(algorithm.policy_aliases)}")
     observations, actions = from_plain(settings.observation_space), from_plain(settings.action_space)
-    _check_sizes(observations, actions, weights, settings.policy.startswith("Cnn"))
+    check_spaces(observations, actions, weights, settings.policy.startswith("Cnn"))
     stated = written(settings.policy_settings)
     for name, classes in CLASSES.items():
         if name in stated:
@@ -216,39 +221,6 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
     if algorithm in EPSILON_GREEDY:
         model.exploration_rate = settings.exploration_rate or 0.0
     return model
-
-
-def _check_sizes(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
-    """Refuse spaces that are wider than the weights, before networks for them take any memory."""
-    empty = [name for name, weight in weights.items() if 0 in weight.shape]
-    if empty:
-        raise ValueError(f"its weights {empty[0]} are empty")
-    matrices = [weight.shape for weight in weights.values() if weight.dim() == 2]
-    outputs, inputs = (max((shape[axis] for shape in matrices), default=0) for axis in (0, 1))
-    parts: list[Space] = [observations]
-    if isinstance(observations, spaces.Dict):
-        parts, images = [observations[key] for key in observations], True
-    due = max((_features(part, images) for part in parts), default=0)
-    if due > inputs or _features(actions, images=False) > outputs:
-        raise ValueError(
-            f"observations {observations} and actions {actions} do not fit weights of shapes "
-            f"{[list(shape) for shape in matrices]}"
-        )
-
-
-def _features(space: Space, images: bool) -> int:
-    """How many numbers a network is given of it, or tells apart."""
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(np.sum(space.nvec))
-    shape = space.shape or ()
-    if not images or not isinstance(space, spaces.Box) or not is_image_space(space):
-        return int(np.prod(shape, dtype=np.int64))
-    sizes = list(shape[1:])
-    for kernel, stride in KERNELS_AND_STRIDES:
-        sizes = [(size - kernel) // stride + 1 for size in sizes]
-    return 64 * int(np.prod(sizes, dtype=np.int64))
 
 
 def _described_normalization(

@@ -93,15 +93,12 @@ def build(cfg: DictConfig) -> Parts:
         examiner = _examiner(evaluation, explainer, env, outcomes, seed, training)
     with blame("figures"):
         figures = figures_from_config(cfg.figures, env)
-    with blame("maps"):
-        MapSpec.from_config(cfg.maps, env)
     recorder: Recorder = _make(cfg, "recording")
     _check_playable(env, trainer, evaluation, recorder)
     with blame("overview"):
         overview = boolean("overview", cfg.overview)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
-    about = _describe(settings(cfg), seed, env, outcomes, figures)
     return Parts(
         config=cfg,
         seed=seed,
@@ -115,7 +112,7 @@ def build(cfg: DictConfig) -> Parts:
         figures=figures,
         recorder=recorder,
         overview=overview,
-        about=about,
+        about=_describe(settings(cfg), seed, env, outcomes, figures),
     )
 
 
@@ -131,6 +128,8 @@ def _describe(
         world = {"env": run_descriptions.describe_env(env), "actions": run_descriptions.describe_actions(env)}
     with blame("outcomes"):
         explained = run_descriptions.describe_outcomes(outcomes)
+    with blame("maps"):
+        MapSpec.from_config(plain["maps"], env)
     shown = [
         {"name": spec.name, "title": spec.title, "states": [named_states.name(env, s) for s in spec.states]}
         for spec in figures
