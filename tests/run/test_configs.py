@@ -148,7 +148,7 @@ def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose
     )
     learner: Any = parts.explainer.predictor
     assert learner.form == form
-    assert type(learner.network.encoder.extractor).__name__ == "FlattenExtractor"
+    assert type(learner.network.parts[0].encoder.extractor).__name__ == "FlattenExtractor"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tpd.core.explanation import Explanation
-from tpd.core.outcomes import FIRST, Legend
+from tpd.core.first_occurrences import reconciled
+from tpd.core.outcomes import Legend
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 from tpd.core.verdicts import Verdicts
 from tpd.guards.settings import whole_number
@@ -71,7 +72,7 @@ class Explainer:
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
-        predicted = self._at_most_once(predictor.predict(observations, actions))
+        predicted = reconciled(predictor.predict(observations, actions), self.legend)
         unknown: FloatArray = np.zeros(predicted.shape[:2])
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
@@ -79,6 +80,7 @@ class Explainer:
         if draws and isinstance(predictor, DrawingPredictor):
             require_memory("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
             drawn = predictor.draws(observations, actions, self.policy, draws)[..., :-1]
+            drawn = reconciled(drawn, self.legend)
         values = self.policy.action_values(observations)
         return Explanation(
             observations=observations,
@@ -115,17 +117,7 @@ class Explainer:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome + 1]: what `explain` expects of each pair, and last of termination."""
-        return self._at_most_once(self.predictor.predict(observations, actions))
-
-    def _at_most_once(self, predicted: FloatArray) -> FloatArray:
-        """[batch, horizon, outcome]: nothing is more likely to happen for the first time than is left."""
-        first = [k for k, name in enumerate(self.legend.names) if name.startswith(FIRST)]
-        if not first or not (predicted[:, :, first].sum(axis=1) > 1).any():
-            return predicted
-        limited, chances = predicted.copy(), predicted[:, :, first]
-        before = np.cumsum(chances, axis=1) - chances
-        limited[:, :, first] = np.minimum(chances, np.clip(1 - before, 0, 1))
-        return limited
+        return reconciled(self.predictor.predict(observations, actions), self.legend)
 
     def _check(self, observations: Array, actions: Array) -> None:
         if actions.ndim == 0 or len(actions) != len(observations):

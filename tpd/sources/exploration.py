@@ -48,7 +48,7 @@ class Exploration:
         whole_number("every", every[1], at_least=fewest)
         if self.epsilon or self.least_tried or self.restarts:
             raise ValueError(
-                "every replaces epsilon, least_tried and restarts: set them to 0, false and 0, or every to null"
+                "every replaces epsilon, least_tried and restarts: they must be 0, false and 0, or every null"
             )
 
 

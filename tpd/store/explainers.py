@@ -177,8 +177,7 @@ def _network(
     from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
 
     with blame(folder / DESCRIPTION):
-        _check_columns(network["columns"], width)
-        num_actions = _check_size(network, width, stored.size)
+        num_actions = _check_size(network, _outputs(network, width), stored.size)
         if "returns" in network:
             _check_returns(network, stored.size)
         if network["discount"] is not None:
@@ -189,25 +188,32 @@ def _network(
         return read(network, arrays, features_extractor)
 
 
-def _check_columns(columns: Mapping[str, Any], width: int) -> None:
-    found = sorted(itertools.chain.from_iterable(columns.values()))
-    if found != list(range(width)):
-        raise ValueError(f"its network predicts the columns {found} of {width} outcomes")
+def _outputs(network: Mapping[str, Any], width: int) -> int:
+    """How many outputs the larger part of a network has that predicts so many outcomes."""
+    from tpd.predictors.network.columns import Columns
+
+    columns, horizon = (
+        Columns.read(network["columns"]),
+        whole_number("horizon", network["horizon"], at_least=1),
+    )
+    if columns.width != width:
+        raise ValueError(f"its network predicts {columns.width} outcomes, and there are {width}")
+    return max(horizon * columns.channels, columns.times(horizon))
 
 
 def _check_returns(network: Mapping[str, Any], values: int) -> None:
     """Refuse a network of returns, beside this one, that cannot be: it has a centre, a spread, and atoms."""
     returns = network["returns"]
-    _check_size(network, 2 + whole_number("atoms", returns["atoms"], at_least=2), values)
+    atoms = whole_number("atoms", returns["atoms"], at_least=2)
+    _check_size(network, (2 + atoms) * whole_number("horizon", network["horizon"], at_least=1), values)
     number("discount", returns["discount"], 0, 1)
     number("bound", returns["bound"], 0, LARGEST)
 
 
-def _check_size(network: Mapping[str, Any], width: int, values: int) -> int:
+def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     """Refuse a network with more weights than there are values; how many actions it tells apart."""
     observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
     num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
-    outputs = num_actions * whole_number("horizon", network["horizon"], at_least=1) * width
     hidden = [whole_number("hidden", size, at_least=1) for size in network["hidden"]]
     inputs = observed + whole_number("hidden_state", network["hidden_state"], at_least=0)
     if network["extracted"] or network["observation_space"]["kind"] == "Discrete":

@@ -13,7 +13,6 @@ from torch.nn import functional
 from tpd.core.observations import unpack
 from tpd.core.types import Array
 
-RARE = 4.0  # how far below even the odds of an event start
 UNSEEN = 50.0  # standard deviations from the mean; a flag that one step in a thousand sets is nearer
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
 
@@ -21,8 +20,17 @@ FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
 """Makes a module with `features_dim` for images and dicts, as Stable-Baselines3's extractors are."""
 
 
+FINE = (1e-2, 1e-4, 1e-6)
+"""Parts of a standard deviation below which numbers are still told apart near 0."""
+LARGEST = 1e6  # standard deviations from 0; beyond it magnitudes are not told apart
+
+
 class VectorEncoder(nn.Module):
-    """Numbers, brought to zero mean and unit variance over what was seen."""
+    """Numbers, brought to zero mean and unit variance over what was seen, and once more by their magnitude.
+
+    A small velocity may decide what happens, and a normaliser flattens it: `asinh` of a number in fine units
+    grows like its logarithm, on both sides of 0.
+    """
 
     mean: Tensor
     variance: Tensor
@@ -30,7 +38,7 @@ class VectorEncoder(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.features_dim = size
+        self.features_dim = size * (1 + len(FINE))
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("variance", torch.ones(size))
         self.register_buffer("count", torch.zeros(()))
@@ -49,7 +57,10 @@ class VectorEncoder(nn.Module):
         self.count.copy_(total)
 
     def forward(self, observations: Tensor) -> Tensor:
-        return self._scaled(observations).clamp(-FARTHEST, FARTHEST)
+        whole = self._scaled(observations).clamp(-FARTHEST, FARTHEST)
+        size = (observations.flatten(1) / (self.variance + 1e-8).sqrt()).clamp(-LARGEST, LARGEST)
+        fine = [torch.asinh(size / unit) / math.asinh(1 / unit) for unit in FINE]
+        return torch.cat([whole, *fine], dim=1)
 
     def unseen(self, observations: Tensor) -> Tensor:
         """[batch]: whether an observation lies nowhere near any that was seen."""
@@ -147,10 +158,10 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
 
 
-def tensors(observations: Array) -> Any:
+def tensors(observations: Array, device: torch.device | None = None) -> Any:
     """A batch of observations as a tensor, or a dict of tensors."""
     plain = unpack(observations)
     if isinstance(plain, dict):
-        return {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in plain.items()}
+        return {key: torch.from_numpy(np.ascontiguousarray(value)).to(device) for key, value in plain.items()}
     tensor = torch.from_numpy(np.ascontiguousarray(plain))
-    return tensor.float() if tensor.dtype == torch.float64 else tensor
+    return (tensor.float() if tensor.dtype == torch.float64 else tensor).to(device)

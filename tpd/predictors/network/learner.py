@@ -7,21 +7,30 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tpd.core.efo import check_decomposition
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, FloatArray, Policy, RecurrentPolicy, State, Transitions
+from tpd.core.types import (
+    Array,
+    FloatArray,
+    IntArray,
+    Policy,
+    RecurrentPolicy,
+    State,
+    Transitions,
+)
 from tpd.envs import Environment
-from tpd.guards.settings import number, one_of, whole_number
-from tpd.predictors.network.encoders import FeaturesExtractor, VectorEncoder, tensors
+from tpd.guards.settings import boolean, number, one_of, whole_number
+from tpd.predictors.episode_split import EpisodeSplit
+from tpd.predictors.network.columns import Columns, EndingEvents
+from tpd.predictors.network.device import choose_device
+from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.errors import KnownErrors
-from tpd.predictors.network.next_actions import NextActions
-from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
+from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.predictor import CalibratedPredictor, NetworkPredictor
-from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
-from tpd.predictors.network.returns import FEWEST_ATOMS, ReturnLearner, ReturnNetwork, ReturnSettings
+from tpd.predictors.network.returns import ReturnLearner, ReturnNetwork, return_settings
+from tpd.predictors.network.selection import Selection
 from tpd.predictors.network.state import (
     generator_state,
     optimizer_state,
@@ -32,22 +41,27 @@ from tpd.predictors.network.state import (
     unprefixed,
     weights,
 )
-from tpd.predictors.network.targets import least_losses, losses, observed, targets
+from tpd.predictors.network.targets import Losses, Targets, losses
+from tpd.predictors.network.window_targets import WindowTargets
 
-HOLD_OUT = 20  # one in so many transitions is not trained on
-HELD_OUT_SIZE = 10_000
-PATIENCE = 8
-BETTER = 0.99
-NUMBERS = ("_seen", "_owed", "_version", "_fitted", "_best_loss", "_no_better", "updates")
+CHECKS = 20
+"""How often the networks are judged by the select episodes."""
+DIFFERENCE_DECAY = 0.01
+"""Weight decay of what differs between actions."""
+NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
 
 
 class NetworkFHTD:
     """Learns from replayed transitions, with the targets of a slowly following target network.
 
+    A target is what was observed for as long as the policy itself acted, at most `window` steps, and then
+    what the target network expects; `window=1` is the one-step target. With `bootstrap=False` nothing beyond
+    the window is learned. One in ten episodes is not trained on: once all updates are made, the networks are
+    kept that predict these best. Predictions are the target network's, an average over the last updates.
+
     form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events
-    and the end, a sigmoid for each other event, regression for the rest, all on `O_{h-1}` of the target
-    network after the next action of the policy. "fhgvf" learns value functions `Q_h` by regression and
-    decomposes them. Predictions are the target network's, which averages over the last updates.
+    and the end, a distribution over the steps of what happens but once, sigmoids for other events, regression
+    for the rest. "fhgvf" learns value functions `Q_h` by regression and decomposes them.
 
     It has bands once it is calibrated, until it learns again. With `return_atoms` another network beside it
     learns the distribution of the return.
@@ -72,8 +86,11 @@ class NetworkFHTD:
         fit_updates: int,
         replay_size: int,
         seed: int,
+        window: int | None = None,
+        bootstrap: bool = True,
         return_atoms: int = 0,
         features_extractor: FeaturesExtractor | None = None,
+        device: str = "auto",
     ) -> None:
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self.form = one_of("form", form, ("efo", "fhgvf"))
@@ -82,109 +99,133 @@ class NetworkFHTD:
         self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
         self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
+        self.bootstrap = boolean("bootstrap", bootstrap)
+        self.device = choose_device(device)
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
         self.policy = policy
         self.outcomes = outcomes
-        columns = Columns.of(outcomes) if form == "efo" else Columns.all_real(outcomes.width)
-        both = env.observation_space, env.action_space
-        alike: dict[str, Any] = {
+        self._seed = seed
+        self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        self._spaces = env.observation_space, env.action_space
+        self._alike: dict[str, Any] = {
             "horizon": self.horizon,
             "hidden": [whole_number("hidden", width, at_least=1) for width in hidden],
             "hidden_state": policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
             "features_extractor": features_extractor,
         }
-        with _initialised(seed, "network"):
-            self.network = OutcomeNetwork(*both, columns, **alike)
-        self.target_network = copy.deepcopy(self.network).requires_grad_(False)
-        rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=rate, fused=True)
         self._returns: ReturnLearner | None = None
         if whole_number("return_atoms", return_atoms, at_least=0):
-            settings = _return_settings(return_atoms, policy, outcomes)
+            settings = return_settings(return_atoms, policy, outcomes)
             with _initialised(seed, "returns"):
-                of_returns = ReturnNetwork(*both, settings, **alike)
-            self._returns = ReturnLearner(of_returns, outcomes.legend.weights, rate, self.target_update_rate)
-        self._rng = generator(seed, "replay")
-        self._replay = ReplayBuffer(whole_number("replay_size", replay_size, at_least=1))
-        self._held_out = ReplayBuffer(HELD_OUT_SIZE)
-        self._seen, self._owed = 0, 0.0
-        tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
+                of_returns = ReturnNetwork(*self._spaces, settings, **self._alike).to(self.device)
+            rewards = outcomes.legend.weights
+            self._returns = ReturnLearner(of_returns, rewards, self._rate, self.target_update_rate)
+        self._split = EpisodeSplit()
         self._value_discount = self.discount if form == "fhgvf" else None
-        self._predictor = NetworkPredictor(
-            self.target_network,
-            tried,
-            self._value_discount,
-            None if self._returns is None else self._returns.target_network,
+        self._rng = generator(seed, "replay")
+        self._replay = WindowTargets(
+            policy,
+            self._rng,
+            horizon=self.horizon,
+            window=self.horizon if window is None else whole_number("window", window, at_least=1),
+            discount=self._value_discount,
+            capacity=whole_number("replay_size", replay_size, at_least=1),
         )
-        self._calibrated: CalibratedPredictor | None = None
-        self._losses: list[float] = []
+        self._tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
+        self._seen, self._owed, self._fitted, self.updates = 0, 0.0, 0, 0
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
-        self._fitted, self._best_loss, self._no_better = 0, np.inf, 0
-        self.updates = 0
+        self._losses: list[float] = []
+        self._endings = EndingEvents(outcomes)
+        self._build(())
+
+    def _build(self, ending: Sequence[int]) -> None:
+        """Make the networks, where the events of these columns end the episode."""
+        self._ending = tuple(ending)
+        columns = Columns.of(self.outcomes).ended_by(ending)
+        if self.form == "fhgvf":
+            columns = Columns.all_real(self.outcomes.width)
+        with _initialised(self._seed, "network"):
+            self.network = OutcomeNetwork(*self._spaces, columns, **self._alike).to(self.device)
+        self.target_network = copy.deepcopy(self.network).requires_grad_(False)
+        differing = [part.heads.difference for part in self.network.parts]
+        others = [p for p in self.network.parameters() if not any(p is d for d in differing)]
+        groups: list[dict[str, Any]] = [
+            {"params": others},
+            {"params": differing, "weight_decay": DIFFERENCE_DECAY},
+        ]
+        self._optimizer = torch.optim.AdamW(groups, lr=self._rate, weight_decay=0.0, fused=True)
+        of_returns = None if self._returns is None else self._returns.target_network
+        self._predictor = NetworkPredictor(self.target_network, self._tried, self._value_discount, of_returns)
+        self._calibrated: CalibratedPredictor | None = None
+        self._selection = Selection(len(self.network.parts))
 
     def update(self, transitions: Transitions) -> None:
         """Keep a batch for replay, and make the updates that are due for it."""
         self._forget_other_hidden_states()
-        experience = Experience(
-            transitions.observation,
-            transitions.action,
-            transitions.next_observation,
-            *self.outcomes.observe(transitions),
-        )
-        self._update_scales(experience)
-        held_out = (self._seen + np.arange(len(experience))) % HOLD_OUT == HOLD_OUT - 1
-        self._replay.add(experience[np.flatnonzero(~held_out)])
-        self._held_out.add(experience[np.flatnonzero(held_out)])
-        self._seen += len(experience)
-        actions = experience.action if self.network.discrete else np.zeros(len(experience), dtype=np.int64)
-        tried = self._predictor.tried
-        tried += np.bincount(actions, minlength=len(tried))
-        self._owed += self.updates_per_step * len(experience)
-        while self._owed >= 1 and len(self._replay):
+        observed = self.outcomes.observe(transitions)
+        if self.updates == 0 and self.form == "efo":
+            self._endings.ask(transitions)
+        self.network.see(transitions.observation)
+        self.target_network.see(transitions.observation)
+        if self._returns is not None:
+            self._returns.update_scales(transitions.observation, observed.outcome, first=self._seen == 0)
+        self._replay.add(transitions, observed, self._split.held_out(transitions))
+        self._seen += len(transitions)
+        actions = transitions.action if self.network.discrete else np.zeros(len(transitions), dtype=np.int64)
+        self._tried += np.bincount(actions, minlength=len(self._tried))
+        self._owed += self.updates_per_step * len(transitions)
+        while self._owed >= 1:
             self._owed -= 1
             self.learn()
 
-    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Replay until what was held out is predicted no better, or the updates allowed are spent.
+    def _begin(self) -> None:
+        """Lay out the networks by what came so far: which events end the episode, scales and means."""
+        kept = self._replay.kept
+        self._build(self._endings.found)
+        mean = kept.outcome.mean(axis=0) if self.form == "efo" else np.zeros(self.outcomes.width)
+        size = np.sqrt(np.mean(kept.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
+        size[size == 0] = 1
+        for network in (self.network, self.target_network):
+            network.start_from(mean, size)
+            network.see(kept.observation)
 
-        A target network that knows nothing yet is easy to agree with, so nothing is judged before news had
-        the time to travel through all steps ahead. With `at_most` so many updates are made, and
-        the next call goes on.
+    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
+        """Make all updates, and keep the networks that predict the select episodes best.
+
+        With `at_most` so many updates are made, and the next call goes on.
         """
         self._forget_other_hidden_states()
-        if not len(self._replay):
+        if not len(self._replay) or self._fitted == self.fit_updates:
             return
-        check_every = max(1, self.fit_updates // 40)
-        warm_up = self.horizon / self.target_update_rate
+        self._replay.consult_policy()
+        check_every = max(1, self.fit_updates // CHECKS)
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         while self._fitted < end:
             self.learn()
             self._fitted += 1
             progress(1)
-            if self._fitted % check_every or self.updates < warm_up or not len(self._held_out):
-                continue
-            loss = self.held_out_loss()
-            if loss < BETTER * self._best_loss:
-                self._best_loss, self._no_better = loss, 0
-            else:
-                self._no_better += 1
-            if self._no_better == PATIENCE:
-                progress(self.fit_updates - self._fitted)
-                self._fitted = self.fit_updates
+            if self._fitted % check_every == 0 or self._fitted == self.fit_updates:
+                self._selection.offer(self.target_network.parts, self.select_losses())
+        if self._fitted == self.fit_updates:
+            self._selection.put_best(self.target_network.parts)
 
     def state(self) -> State:
         """The networks, what is kept for replay, and how far learning and fitting are."""
         numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
         return {
             **numbers,
-            "tried": self._predictor.tried,
+            "ending": np.array(self._ending, dtype=np.int64),
+            "otherwise": self._endings.otherwise,
+            "together": self._endings.together,
+            "tried": self._tried,
             "stream": generator_state(self._rng),
             **prefixed("network", weights(self.network)),
             **prefixed("target_network", weights(self.target_network)),
             **prefixed("optimizer", optimizer_state(self._optimizer)),
+            **prefixed("selection", self._selection.state()),
+            **prefixed("split", self._split.state()),
             **prefixed("replay", self._replay.state()),
-            **prefixed("held_out", self._held_out.state()),
             **prefixed("returns", {} if self._returns is None else self._returns.state()),
         }
 
@@ -192,13 +233,16 @@ class NetworkFHTD:
         """Go on from there."""
         for name in NUMBERS:
             setattr(self, name, state[name].item())
-        self._predictor.tried[:] = state["tried"]
+        self._build(state["ending"].tolist())
+        self._endings.otherwise, self._endings.together = state["otherwise"].copy(), state["together"].copy()
+        self._tried[:] = state["tried"]
         put_generator_state(self._rng, state["stream"])
         put_weights(self.network, unprefixed("network", state))
         put_weights(self.target_network, unprefixed("target_network", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        self._selection.restore(unprefixed("selection", state))
+        self._split.restore(unprefixed("split", state))
         self._replay.restore(unprefixed("replay", state))
-        self._held_out.restore(unprefixed("held_out", state))
         if self._returns is not None:
             self._returns.restore(unprefixed("returns", state))
 
@@ -234,48 +278,34 @@ class NetworkFHTD:
         """Its weights."""
         return self.solved().arrays()
 
-    def held_out_loss(self) -> float:
-        """How far what was held out is from its targets, beyond what no prediction could avoid."""
-        batch = self._held_out[slice(None)]
+    def select_losses(self) -> list[float]:
+        """How far what each part predicts is from what was observed in the select episodes."""
+        rows = self._replay.selected
+        if not len(rows):
+            return [0.0 for _ in self.network.parts]
         with torch.no_grad():
-            target = self._targets(batch, self._following(batch))
-            features = self.target_network.features(batch.observation, batch.action)
-            outputs = self.target_network.outputs(features, batch.action)
-            least = least_losses(self.network, target).mean()
-            return float(losses(self.network, outputs, target).mean() - least)
+            target = self._replay.targets(rows, self.target_network, bootstrap=False)
+            found = self._losses_of(self.target_network, rows, target)
+        parts = (self.network.steps, self.network.times)
+        return [float(loss.mean()) for loss, part in zip(found, parts, strict=True) if part is not None]
 
     def _forget_other_hidden_states(self) -> None:
         """Drop what was kept, if it carries hidden states of other weights."""
         if isinstance(self.policy, RecurrentPolicy) and self.policy.version != self._version:
             self._version = self.policy.version
             self._replay.clear()
-            self._held_out.clear()
-
-    def _update_scales(self, experience: Experience) -> None:
-        """Learn the scales of observations and, from the first batch, of outcomes and their means."""
-        networks = (self.network, self.target_network)
-        if self._returns is not None:
-            self._returns.update_scales(experience, first=self._seen == 0)
-        if self._seen == 0:
-            size = np.sqrt(np.mean(experience.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
-            size[size == 0] = 1
-            for network in networks:
-                network.scale.copy_(torch.as_tensor(size))
-            if self.form == "efo":
-                for network in networks:
-                    network.start_from(observed(network, experience)[0].mean(dim=0))
-        for network in networks:
-            if isinstance(network.encoder, VectorEncoder):
-                network.encoder.see(tensors(experience.observation).float())
 
     def learn(self) -> None:
         """One update from a random batch of what is kept."""
+        rows = self._replay.batch(self.batch_size)
+        if not len(rows):
+            return
+        if self.updates == 0:
+            self._begin()
         self._calibrated = None
-        batch = self._replay.sample(self.batch_size, self._rng)
-        following = self._following(batch)
-        target = self._targets(batch, following)
-        features = self.network.features(batch.observation, batch.action)
-        loss = losses(self.network, self.network.outputs(features, batch.action), target).mean()
+        target = self._replay.targets(rows, self.target_network, self.bootstrap)
+        steps, times = self._losses_of(self.network, rows, target)
+        loss = steps.mean() + times.mean()
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
@@ -286,32 +316,15 @@ class NetworkFHTD:
                 self.target_update_rate,
             )
         if self._returns is not None:
-            self._returns.learn(batch, following)
+            self._returns.learn(self._replay.kept[rows], self._replay.following(rows))
         self.updates += 1
         self._losses.append(float(loss.detach()))
 
-    def _following(self, batch: Experience) -> NextActions:
-        """What the policy does after each transition."""
-        return NextActions.of(self.policy, batch.next_observation, self._rng)
-
-    @torch.no_grad()
-    def _targets(self, batch: Experience, following: NextActions) -> Tensor:
-        """[batch, horizon, channel]: the outcome now, then what the target network expects next."""
-        after = following.mean(self.target_network.channels(following.outputs(self.target_network)))
-        return targets(self.network, batch, after, self._value_discount)
-
-
-def _return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
-    """What a network of returns has to know, if they can be learned."""
-    bound = outcomes.legend.reward_bound
-    if bound is None:
-        raise ValueError(
-            f"return_atoms={atoms} needs outcomes that account for the reward, and these do not: "
-            "return_atoms must be 0"
-        )
-    if atoms < FEWEST_ATOMS:
-        raise ValueError(f"return_atoms must be 0, or {FEWEST_ATOMS} or more, got {atoms}")
-    return ReturnSettings(int(atoms), policy.discount, bound)
+    def _losses_of(self, network: OutcomeNetwork, rows: IntArray, target: Targets) -> Losses:
+        kept = self._replay.kept
+        actions = kept.action[rows]
+        features = network.features(kept.observation[rows], actions)
+        return losses(network, network.outputs(features, actions), target)
 
 
 @contextmanager

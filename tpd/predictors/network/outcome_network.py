@@ -1,96 +1,50 @@
-"""The network that predicts outcomes: an encoder, a shared trunk, and heads for every step ahead."""
+"""The network that predicts outcomes: one part at every step ahead, another part when each first happens."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, BoolArray
-from tpd.predictors.network.encoders import (
-    RARE,
-    FeaturesExtractor,
-    VectorEncoder,
-    describe_space,
-    make_encoder,
-    tensors,
-)
+from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.predictors.network.columns import Columns
+from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.pair_network import PairNetwork
 
-LEAST_ODDS = 1e-3  # of what was not seen to happen at first
+LEAST = 1e-3  # probability of what was not seen to happen at first
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of the outcomes are predicted how; the last column is termination."""
+class Channels(NamedTuple):
+    """Outputs by what they stand for; logits unless said otherwise."""
 
-    partition: tuple[int, ...]
-    """Exactly one of these events happens while the episode runs: one softmax."""
-    events: tuple[int, ...]
-    """Each happens or not: a sigmoid each."""
-    real: tuple[int, ...]
-    """Real numbers: regression."""
-
-    @classmethod
-    def of(cls, outcomes: OutcomeSet) -> "Columns":
-        """Softmax for a partition, sigmoids for the other events, regression for the rest."""
-        members = set(outcomes.legend.partition)
-        kinds: dict[str, list[int]] = {"partition": [], "events": [], "real": []}
-        for k, outcome in enumerate(outcomes.outcomes):
-            kind = "real" if not outcome.is_event else "partition" if outcome.name in members else "events"
-            kinds[kind].append(k)
-        kinds["events"].append(len(outcomes.outcomes))
-        return cls(tuple(kinds["partition"]), tuple(kinds["events"]), tuple(kinds["real"]))
-
-    @classmethod
-    def all_real(cls, width: int) -> "Columns":
-        """Everything by regression."""
-        return cls((), (), tuple(range(width)))
-
-    @property
-    def width(self) -> int:
-        return len(self.partition) + len(self.events) + len(self.real)
-
-    @property
-    def channels(self) -> int:
-        """How many outputs there are for each step ahead: a softmax has one more, for the end."""
-        return self.width + bool(self.partition)
-
-
-class Heads(nn.Module):
-    """A linear layer for each action, computed only for the actions asked for."""
-
-    def __init__(self, features: int, num_actions: int, outputs: int) -> None:
-        super().__init__()
-        layers = [nn.Linear(features, outputs) for _ in range(num_actions)]
-        self.weight = nn.Parameter(torch.stack([layer.weight for layer in layers]).detach())
-        self.bias = nn.Parameter(torch.stack([layer.bias for layer in layers]).detach())
-
-    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
-        """[batch, outputs] for features [batch, features] and the number of an action each."""
-        if len(self.weight) == 1:
-            return functional.linear(features, self.weight[0], self.bias[0])
-        order = torch.argsort(actions)
-        counts = torch.bincount(actions, minlength=len(self.weight)).tolist()
-        groups = torch.split(features[order], counts)
-        outputs = [
-            functional.linear(group, self.weight[a], self.bias[a])
-            for a, group in enumerate(groups)
-            if len(group)
-        ]
-        return torch.cat(outputs)[torch.argsort(order)]
+    partition: Tensor
+    """[..., horizon, member + 1]: the end comes last"""
+    events: Tensor
+    """[..., horizon, event]"""
+    again: Tensor
+    """[..., horizon, event]: that it happens, given that it has happened before"""
+    real: Tensor
+    """[..., horizon, outcome]: values, in units of the scale"""
+    ending: Tensor | None
+    """[..., (event + 1) * horizon + 1]: by which event the episode ends (the last: by none of them), and at
+    which step; then that it does not"""
+    first: Tensor
+    """[..., event, horizon + 1]: at which step; then that it does not happen"""
 
 
 class OutcomeNetwork(nn.Module):
-    """Predicts every outcome at every step ahead; numbered actions have heads, others are inputs."""
+    """Predicts every outcome at every step ahead.
+
+    What happens but once, first occurrences and the end of the episode, is one distribution over the steps,
+    from a network of its own. An event that can happen again is, at step h, as likely as its first occurrence
+    `F_h` and, if it has happened before, as a sigmoid says: `F_h + G_{h-1} sigmoid(r_h)` with G the sums
+    of F. So `F_h <= P(at h) <= P(by h) <= 1` whatever the weights are.
+    """
 
     scale: Tensor
-    low: Tensor
-    high: Tensor
 
     def __init__(
         self,
@@ -106,83 +60,119 @@ class OutcomeNetwork(nn.Module):
         super().__init__()
         self.columns = columns
         self.horizon = horizon
-        self._settings = {
-            "observation_space": describe_space(observation_space),
-            "action_space": describe_space(action_space),
-            "hidden": list(hidden),
+        alike: dict[str, Any] = {
+            "hidden": hidden,
             "hidden_state": hidden_state,
-            "extracted": features_extractor is not None,
+            "features_extractor": features_extractor,
         }
-        self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
-        size = int(self.encoder.features_dim)  # type: ignore[arg-type]
-        self.discrete = isinstance(action_space, spaces.Discrete)
-        if isinstance(action_space, spaces.Box):
-            size += int(np.prod(action_space.shape))
-            self.register_buffer("low", torch.as_tensor(action_space.low.ravel(), dtype=torch.float32))
-            self.register_buffer("high", torch.as_tensor(action_space.high.ravel(), dtype=torch.float32))
-        layers: list[nn.Module] = []
-        for width in hidden:
-            layers += [nn.Linear(size, width), nn.ReLU()]
-            size = width
-        self.trunk = nn.Sequential(*layers)
-        num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
-        self.heads = Heads(size, num_actions, horizon * columns.channels)
-        with torch.no_grad():  # what was not learned yet must not look as if it happened
-            bias = self.heads.bias.view(num_actions, horizon, columns.channels)
-            self.split(bias)[1].sub_(RARE)
+        spaces_of_both = observation_space, action_space
+        steps, times = horizon * columns.channels, columns.times(horizon)
+        self.steps = PairNetwork(*spaces_of_both, steps, **alike) if steps else None
+        self.times = PairNetwork(*spaces_of_both, times, **alike) if times else None
+        self.discrete = self.parts[0].discrete
         self.register_buffer("scale", torch.ones(len(columns.real)))
+        self.start_from(np.zeros(columns.width), np.ones(len(columns.real)))
+
+    @property
+    def parts(self) -> tuple[PairNetwork, ...]:
+        """The networks that it consists of: for every step, and over the steps, if there is anything."""
+        return tuple(part for part in (self.steps, self.times) if part is not None)
+
+    @property
+    def device(self) -> torch.device:
+        return self.parts[0].device
 
     @torch.no_grad()
-    def start_from(self, mean: Tensor) -> None:
-        """Expect the mean [channel] of what happens at first, at every step ahead and of every action."""
-        partition, events, real = self.split(mean.clamp(min=LEAST_ODDS))[0], *self.split(mean)[1:]
-        level = torch.cat([partition.log(), torch.logit(events, eps=LEAST_ODDS), real])
-        self.heads.bias.copy_(level.repeat(len(self.heads.bias), self.horizon))
+    def start_from(self, mean: FloatArray, scale: FloatArray) -> None:
+        """Expect the mean [outcome] of what happens at first, at every step ahead and of every action.
+
+        scale: the typical size of real outcomes [real].
+        """
+        columns, rate = self.columns, torch.as_tensor(mean, dtype=torch.float32).clamp(LEAST, 1 - LEAST)
+        self.scale.copy_(torch.as_tensor(scale))
+        members = rate[list(columns.partition)]
+        end = [torch.tensor([LEAST])] if columns.partition else []
+        at = [*columns.events, *(at for at, _ in columns.again)]
+        real = torch.as_tensor(mean, dtype=torch.float32)[list(columns.real)] / self.scale.cpu()
+        level = torch.cat([members.log(), *(part.log() for part in end), torch.logit(rate[at]), real])
+        if self.steps is not None:
+            self.steps.heads.shared.bias.copy_(level.repeat(self.horizon))
+        if self.times is not None:
+            endings = [group[0] for group in columns.ending] + [columns.width - 1]
+            groups = [rate[endings]] if columns.over_time else []
+            groups += [rate[[k]] for k in columns.first]
+            bias = [_geometric(group, self.horizon) for group in groups]
+            self.times.heads.shared.bias.copy_(torch.cat(bias))
 
     def description(self) -> dict[str, Any]:
         """How it is built, as plain values."""
-        return self._settings | {"columns": asdict(self.columns), "horizon": self.horizon}
+        return self.parts[0].settings | {"columns": asdict(self.columns), "horizon": self.horizon}
 
-    @torch.no_grad()
+    def see(self, observations: Array) -> None:
+        """Learn the scales of observations from a batch."""
+        for part in self.parts:
+            part.see(observations)
+
     def unseen(self, observations: Array) -> BoolArray:
         """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
-        if not isinstance(self.encoder, VectorEncoder):
-            return np.zeros(len(observations), dtype=np.bool_)
-        return np.asarray(self.encoder.unseen(tensors(observations)))
+        return self.parts[0].unseen(observations)
 
     def features(self, observations: Array, actions: Array | None = None) -> Tensor:
-        """[batch, features] of observations, with the actions too where they are inputs."""
-        encoded: Tensor = self.encoder(tensors(observations))
-        if not self.discrete:
-            assert actions is not None
-            flat = torch.as_tensor(actions, dtype=torch.float32).reshape(len(actions), -1)
-            span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
-            scaled = 2 * (flat - self.low) / span - 1
-            encoded = torch.cat([encoded, scaled], dim=1)
-        return self.trunk(encoded)  # type: ignore[no-any-return]
+        """[batch, features] of both parts."""
+        return torch.cat([part.features(observations, actions) for part in self.parts], dim=1)
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:
-        """[batch, horizon, channel], of which `expected` makes sense."""
-        numbers = torch.as_tensor(actions) if self.discrete else torch.zeros(0, dtype=torch.int64)
-        outputs: Tensor = self.heads(features, numbers)
-        return outputs.view(len(features), self.horizon, self.columns.channels)
+        """[batch, outputs] of both parts."""
+        sizes = [features.shape[1] // len(self.parts)] * len(self.parts)
+        both = zip(self.parts, torch.split(features, sizes, dim=1), strict=True)
+        return torch.cat([part.outputs(its, actions) for part, its in both], dim=1)
 
-    def split(self, outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The outputs [..., channel] of the partition with its end last, of the events, and of the rest."""
-        softmax = len(self.columns.partition) + bool(self.columns.partition)
-        sizes = [softmax, len(self.columns.events), len(self.columns.real)]
-        partition, events, real = torch.split(outputs, sizes, dim=-1)
-        return partition, events, real
+    def channels(self, outputs: Tensor) -> Channels:
+        """What the outputs [..., outputs] stand for."""
+        columns, horizon = self.columns, self.horizon
+        steps, ending, first = torch.split(
+            outputs,
+            [
+                horizon * columns.channels,
+                columns.times(horizon) - len(columns.first) * (horizon + 1),
+                len(columns.first) * (horizon + 1),
+            ],
+            dim=-1,
+        )
+        softmax = len(columns.partition) + bool(columns.partition)
+        sizes = [softmax, len(columns.events), len(columns.again), len(columns.real)]
+        steps = steps.view(*steps.shape[:-1], horizon, columns.channels)
+        partition, events, again, real = torch.split(steps, sizes, dim=-1)
+        first = first.view(*first.shape[:-1], len(columns.first), horizon + 1)
+        return Channels(partition, events, again, real, ending if columns.over_time else None, first)
 
-    def channels(self, outputs: Tensor) -> Tensor:
-        """[..., channel]: probabilities for events and the end, scaled values for real outcomes."""
-        partition, events, real = self.split(outputs)
-        return torch.cat([partition.softmax(dim=-1), events.sigmoid(), real], dim=-1)
+    def expected(self, outputs: Tensor) -> Tensor:
+        """[..., horizon, outcome]: in the network's order (`columns.order`), in true units."""
+        columns, channels = self.columns, self.channels(outputs)
+        first = channels.first.softmax(dim=-1)[..., :-1].transpose(-1, -2)
+        found = [
+            channels.partition.softmax(dim=-1)[..., : len(columns.partition)],
+            channels.events.sigmoid(),
+            channels.real * self.scale,
+            first,
+            _again(first[..., columns.before], channels.again.sigmoid()),
+        ]
+        if channels.ending is not None:
+            ends = channels.ending.softmax(dim=-1)[..., :-1]
+            ends = ends.reshape(*ends.shape[:-1], -1, self.horizon).transpose(-1, -2)
+            groups = [e for e, group in enumerate(columns.ending) for _ in group]
+            found += [ends[..., groups], ends.sum(dim=-1, keepdim=True).clamp(max=1)]
+        return torch.cat(found, dim=-1)
 
-    def expected(self, channels: Tensor) -> Tensor:
-        """[..., outcome]: the channels in the order of the outcomes, without the end, in true units."""
-        partition, events, real = self.split(channels)
-        if self.columns.partition:
-            partition = partition[..., :-1]
-        order = [*self.columns.partition, *self.columns.events, *self.columns.real]
-        return torch.cat([partition, events, real * self.scale], dim=-1)[..., np.argsort(order)]
+
+def _again(first: Tensor, again: Tensor) -> Tensor:
+    """[..., horizon, event]: that it happens, for the first time or again if it has happened before."""
+    before = torch.cumsum(first, dim=-2) - first
+    return (first + before.clamp(0, 1) * again).clamp(max=1)
+
+
+def _geometric(rates: Tensor, horizon: int) -> Tensor:
+    """[event * horizon + 1]: logits of which event is first, and when, if each has its rate at every step."""
+    alive = torch.log1p(-rates.sum().clamp(max=0.99))
+    when = rates.log()[:, None] + alive * torch.arange(horizon)
+    return torch.cat([when.flatten(), (alive * horizon)[None]])

@@ -12,9 +12,10 @@ from gymnasium import spaces
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, Policy
+from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.errors import KnownErrors
-from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
+from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
 
 ROWS_AT_ONCE = 8192
@@ -54,21 +55,20 @@ class NetworkPredictor:
             rows = slice(start, start + ROWS_AT_ONCE)
             with torch.no_grad():
                 features = network.features(observations[rows], actions[rows])
-                channels = network.channels(network.outputs(features, actions[rows]))
-                parts.append(self._consistent(network.expected(channels).numpy(), channels.numpy()))
+                expected = network.expected(network.outputs(features, actions[rows]))
+                parts.append(expected.numpy(force=True)[..., np.argsort(network.columns.order)])
         values = np.concatenate(parts)
-        return values if self.discount is None else decompose(values, self.discount, axis=1)
-
-    def _consistent(self, expected: FloatArray, channels: FloatArray) -> FloatArray:
-        """Terminations that add up to no more than one and, for a partition, to what is left of it."""
         if self.discount is not None:
-            return expected
-        ended = np.cumsum(expected[:, :, -1], axis=1)
-        if self.network.columns.partition:
-            before = channels[:, :, len(self.network.columns.partition)]
-            ended[:, :-1] = before[:, 1:]
-            ended[:, -1] = before[:, -1] + (1 - before[:, -1]) * expected[:, -1, -1]
-        ended = np.minimum(np.maximum.accumulate(ended, axis=1), 1)
+            return decompose(values, self.discount, axis=1)
+        return self._consistent(values) if network.columns.partition else values
+
+    def _consistent(self, expected: FloatArray) -> FloatArray:
+        """Terminations that add up to what a partition leaves."""
+        before = 1 - expected[:, :, list(self.network.columns.partition)].sum(axis=2)
+        ended = np.empty_like(before)
+        ended[:, :-1] = before[:, 1:]
+        ended[:, -1] = before[:, -1] + (1 - before[:, -1]) * expected[:, -1, -1]
+        ended = np.clip(np.maximum.accumulate(ended, axis=1), 0, 1)
         expected[:, :, -1] = np.diff(ended, axis=1, prepend=0)
         return expected
 
@@ -95,14 +95,14 @@ class NetworkPredictor:
 
     def description(self) -> dict[str, Any]:
         """How the network is built, and that of the returns if there is one."""
-        returns = {} if self.of_returns is None else {"returns": asdict(self.of_returns.settings)}
+        returns = {} if self.of_returns is None else {"returns": asdict(self.of_returns.of_returns)}
         return {"discount": self.discount, **self.network.description(), **returns}
 
     def arrays(self) -> dict[str, Array]:
         """The weights, and what they stand on."""
         networks = {WEIGHT: self.network} | ({RETURN: self.of_returns} if self.of_returns is not None else {})
         weights = {
-            f"{prefix}{name}": value.numpy()
+            f"{prefix}{name}": value.numpy(force=True)
             for prefix, network in networks.items()
             for name, value in network.state_dict().items()
         }
@@ -161,7 +161,7 @@ def read(
     both = space_from(description["observation_space"]), space_from(description["action_space"])
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor
-    columns = Columns(**{kind: tuple(columns) for kind, columns in description["columns"].items()})
+    columns = Columns.read(description["columns"])
     network = OutcomeNetwork(*both, columns, **alike)
     _fill(network, _named(arrays, WEIGHT))
     of_returns = None
@@ -177,7 +177,7 @@ def read(
     return CalibratedPredictor(network, tried, discount, errors, of_returns)
 
 
-def _fill(network: OutcomeNetwork, weights: Mapping[str, Array]) -> None:
+def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:
     """Give a network its weights, for good."""
     network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     network.requires_grad_(False)

@@ -1,10 +1,10 @@
-"""The replay buffer: observed transitions, the newest so many."""
+"""The replay buffer: observed transitions, the newest so many, with the order that they came in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from tpd.core.types import Array, FloatArray, IntArray, State
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
 from tpd.guards.sizes import require_memory
 
 
@@ -22,20 +22,26 @@ class Experience:
     """[batch, outcome]"""
     continuation: FloatArray
     """[batch, outcome]"""
+    own: BoolArray
+    """[batch]: whether the policy is known to have chosen the action"""
+    selecting: BoolArray
+    """[batch]: whether it belongs to an episode that is kept for selection"""
+    following: IntArray
+    """[batch]: the row of the transition that came next in the same episode; -1 if none did so far"""
 
     def __len__(self) -> int:
         return len(self.outcome)
 
     def columns(self) -> tuple[Array, ...]:
         """The arrays, in order."""
-        return (self.observation, self.action, self.next_observation, self.outcome, self.continuation)
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     def __getitem__(self, index: IntArray | slice) -> "Experience":
         return Experience(*(column[index] for column in self.columns()))
 
 
 class ReplayBuffer:
-    """A ring: once it is full, the oldest are overwritten."""
+    """A ring: once it is full, the oldest are overwritten. A transition is always older than its follower."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -45,18 +51,60 @@ class ReplayBuffer:
         """Forget everything."""
         self._columns: tuple[Array, ...] = ()
         self._written = 0
+        self._latest: dict[int, int] = {}
+        """By stream: the number of its latest transition, counted from the first one ever written."""
 
     def __len__(self) -> int:
         return min(self._written, self.capacity)
 
-    def add(self, experience: Experience) -> None:
-        """Keep a batch."""
-        experience = experience[-self.capacity :]
+    def add(
+        self, transitions: Transitions, outcome: FloatArray, continuation: FloatArray, selecting: BoolArray
+    ) -> None:
+        """Keep a batch, and link each transition to the one that came before it."""
+        count, before = len(transitions), self._before(transitions)
+        rows = (self._written + np.arange(count)) % self.capacity
+        experience = Experience(
+            observation=transitions.observation,
+            action=transitions.action,
+            next_observation=transitions.next_observation,
+            outcome=outcome,
+            continuation=continuation,
+            own=np.zeros(count, dtype=np.bool_) if transitions.own is None else transitions.own,
+            selecting=selecting,
+            following=np.full(count, -1, dtype=np.int64),
+        )
+        self._write(experience[-self.capacity :], rows[-self.capacity :], count)
+        before = np.where(before < self._written - self.capacity, -1, before)  # overwritten by now
+        linked = before >= 0
+        linked[linked] = self._leads_to(before[linked], transitions.observation[linked])
+        self.kept.following[before[linked] % self.capacity] = rows[linked]
+
+    def _before(self, transitions: Transitions) -> IntArray:
+        """[batch]: the number of the transition before each in its stream; -1 where an episode begins."""
+        before = np.full(len(transitions), -1, dtype=np.int64)
+        if transitions.stream is None:
+            return before
+        numbers = self._written + np.arange(len(transitions))
+        numbers[transitions.terminated | transitions.truncated] = -1
+        order = np.argsort(transitions.stream, kind="stable")
+        stream = transitions.stream[order]
+        begins = np.flatnonzero(np.diff(stream, prepend=stream[:1] - 1))
+        before[order[1:]] = numbers[order[:-1]]
+        before[order[begins]] = [self._latest.get(number, -1) for number in stream[begins].tolist()]
+        ends = np.append(begins[1:], len(stream)) - 1
+        self._latest |= zip(stream[ends].tolist(), numbers[order[ends]].tolist(), strict=True)
+        return before
+
+    def _leads_to(self, numbers: IntArray, observations: Array) -> BoolArray:
+        """[batch]: whether the transitions of these numbers led to these observations."""
+        same = self.kept.next_observation[numbers % self.capacity] == observations
+        return np.asarray(same.all(axis=tuple(range(1, same.ndim))))
+
+    def _write(self, experience: Experience, rows: IntArray, count: int) -> None:
         self._make_room(experience)
-        rows = (self._written + np.arange(len(experience))) % self.capacity
         for kept, column in zip(self._columns, experience.columns(), strict=True):
             kept[rows] = column
-        self._written += len(experience)
+        self._written += count
 
     def _make_room(self, experience: Experience) -> None:
         """Grow with what comes, for the capacity may never be needed."""
@@ -76,22 +124,22 @@ class ReplayBuffer:
                 grown[k][:room] = self._columns[k]
         self._columns = tuple(grown)
 
+    @property
+    def kept(self) -> Experience:
+        """All that is kept, in the rows that `following` names; to be written to where that is meant."""
+        return Experience(*(column[: len(self)] for column in self._columns))
+
     def state(self) -> State:
-        """All that is kept, and where the next is written."""
+        """All that is kept, where the next is written, and the latest transition of each stream."""
         kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
-        return {"written": np.array(self._written), **kept}
+        latest = np.array(list(self._latest.items()), dtype=np.int64).reshape(-1, 2)
+        return {"written": np.array(self._written), "latest": latest, **kept}
 
     def restore(self, state: State) -> None:
         """Keep that, and nothing else."""
         self.clear()
-        count = len(state) - 1
+        count = len(state) - 2
         if count:
-            self.add(Experience(*(state[f"column_{k}"] for k in range(count))))
-        self._written = int(state["written"])
-
-    def __getitem__(self, rows: IntArray | slice) -> Experience:
-        return Experience(*(column[: len(self)][rows] for column in self._columns))
-
-    def sample(self, size: int, rng: np.random.Generator) -> Experience:
-        """A random batch."""
-        return self[rng.integers(len(self), size=size)]
+            experience = Experience(*(state[f"column_{k}"] for k in range(count)))
+            self._write(experience, np.arange(len(experience)), len(experience))
+        self._written, self._latest = int(state["written"]), dict(state["latest"].tolist())

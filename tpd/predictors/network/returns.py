@@ -16,10 +16,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from tpd.core.distributions import BoundedDistribution, with_unknown
-from tpd.core.types import Array, BoolArray, State
-from tpd.predictors.network.encoders import FeaturesExtractor, VectorEncoder, tensors
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, BoolArray, FloatArray, Policy, State
+from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.next_actions import NextActions
-from tpd.predictors.network.outcome_network import Columns, OutcomeNetwork
+from tpd.predictors.network.pair_network import PairNetwork
 from tpd.predictors.network.replay_buffer import Experience
 from tpd.predictors.network.state import (
     optimizer_state,
@@ -55,7 +56,7 @@ def project(values: Tensor, mass: Tensor, atoms: Tensor) -> Tensor:
     below = ((bent / BEND + 1) * ((count - 1) / 2)).long().clamp_(0, count - 2)  # rounds down, from 0
     left, gap = (each.expand(*mass.shape[:-1], -1).gather(-1, below) for each in (atoms, atoms.diff()))
     share = ((values - left) / gap).clamp_(0, 1) * mass
-    projected = torch.zeros(*mass.shape[:-1], count)
+    projected = mass.new_zeros(*mass.shape[:-1], count)
     projected.scatter_add_(-1, below, mass - share)
     return projected.scatter_add_(-1, below + 1, share)
 
@@ -91,10 +92,25 @@ class ReturnSettings:
     """The largest possible |reward|."""
 
 
-class ReturnNetwork(OutcomeNetwork):
+def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
+    """What a network of returns has to know, if they can be learned."""
+    bound = outcomes.legend.reward_bound
+    if bound is None:
+        raise ValueError(
+            f"return_atoms={atoms} needs outcomes that account for the reward, and these do not: "
+            "return_atoms must be 0"
+        )
+    if atoms < FEWEST_ATOMS:
+        raise ValueError(f"return_atoms must be 0, or {FEWEST_ATOMS} or more, got {atoms}")
+    return ReturnSettings(int(atoms), policy.discount, bound)
+
+
+class ReturnNetwork(PairNetwork):
     """Gives each pair a centre, a spread, and the probabilities of its atoms, for every number of steps."""
 
     unit: Tensor
+    atoms: Tensor
+    """[atom]"""
 
     def __init__(
         self,
@@ -110,32 +126,33 @@ class ReturnNetwork(OutcomeNetwork):
         super().__init__(
             observation_space,
             action_space,
-            Columns.all_real(2 + settings.atoms),
-            horizon=horizon,
+            horizon * (2 + settings.atoms),
             hidden=hidden,
             hidden_state=hidden_state,
             features_extractor=features_extractor,
         )
-        self.settings = settings
-        self.atoms = standard_atoms(settings.atoms)
-        """[atom]"""
+        self.horizon = horizon
+        self.of_returns = settings
+        self.register_buffer("atoms", standard_atoms(settings.atoms), persistent=False)
         self.register_buffer("unit", torch.ones(horizon))
 
     @property
     def steps(self) -> Tensor:
         """[horizon]: the discounted number of steps."""
-        return torch.cumsum(self.settings.discount ** torch.arange(self.horizon), dim=0)
+        steps = torch.arange(self.horizon, device=self.device)
+        return torch.cumsum(self.of_returns.discount**steps, dim=0)
 
     @torch.no_grad()
     def start_at(self, mean: float, size: float) -> None:
         """Expect this mean reward at every step, of this size, and returns like a bell around it."""
         self.unit.copy_(size * self.steps)
         bell = torch.log(torch.gradient(self.atoms)[0]) - self.atoms**2 / 2
-        level = torch.cat([torch.tensor([mean / size, 0.0]), bell])
-        self.heads.bias.copy_(level.repeat(len(self.heads.bias), self.horizon))
+        level = torch.cat([torch.tensor([mean / size, 0.0], device=self.device), bell])
+        self.heads.shared.bias.copy_(level.repeat(self.horizon))
 
     def returns(self, outputs: Tensor) -> Returns:
-        """What the outputs [..., horizon, channel] mean."""
+        """What the outputs [..., outputs] mean."""
+        outputs = outputs.view(*outputs.shape[:-1], self.horizon, -1)
         spread = LEAST_SPREAD + outputs[..., 1].clamp(max=LARGEST_LOG).exp()
         return Returns(outputs[..., 0] * self.unit, spread * self.unit, outputs[..., 2:])
 
@@ -147,9 +164,9 @@ class ReturnNetwork(OutcomeNetwork):
             rows = slice(start, start + ROWS_AT_ONCE)
             features = self.features(observations[rows], actions[rows])
             found = self.returns(self.outputs(features, actions[rows]))
-            values = np.concatenate([values, found.values(self.atoms)[:, -1].numpy()])
-            mass = np.concatenate([mass, found.logits[:, -1].double().softmax(dim=-1).numpy()])
-        largest = self.settings.bound * float(self.steps[-1])
+            values = np.concatenate([values, found.values(self.atoms)[:, -1].numpy(force=True)])
+            mass = np.concatenate([mass, found.logits[:, -1].cpu().double().softmax(dim=-1).numpy()])
+        largest = self.of_returns.bound * float(self.steps[-1])
         known = np.where(unknown, 0.0, 1.0)[:, None]
         return with_unknown(np.clip(values, -largest, largest), np.hstack([mass * known, 1 - known]), largest)
 
@@ -171,15 +188,14 @@ class ReturnLearner:
         self._follow_rate = target_update_rate
         self._beyond: list[float] = []
 
-    def update_scales(self, experience: Experience, first: bool) -> None:
+    def update_scales(self, observations: Array, outcome: FloatArray, first: bool) -> None:
         """Learn the scales of observations and, from the first batch, of rewards."""
-        reward = self._reward(experience)
+        reward = self._reward(outcome)
         size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
         for network in (self.network, self.target_network):
             if first:
                 network.start_at(float(reward.mean()), size)
-            if isinstance(network.encoder, VectorEncoder):
-                network.encoder.see(tensors(experience.observation).float())
+            network.see(observations)
 
     def learn(self, batch: Experience, following: NextActions) -> None:
         """One update, with what the policy does after each transition."""
@@ -228,16 +244,16 @@ class ReturnLearner:
     def longer(self, values: Tensor, batch: Experience, following: NextActions) -> Tensor:
         """[choice, horizon, atom]: returns one step longer than these, which only termination ends."""
         later = torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
-        goes_on = 1 - torch.from_numpy(batch.outcome[:, -1])
+        goes_on = 1 - torch.from_numpy(batch.outcome[:, -1]).to(values.device)
         reward, factor = (
             following.of_rows(each)[:, None, None]
-            for each in (self._reward(batch), self.network.settings.discount * goes_on)
+            for each in (self._reward(batch.outcome), self.network.of_returns.discount * goes_on)
         )
         return reward + factor * later
 
-    def _reward(self, batch: Experience) -> Tensor:
-        """[batch]"""
-        return torch.from_numpy(batch.outcome[:, :-1] @ self._weights)
+    def _reward(self, outcome: FloatArray) -> Tensor:
+        """[batch]: of outcomes [batch, outcome], termination last."""
+        return torch.from_numpy(outcome[:, :-1] @ self._weights).to(self.network.device)
 
     def metrics(self) -> dict[str, float]:
         """How much of the mass was beyond the last atoms, and kept there, since last asked."""

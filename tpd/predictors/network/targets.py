@@ -1,60 +1,91 @@
 """What a network that predicts outcomes is taught, and how far it is from that."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from tpd.predictors.network.outcome_network import OutcomeNetwork
-from tpd.predictors.network.replay_buffer import Experience
 
 
-def observed(network: OutcomeNetwork, batch: Experience) -> tuple[Tensor, Tensor]:
-    """[batch, channel]: the outcomes, and whether each goes on, in the network's order."""
-    columns = network.columns
-    outcome = torch.from_numpy(batch.outcome)
-    continuation = torch.from_numpy(batch.continuation)
-    partition, events, real = (list(c) for c in (columns.partition, columns.events, columns.real))
-    end = partition[:1]  # the partition goes on exactly as long as the episode
-    now = [
-        outcome[:, partition],
-        torch.zeros(len(batch), len(end)),
-        outcome[:, events],
-        outcome[:, real] / network.scale,
-    ]
-    return torch.cat(now, dim=1), continuation[:, [*partition, *end, *events, *real]]
+class Targets(NamedTuple):
+    """What is to be learned of the futures of a batch of pairs."""
+
+    outcome: Tensor
+    """[batch, horizon, outcome]: expected future outcomes, or value functions, in the network's order"""
+    known: Tensor | None
+    """[batch]: of how many steps anything is known; None if of all"""
 
 
-def targets(network: OutcomeNetwork, batch: Experience, after: Tensor, discount: float | None) -> Tensor:
-    """[batch, ..., horizon, channel]: the outcome now, then what is expected after the next action.
+class Losses(NamedTuple):
+    """How far the two parts of a network are from their targets."""
 
-    after: [batch, ..., horizon, channel].
-    discount: of the value functions that the network holds; None if it holds outcomes.
+    steps: Tensor
+    """[batch]"""
+    times: Tensor
+    """[batch]"""
+
+
+def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
+    """Cross-entropy for events, squares for the rest, summed over outcomes; means over steps.
+
+    An event that can happen again is learned where it has happened before, as far as the target says so.
     """
-    between = (1,) * (after.dim() - 2)
-    now, goes_on = (part.view(len(batch), *between, -1) for part in observed(network, batch))
-    after = after * goes_on
-    if discount is not None:
-        after = now + discount * after
-    elif network.columns.partition:
-        end = len(network.columns.partition)
-        after[..., end] += 1 - goes_on[..., end]
-    return torch.cat([now.expand_as(after[..., :1, :]), after[..., :-1, :]], dim=-2)
+    channels, wanted = network.channels(outputs), network.columns.split(target.outcome)
+    known = _known_steps(target)
+    steps = _binary(channels.events, wanted.events, torch.ones_like(wanted.events))
+    if network.columns.partition:
+        ended = (1 - wanted.partition.sum(dim=-1, keepdim=True)).clamp(min=0)
+        likely = channels.partition.log_softmax(dim=-1)
+        steps = steps - (torch.cat([wanted.partition, ended], dim=-1) * likely).sum(dim=-1)
+    if network.columns.again:
+        first = wanted.first[..., network.columns.before]
+        before = torch.cumsum(first, dim=-2) - first
+        steps = steps + _binary(channels.again, (wanted.again - first).clamp(min=0), before)
+    if network.columns.real:
+        squares = functional.mse_loss(channels.real, wanted.real / network.scale, reduction="none")
+        steps = steps + squares.sum(dim=-1) / 2
+    steps = steps if known is None else steps * known
+    times = torch.zeros_like(steps[:, 0])
+    if channels.ending is not None:
+        by_none = (wanted.end - wanted.ending.sum(dim=-1, keepdim=True)).clamp(min=0)
+        endings = torch.cat([wanted.ending, by_none], dim=-1).transpose(1, 2)
+        times = times + _over_time(channels.ending, endings, known)
+    for e in range(wanted.first.shape[-1]):
+        times = times + _over_time(channels.first[:, e], wanted.first[:, None, :, e], known)
+    return Losses(steps.sum(dim=1) / network.horizon, times)
 
 
-def losses(network: OutcomeNetwork, outputs: Tensor, target: Tensor) -> Tensor:
-    """[..., horizon]: cross-entropy for events, squares for the rest, summed over outcomes."""
-    partition, events, real = network.split(outputs)
-    true_partition, true_events, true_real = network.split(target)
-    categorical = -(true_partition * partition.log_softmax(dim=-1)).sum(dim=-1)
-    binary = functional.binary_cross_entropy_with_logits(events, true_events, reduction="none")
-    squares = functional.mse_loss(real, true_real, reduction="none")
-    total: Tensor = categorical + binary.sum(dim=-1) + squares.sum(dim=-1) / 2
-    return total
+def _known_steps(target: Targets) -> Tensor | None:
+    """[batch, horizon]: 1 as far as anything is known; None if everywhere."""
+    if target.known is None:
+        return None
+    steps = torch.arange(target.outcome.shape[1], device=target.outcome.device)
+    return (steps < target.known[:, None]).to(target.outcome.dtype)
 
 
-def least_losses(network: OutcomeNetwork, target: Tensor) -> Tensor:
-    """[..., horizon]: the losses of predicting the targets themselves."""
-    partition, events, _ = network.split(target)
-    categorical: Tensor = torch.special.entr(partition)
-    binary: Tensor = torch.special.entr(events) + torch.special.entr(1 - events)
-    return categorical.sum(dim=-1) + binary.sum(dim=-1)
+def _binary(logits: Tensor, happens: Tensor, weight: Tensor) -> Tensor:
+    """[...]: cross-entropy of events [..., event] that happen to such a part of their weight, summed."""
+    never = torch.zeros_like(logits)
+    softplus = functional.binary_cross_entropy_with_logits(logits, never, reduction="none")  # the fastest
+    return (weight * softplus - happens * logits).sum(dim=-1)
+
+
+def _over_time(logits: Tensor, happens: Tensor, known: Tensor | None) -> Tensor:
+    """[batch]: cross-entropy of when it happens, given logits [batch, event * horizon + 1].
+
+    happens: [batch, event, horizon], how likely it happens when. Where only some steps are known
+    [batch, horizon], it is learned of the rest that it does not happen before.
+    """
+    likely = logits.log_softmax(dim=-1)
+    if known is None:
+        happens = happens.flatten(1)
+        rest = (1 - happens.sum(dim=1, keepdim=True)).clamp(min=0)
+        return -(torch.cat([happens, rest], dim=1) * likely).sum(dim=-1)
+    happens = happens * known[:, None]
+    rest = (1 - happens.sum(dim=(1, 2))).clamp(min=0)
+    never = torch.zeros_like(rest)[:, None]
+    over = torch.cat([known[:, None].expand_as(happens).flatten(1), never], dim=1) > 0
+    survives = torch.logsumexp(likely.masked_fill(over, -torch.inf), dim=-1)
+    return -(happens.flatten(1) * likely[:, :-1]).sum(dim=-1) - rest * survives

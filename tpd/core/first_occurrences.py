@@ -1,0 +1,41 @@
+"""First occurrences and their events: what one says of the other."""
+
+import numpy as np
+
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import FloatArray
+
+ROUNDING = 1e-6
+
+
+def reconciled(expected: FloatArray, legend: Legend) -> FloatArray:
+    """[..., horizon, outcome]: the same, with `F_h <= P(at h) <= P(by h) <= 1` for every event.
+
+    The probabilities `P(at h)` stay as they are. Step by step, the first occurrence `F_h` is moved to the
+    nearest probability that fits: at most that of the event, at least what is left of it after those that
+    happened before, and no more than is left of 1.
+    """
+    moved: FloatArray | None = None
+    for column, name in enumerate(legend.names):
+        if not name.startswith(FIRST):
+            continue
+        first, event = expected[..., column], name.removeprefix(FIRST)
+        at = expected[..., legend.names.index(event)] if event in legend.names else None
+        fitting = _fitting(first, at)
+        if np.abs(fitting - first).max(initial=0) > ROUNDING:
+            moved = expected.copy() if moved is None else moved
+            moved[..., column] = fitting
+    return expected if moved is None else moved
+
+
+def _fitting(first: FloatArray, at: FloatArray | None) -> FloatArray:
+    """[..., horizon]: first occurrences that agree with the event itself, where that is known."""
+    fitting, happened = np.empty_like(first), np.zeros_like(first[..., 0])
+    for h in range(first.shape[-1]):
+        most, least = 1 - happened, np.zeros_like(happened)
+        if at is not None:
+            now = np.clip(at[..., h], 0, 1)
+            most, least = np.minimum(most, now), np.maximum(0, now - happened)
+        fitting[..., h] = np.clip(first[..., h], least, most)
+        happened = happened + fitting[..., h]
+    return fitting

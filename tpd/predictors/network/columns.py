@@ -1,0 +1,196 @@
+"""Which outcome is predicted how."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tpd.core.outcomes import FIRST, OutcomeSet
+from tpd.core.types import FloatArray, IntArray, Transitions
+
+
+class Split(NamedTuple):
+    """Outcomes by how they are predicted."""
+
+    partition: Tensor
+    """[..., member]"""
+    events: Tensor
+    """[..., event]"""
+    real: Tensor
+    """[..., outcome]"""
+    first: Tensor
+    """[..., event]: first occurrences"""
+    again: Tensor
+    """[..., event]: events that can happen again"""
+    ending: Tensor
+    """[..., event]: events that end the episode"""
+    end: Tensor
+    """[..., 1 or 0]: termination, unless it follows from a partition"""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of the outcomes are predicted how; the last column is termination."""
+
+    width: int
+    """How many columns there are."""
+    partition: tuple[int, ...] = ()
+    """Exactly one of these events happens while the episode runs: one softmax per step."""
+    events: tuple[int, ...] = ()
+    """Each happens or not: a sigmoid per step."""
+    again: tuple[tuple[int, int], ...] = ()
+    """An event, and the column of its first occurrence: at first as that says, later by a sigmoid."""
+    first: tuple[int, ...] = ()
+    """First occurrences: one softmax over the steps, and none of them."""
+    ending: tuple[tuple[int, ...], ...] = ()
+    """Events that end the episode, each with the columns that it fills (its first occurrence is itself): one
+    softmax over events and steps, and going on."""
+    real: tuple[int, ...] = ()
+    """Real numbers: regression."""
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(self.width)):
+            raise ValueError(f"the columns {sorted(self.order)} are predicted, of {self.width} outcomes")
+        if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
+            raise ValueError(f"columns that belong together are missing: {self.again}, {self.ending}")
+
+    @classmethod
+    def of(cls, outcomes: OutcomeSet) -> "Columns":
+        """As far as the outcomes themselves tell."""
+        names = [outcome.name for outcome in outcomes.outcomes]
+        members = set(outcomes.legend.partition)
+        partition, events, again, real = list[int](), list[int](), list[tuple[int, int]](), list[int]()
+        first = tuple(k for k, outcome in enumerate(outcomes.outcomes) if outcome.first)
+        for k, outcome in enumerate(outcomes.outcomes):
+            if outcome.name in members:
+                partition.append(k)
+            elif not outcome.is_event:
+                real.append(k)
+            elif not outcome.first and FIRST + outcome.name in names:
+                again.append((k, names.index(FIRST + outcome.name)))
+            elif not outcome.first:
+                events.append(k)
+        if partition:  # else termination is one distribution over the steps
+            events.append(len(outcomes.outcomes))
+        return cls(outcomes.width, tuple(partition), tuple(events), tuple(again), first, (), tuple(real))
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "Columns":
+        """What `asdict` wrote, as JSON keeps it."""
+        kinds = {name: _tuples(value) for name, value in stored.items() if name != "width"}
+        return cls(stored["width"], **kinds)
+
+    @classmethod
+    def all_real(cls, width: int) -> "Columns":
+        """Everything by regression."""
+        return cls(width, real=tuple(range(width)))
+
+    def ended_by(self, endings: Sequence[int]) -> "Columns":
+        """The same where the events of these columns end the episode, one at a time."""
+        groups = [self._filled(k) for k in endings]
+        taken = {k for group in groups for k in group}
+        return replace(
+            self,
+            events=tuple(k for k in self.events if k not in taken),
+            again=tuple(pair for pair in self.again if pair[0] not in taken),
+            first=tuple(k for k in self.first if k not in taken),
+            ending=tuple(groups),
+        )
+
+    def _filled(self, event: int) -> tuple[int, ...]:
+        """The columns of an event: of itself, and of its first occurrence if that is asked for."""
+        return (event, *(first for at, first in self.again if at == event))
+
+    @property
+    def order(self) -> list[int]:
+        """[width]: the columns as the network has them; of an event that ends the episode, once for each."""
+        groups = [k for group in self.ending for k in group]
+        end = [self.width - 1] if self.over_time else []
+        at = [at for at, _ in self.again]
+        return [*self.partition, *self.events, *self.real, *self.first, *at, *groups, *end]
+
+    @property
+    def before(self) -> list[int]:
+        """[again]: which of the first occurrences belongs to each."""
+        return [self.first.index(first) for _, first in self.again]
+
+    def split(self, outcome: Tensor) -> "Split":
+        """Outcomes [..., width], in the network's order, by how they are predicted."""
+        groups = [len(group) for group in self.ending]
+        sizes = [len(self.partition), len(self.events), len(self.real), len(self.first), len(self.again)]
+        sizes += [sum(groups), int(self.over_time)]
+        partition, events, real, first, again, ending, end = torch.split(outcome, sizes, dim=-1)
+        ending = ending[..., np.cumsum([0, *groups])[:-1].tolist()]  # the other columns are the same
+        return Split(partition, events, real, first, again, ending, end)
+
+    @property
+    def over_time(self) -> bool:
+        """Whether termination, too, is one distribution over the steps."""
+        return not self.partition and self.width - 1 not in self.real
+
+    @property
+    def channels(self) -> int:
+        """How many outputs there are for each step ahead: a softmax has one more, for the end."""
+        softmax = len(self.partition) + bool(self.partition)
+        return softmax + len(self.events) + len(self.again) + len(self.real)
+
+    def times(self, horizon: int) -> int:
+        """How many outputs there are for distributions over the steps."""
+        ending = (len(self.ending) + 1) * horizon + 1 if self.over_time else 0
+        return ending + len(self.first) * (horizon + 1)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, at any depth."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+class EndingEvents:
+    """Finds the events that only happen when the episode terminates, and never two at once.
+
+    It asks the events of every transition twice: as if it had not terminated, and as if it had. Events that
+    read `info` are not asked, for that would contradict the question.
+    """
+
+    def __init__(self, outcomes: OutcomeSet) -> None:
+        names = [outcome.name for outcome in outcomes.outcomes]
+        self._asked = {
+            k: outcome
+            for k, outcome in enumerate(outcomes.outcomes)
+            if outcome.is_event
+            and not outcome.info_keys
+            and not outcomes.partition
+            and not (outcome.first and outcome.name.removeprefix(FIRST) in names)
+        }
+        size = len(outcomes.outcomes)
+        self.otherwise: IntArray = np.zeros(size, dtype=np.int64)
+        """[outcome]: how often it would happen without termination"""
+        self.together: IntArray = np.zeros((size, size), dtype=np.int64)
+        """[outcome, outcome]: how often both would happen with termination"""
+
+    def ask(self, transitions: Transitions) -> None:
+        """Take note of a batch."""
+        if not self._asked:
+            return
+        asked = list(self._asked)
+        ended, not_ended = (self._happened(transitions, terminated) for terminated in (True, False))
+        self.otherwise[asked] += not_ended.sum(axis=0).astype(np.int64)
+        self.together[np.ix_(asked, asked)] += (ended.T @ ended).astype(np.int64)
+
+    def _happened(self, transitions: Transitions, terminated: bool) -> FloatArray:
+        """[batch, event]: what would have happened, had all or none of the transitions terminated."""
+        asked = replace(transitions, terminated=np.full(len(transitions), terminated))
+        return np.stack([outcome.values(asked) for outcome in self._asked.values()], axis=1)
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Their columns."""
+        chosen = list[int]()
+        for k in self._asked:
+            ends = self.together[k, k] > 0 and not self.otherwise[k]
+            if ends and not self.together[k, chosen].any():
+                chosen.append(k)
+        return tuple(chosen)

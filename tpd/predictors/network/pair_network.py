@@ -1,0 +1,121 @@
+"""A network of pairs: an encoder of observations, a trunk, and a head that tells actions apart."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tpd.core.types import Array, BoolArray
+from tpd.predictors.network.encoders import (
+    FeaturesExtractor,
+    VectorEncoder,
+    describe_space,
+    make_encoder,
+    tensors,
+)
+
+RANK = 16
+"""Of what differs between actions: few numbers of the features matter for it."""
+
+
+class Heads(nn.Module):
+    """A linear layer for all actions, and what differs for each, which is of low rank and starts from 0."""
+
+    def __init__(self, features: int, num_actions: int, outputs: int) -> None:
+        super().__init__()
+        self.shared = nn.Linear(features, outputs)
+        differing = num_actions if num_actions > 1 else 0
+        self.narrow = nn.Linear(features, RANK) if differing else nn.Identity()
+        self.difference = nn.Parameter(torch.zeros(differing, outputs, RANK))
+        self.offset = nn.Parameter(torch.zeros(differing, outputs))
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        """[batch, outputs] for features [batch, features] and the number of an action each."""
+        shared: Tensor = self.shared(features)
+        if not len(self.difference):
+            return shared
+        order = torch.argsort(actions)
+        counts = torch.bincount(actions, minlength=len(self.difference)).tolist()
+        groups = torch.split(self.narrow(features)[order], counts)
+        differing = [
+            functional.linear(group, self.difference[a], self.offset[a])
+            for a, group in enumerate(groups)
+            if len(group)
+        ]
+        return shared + torch.cat(differing)[torch.argsort(order)]
+
+
+class PairNetwork(nn.Module):
+    """Gives each pair so many outputs; numbered actions have heads, others are inputs."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        outputs: int,
+        *,
+        hidden: Sequence[int],
+        hidden_state: int = 0,
+        features_extractor: FeaturesExtractor | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = {
+            "observation_space": describe_space(observation_space),
+            "action_space": describe_space(action_space),
+            "hidden": list(hidden),
+            "hidden_state": hidden_state,
+            "extracted": features_extractor is not None,
+        }
+        self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
+        size = int(self.encoder.features_dim)  # type: ignore[arg-type]
+        self.discrete = isinstance(action_space, spaces.Discrete)
+        if isinstance(action_space, spaces.Box):
+            size += int(np.prod(action_space.shape))
+            self.register_buffer("low", torch.as_tensor(action_space.low.ravel(), dtype=torch.float32))
+            self.register_buffer("high", torch.as_tensor(action_space.high.ravel(), dtype=torch.float32))
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers += [nn.Linear(size, width), nn.ReLU()]
+            size = width
+        self.trunk = nn.Sequential(*layers)
+        self.num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
+        self.heads = Heads(size, self.num_actions, outputs)
+
+    @property
+    def device(self) -> torch.device:
+        return self.heads.shared.weight.device
+
+    def see(self, observations: Array) -> None:
+        """Learn the scales of observations from a batch, where they are vectors."""
+        if isinstance(self.encoder, VectorEncoder):
+            self.encoder.see(tensors(observations, self.device).float())
+
+    @torch.no_grad()
+    def unseen(self, observations: Array) -> BoolArray:
+        """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
+        if not isinstance(self.encoder, VectorEncoder):
+            return np.zeros(len(observations), dtype=np.bool_)
+        return np.asarray(self.encoder.unseen(tensors(observations, self.device)).numpy(force=True))
+
+    def features(self, observations: Array, actions: Array | None = None) -> Tensor:
+        """[batch, features] of observations, with the actions too where they are inputs."""
+        encoded: Tensor = self.encoder(tensors(observations, self.device))
+        if not self.discrete:
+            assert actions is not None
+            flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
+            span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
+            scaled = 2 * (flat - self.low) / span - 1
+            encoded = torch.cat([encoded, scaled], dim=1)
+        return self.trunk(encoded)  # type: ignore[no-any-return]
+
+    def outputs(self, features: Tensor, actions: Array) -> Tensor:
+        """[batch, outputs]"""
+        numbers = actions if self.discrete else np.zeros(0, dtype=np.int64)
+        return self.heads(features, torch.as_tensor(numbers, device=self.device))  # type: ignore[no-any-return]

@@ -1,0 +1,42 @@
+"""Which of the networks on the way to the last update predict the select episodes best."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from tpd.core.types import State
+from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
+
+
+class Selection:
+    """Keeps the best weights of each of several parts."""
+
+    def __init__(self, parts: int) -> None:
+        self.losses = np.full(parts, np.inf)
+        """[part]: of the best so far"""
+        self._best: list[State] = [{} for _ in range(parts)]
+
+    def offer(self, parts: Sequence[nn.Module], losses: Sequence[float]) -> None:
+        """Keep the weights of the parts that are better than any before."""
+        for k, (part, loss) in enumerate(zip(parts, losses, strict=True)):
+            if loss <= self.losses[k]:
+                self.losses[k], self._best[k] = loss, weights(part)
+
+    def put_best(self, parts: Sequence[nn.Module]) -> None:
+        """Give each part its best weights."""
+        for part, best in zip(parts, self._best, strict=True):
+            if best:
+                put_weights(part, best)
+
+    def state(self) -> State:
+        """The best so far."""
+        kept = {
+            name: value for k, best in enumerate(self._best) for name, value in prefixed(str(k), best).items()
+        }
+        return {"losses": self.losses, **kept}
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self.losses = state["losses"].copy()
+        self._best = [unprefixed(str(k), state) for k in range(len(self.losses))]

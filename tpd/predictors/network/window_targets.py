@@ -1,0 +1,133 @@
+"""Targets from replayed transitions: observed while the policy itself acted, then as a network expects."""
+
+import numpy as np
+import torch
+
+from tpd.core.outcomes import Observed
+from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, State, Transitions
+from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
+from tpd.predictors.network.next_actions import NextActions, chosen_by, probabilities_of
+from tpd.predictors.network.outcome_network import OutcomeNetwork
+from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
+from tpd.predictors.network.targets import Targets
+
+FOILS = 0.25
+"""Part of each batch that starts with an action that the policy did not choose."""
+MOST_SELECTED = 10_000
+
+
+class WindowTargets:
+    """Keeps transitions, and says of each what is to be learned from it.
+
+    window: how many steps of the policy's own a target observes at most; 1 gives the one-step target.
+    discount: of the value functions that are learned; None if outcomes are.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        rng: np.random.Generator,
+        *,
+        horizon: int,
+        window: int,
+        discount: float | None,
+        capacity: int,
+    ) -> None:
+        self._policy = policy
+        self._rng = rng
+        self._horizon = horizon
+        self._window = min(window, horizon)
+        self._discount = discount
+        self._replay = ReplayBuffer(capacity)
+        self._rows: tuple[IntArray, IntArray] | None = None
+        """Rows to train on: where the policy chose the action, and where it did not."""
+        self._next: FloatArray | None = None
+        """[row, num_actions]: what the policy does next, once it changes no more"""
+
+    def __len__(self) -> int:
+        return len(self._replay)
+
+    @property
+    def kept(self) -> Experience:
+        """All transitions that are kept."""
+        return self._replay.kept
+
+    def add(self, transitions: Transitions, observed: Observed, selecting: BoolArray) -> None:
+        """Keep a batch; selecting [batch] says which belong to episodes that are not trained on."""
+        self._replay.add(transitions, *observed, selecting)
+        self._rows = self._next = None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._replay.clear()
+        self._rows = self._next = None
+
+    def consult_policy(self) -> None:
+        """Find the actions that the policy, as it is now, would have chosen, and what it does after each."""
+        kept = self.kept
+        kept.own[:] |= chosen_by(self._policy, kept.observation, kept.action, self._rng)
+        self._rows = None
+        if isinstance(self._policy, DiscretePolicy):
+            self._next = probabilities_of(self._policy, kept.next_observation)
+
+    def following(self, rows: IntArray) -> NextActions:
+        """What the policy does after the transitions of these rows."""
+        observations = self.kept.next_observation[rows]
+        if self._next is not None:
+            return NextActions.among(observations, self._next[rows])
+        return NextActions.of(self._policy, observations, self._rng)
+
+    def batch(self, size: int) -> IntArray:
+        """[batch]: random rows to train on, a part of them actions that the policy did not choose."""
+        if self._rows is None:
+            kept = self.kept
+            trained = ~kept.selecting
+            self._rows = np.flatnonzero(trained & kept.own), np.flatnonzero(trained & ~kept.own)
+        own, foils = self._rows
+        if not len(own) or not len(foils):
+            either = own if len(own) else foils
+            return either[self._rng.integers(len(either), size=size)] if len(either) else either
+        of_foils = round(max(FOILS, len(foils) / (len(own) + len(foils))) * size)
+        picks = [(foils, of_foils), (own, size - of_foils)]
+        return np.concatenate([rows[self._rng.integers(len(rows), size=count)] for rows, count in picks])
+
+    @property
+    def selected(self) -> IntArray:
+        """Rows of the episodes that are not trained on, at most so many, spread evenly."""
+        rows = np.flatnonzero(self.kept.selecting) if len(self) else np.zeros(0, dtype=np.int64)
+        return rows[np.linspace(0, len(rows) - 1, min(MOST_SELECTED, len(rows))).astype(np.int64)]
+
+    @torch.no_grad()
+    def targets(self, rows: IntArray, network: OutcomeNetwork, bootstrap: bool) -> Targets:
+        """What was observed in the windows of these rows; with `bootstrap`, then what the network expects."""
+        kept, order = self.kept, np.array(network.columns.order)
+        seen, going_on, known, last = read_windows(
+            rows,
+            kept.following,
+            kept.own,
+            kept.outcome,
+            kept.continuation,
+            order,
+            self._horizon,
+            self._window,
+        )
+        unfinished = np.flatnonzero(known < self._horizon) if bootstrap else np.zeros(0, dtype=np.int64)
+        after = np.zeros((0, *seen.shape[1:]), dtype=np.float32)
+        if len(unfinished):
+            following = self.following(last[unfinished])
+            after = following.mean(network.expected(following.outputs(network))).numpy(force=True)
+        if self._discount is None:
+            continue_windows(seen, going_on, known, unfinished, after)
+        else:
+            accumulate_windows(seen, going_on, known, unfinished, after, self._discount)
+        limited = None if bootstrap else torch.from_numpy(known).to(network.device)
+        return Targets(torch.from_numpy(seen).to(network.device), limited)
+
+    def state(self) -> State:
+        """All that is kept."""
+        return self._replay.state()
+
+    def restore(self, state: State) -> None:
+        """Keep that, and nothing else."""
+        self.clear()
+        self._replay.restore(state)
