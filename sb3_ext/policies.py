@@ -130,11 +130,11 @@ class DiscreteSB3Policy(SB3Policy):
 
     def action_values(self, observations: Array) -> FloatArray | None:
         """[batch, num_actions], where the model learns them."""
-        network = getattr(self.model, "q_net", None)
+        network = getattr(self.model.policy, "q_net", None)
         with torch.no_grad():
             if network is not None:
                 values = network(self._tensor(observations))
-            elif (network := getattr(self.model, "quantile_net", None)) is not None:
+            elif (network := getattr(self.model.policy, "quantile_net", None)) is not None:
                 values = network(self._tensor(observations)).mean(dim=1)
             else:
                 return None

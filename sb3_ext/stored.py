@@ -47,6 +47,13 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Layers = list[Size]
 
 
+class NoOptimizer:
+    """In place of an optimizer: a stored agent only plays, and torch takes a second to make its first one."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Take what an optimizer takes."""
+
+
 class ExtractorSettings(Stored):
     """Of a features extractor."""
 
@@ -214,9 +221,10 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
             stated[name] = next(found for found in classes.values() if found.__name__ == stated[name])
     agent = SavedAgent({"policy_kwargs": stated, "use_sde": settings.policy_settings.use_sde}, weights)
     arguments = policy_arguments(agent, algorithm, policy_class, actions)
-    model = playing_model(
-        algorithm, build_policy(weights, policy_class, observations, actions, arguments), arguments
-    )
+    trained = "optimizer_class" in inspect.signature(policy_class).parameters
+    idle = {"optimizer_class": NoOptimizer} if trained else {}
+    policy = build_policy(weights, policy_class, observations, actions, {**arguments, **idle})
+    model = playing_model(algorithm, policy, arguments)
     model._n_updates = settings.updates
     if algorithm in EPSILON_GREEDY:
         model.exploration_rate = settings.exploration_rate or 0.0

@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,9 @@ def test_a_stored_agent_answers_as_the_live_one(case: str, deterministic: bool, 
     if case == "PPO, gSDE" and not deterministic:
         pytest.skip("its noise is no function of observations, so it is refused before")
     policy, env = made(case, deterministic)
-    assert_same_answers(policy, stored(policy, env, tmp_path), seen(policy, env))
+    again = stored(policy, env, tmp_path)
+    assert_same_answers(policy, again, seen(policy, env))
+    assert_same_answers(policy, pickle.loads(pickle.dumps(again)), seen(policy, env))  # as workers get it
     assert not [path for path in tmp_path.iterdir() if path.suffix not in (".json", ".npz")]
 
 
