@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
@@ -17,6 +18,7 @@ from tpd.answers import what_if
 from tpd.answers.sentences.compare import paragraph
 from tpd.core.types import Array
 from tpd.envs.fuel_taxi.rules import Action
+from tpd.run.ahead import roll_out_ahead
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.experiment import learn
 from tpd.run.parts import build
@@ -265,3 +267,47 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
     assert len(shown.arrays["steps"]) >= LEAST_STEPS
     assert shown.metadata["left_out"] == 0
     assert (tmp_path / "report.html").stat().st_size < page.LARGEST
+
+
+# steps that the simulator was asked about
+
+
+def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_what_was_learned(
+    taxi: SavedRun, tmp_path: Path
+) -> None:
+    recording = taxi.recording
+    assert recording is not None
+    assert roll_out_ahead(small(), pd.DataFrame(), seconds=60) == []  # it is exact
+    assert roll_out_ahead(taxi, pd.DataFrame(), seconds=0) == []
+    found = roll_out_ahead(taxi, pd.DataFrame(), seconds=60)
+    ends = {(one.episode, len(recording.episodes[one.episode]) - one.step) for one in found}
+    terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
+    assert {(episode, 1) for episode in terminated} <= ends
+    report.write(taxi, tmp_path / "report.html", found)
+    shown = page.read(tmp_path / "report.html")
+    places, pairs = shown.arrays["rolled_out_options"], len(shown.arrays["support"])
+    assert places.max() == pairs - 1
+    assert (places[places >= 0] > shown.arrays["options"].max()).all()  # none of them is learned
+    assert len(shown.metadata["rolled_out"]) == len(found)
+    assert set(shown.metadata["obtained"].values()) <= {
+        "by 50 rollouts",
+        "by one rollout: nothing is random here",
+    }
+    one = shown.metadata["rolled_out"][-1]
+    columns = np.flatnonzero(places[one["state"]] >= 0)
+    assert len(columns) in (1, 2)  # what was done, and a foil where there is one
+    counts = shown.arrays["counts"][places[one["state"], columns]]
+    last = found[-1].explanation
+    powers = last.discount ** np.arange(last.horizon)
+    totals = np.einsum("phk,h->pk", last.expected, powers)
+    expected = {int(c): row for c, row in zip(found[-1].columns, totals, strict=True)}
+    np.testing.assert_allclose(counts, [expected[int(c)] for c in columns], rtol=1e-5)
+    plain = page.read(_written(taxi, tmp_path / "plain.html"))
+    np.testing.assert_array_equal(plain.arrays["options"], shown.arrays["options"])
+    assert "rolled_out_options" not in plain.arrays
+    assert plain.metadata["rolled_out"] == []
+
+
+def _written(run: SavedRun, path: Path) -> Path:
+    report.write(run, path)
+    return path

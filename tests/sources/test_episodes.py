@@ -13,7 +13,7 @@ from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources import episodes, named_states
-from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, Album, Recorder, Recording
+from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, Recorder, Recording, picture_times
 from tpd.store.recordings import RECORDED, load_recording, save_recording
 
 CART_POLE = Environment("CartPole-v1")
@@ -50,15 +50,13 @@ def test_short_episodes_have_a_picture_of_every_step() -> None:
     assert (first != last).any()
 
 
-def test_long_episodes_have_some_pictures_of_their_steps_and_all_of_the_last() -> None:
-    album = Album()
-    for time in range(5000):
-        album.add(np.full((2, 2, 3), time % 256))
-    times = np.array(album.times)
-    assert len(times) == len(album.frames()) <= EARLY_FRAMES + 1 + LAST_FRAMES
+@pytest.mark.parametrize("steps", [1, 29, 30, 130, 131, 5000])
+def test_long_episodes_have_some_pictures_of_their_steps_and_all_of_the_last(steps: int) -> None:
+    times = np.array(picture_times(steps))
+    assert len(times) <= EARLY_FRAMES + LAST_FRAMES
     assert times[0] == 0
-    np.testing.assert_array_equal(times[-LAST_FRAMES:], np.arange(5000 - LAST_FRAMES, 5000))
-    assert np.diff(times).max() <= 128
+    np.testing.assert_array_equal(times[-LAST_FRAMES:], np.arange(steps)[-LAST_FRAMES:])
+    assert np.diff(times, append=steps).max() <= -(-steps // EARLY_FRAMES)
 
 
 def test_episodes_are_recorded_whole_unless_nothing_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:

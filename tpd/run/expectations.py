@@ -49,7 +49,7 @@ class Expectations:
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
         self._simulator: Simulator | None = None
-        self.reason = _reason_not_to_ask(run, state, asking)
+        self.reason = reason_not_to_ask(run, state, asking)
         """Why the simulator is not asked; empty where it is."""
         if not self.reason:
             self._ask_once(asking)
@@ -132,7 +132,8 @@ def _key(action: Array) -> bytes:
     return np.asarray(action).tobytes()
 
 
-def _reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
+def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
+    """Why the simulator is not to be asked there; empty where it is."""
     policy = run.explainer.policy
     if asking.rollouts == 0:
         return "rollouts=0"

@@ -51,7 +51,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
         save_results(parts, findings, curve, recording, folder, tracked)
     if overview:
         with _timed("overview", tracked):
-            write_overview(live_run(parts, recording), folder, tracked)
+            write_overview(live_run(parts, recording), folder, tracked, parts.overview_seconds)
     return findings
 
 

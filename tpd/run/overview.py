@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from tpd.answers.turning_points import turning_points
+from tpd.run.ahead import roll_out_ahead
 from tpd.show import maps, report, timeline
 from tpd.show.atlas import MapSpec
 from tpd.store.saved_runs import SavedRun
@@ -12,8 +15,11 @@ from tpd.tracking.runs import Run
 OVERVIEW, REPORT = "overview", "report.html"
 
 
-def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
-    """Write maps over all states, the turning points of the recorded episodes, and the report."""
+def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float = 0.0) -> None:
+    """Write maps over all states, the turning points of the recorded episodes, and the report.
+
+    The simulator is asked for so many seconds about the steps that matter most.
+    """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
     spec = MapSpec.from_config(run.maps, run.env)
@@ -21,6 +27,7 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:
+        points = pd.DataFrame()
         if run.explainer.predictor.horizon > 1:
             points = turning_points(run.explainer, run.recording)
             write_table(points, folder / "turning_points.json")
@@ -28,7 +35,7 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run) -> None:
                 figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
                 figure.savefig(folder / "turning_points.png")
             tracked.table(points, "turning_points.json")
-        report.write(run, folder / REPORT)
+        report.write(run, folder / REPORT, roll_out_ahead(run, points, seconds))
     tracked.files(folder, OVERVIEW)
 
 

@@ -56,6 +56,8 @@ class Parts:
     recorder: Recorder
     overview: bool
     """Whether it is wanted."""
+    overview_seconds: float
+    """How long the simulator is asked for the report."""
     about: RunDescription
     """What is stored of all this beside the explainer."""
 
@@ -97,6 +99,7 @@ def build(cfg: DictConfig) -> Parts:
     _check_playable(env, trainer, evaluation, recorder)
     with blame("overview"):
         overview = boolean("overview", cfg.overview)
+        overview_seconds = number("overview_seconds", cfg.overview_seconds, 0, math.inf)
     with blame("checkpoint_seconds"):
         number("checkpoint_seconds", cfg.checkpoint_seconds, 0, float("inf"))
     return Parts(
@@ -113,6 +116,7 @@ def build(cfg: DictConfig) -> Parts:
         recorder=recorder,
         overview=overview,
         about=_describe(settings(cfg), seed, env, outcomes, figures),
+        overview_seconds=overview_seconds,
     )
 
 

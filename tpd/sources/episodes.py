@@ -1,9 +1,9 @@
 """Episodes to look at: what the policy saw, did and met, with pictures where no table can draw them."""
 
-import collections
 import contextlib
 import io
 import itertools
+import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -26,8 +26,9 @@ FRAME_SIZE = (320, 240)
 FRAME_QUALITY = 50
 ENDLESS = 2000
 """Steps that are recorded of an episode where no time limit ends it."""
-EARLY_FRAMES, LAST_FRAMES = 120, 40
-"""Pictures that are kept of an episode: at most so many before its last steps, and of those all."""
+EARLY_FRAMES, LAST_FRAMES = 100, 30
+"""Pictures of an episode: at most so many before its last steps, and of those all."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,12 @@ class Recorder:
         parts, begins = list[Transitions](), list[int]()
         frames, frame_rows = list[bytes](), list[int]()
         for number in range(self.episodes):
+            steps = _transitions(env, policy, number, most, outcomes.info_keys)
+            pages = _pictured(env, number, steps) if pictures else {}
+            frame_rows += [len(parts) + time for time in pages]
+            frames += pages.values()
             begins.append(len(parts))
-            playing = play_one(env, policy, number, pictures=pictures, info_keys=outcomes.info_keys)
-            album = Album()
-            with contextlib.closing(playing):
-                for step in itertools.islice(playing, most):
-                    parts.append(step.transition)
-                    if step.picture is not None:
-                        album.add(step.picture)
-            frame_rows += [begins[-1] + time for time in album.times]
-            frames += album.frames()
+            parts += steps
         transitions = concatenate(parts)
         return Recording(
             Episodes(transitions, np.array(begins)),
@@ -103,35 +100,40 @@ class Recorder:
         )
 
 
-class Album:
-    """Some of the pictures of an episode: all of its last steps, and every so many of those before."""
+def _transitions(
+    env: Environment, policy: Policy, number: int, most: int | None, info_keys: Sequence[str]
+) -> list[Transitions]:
+    """[time]: the steps of an episode, at most so many."""
+    playing = play_one(env, policy, number, pictures=False, info_keys=info_keys)
+    with contextlib.closing(playing):
+        return [step.transition for step in itertools.islice(playing, most)]
 
-    def __init__(self) -> None:
-        self._every = 1
-        self._count = 0
-        self._early: dict[int, bytes] = {}
-        self._last: collections.deque[tuple[int, Array]] = collections.deque(maxlen=LAST_FRAMES)
 
-    def add(self, picture: Array) -> None:
-        """The picture [height, width, 3] of the next step."""
-        if len(self._last) == LAST_FRAMES:
-            time, early = self._last[0]
-            if time % self._every == 0:
-                self._early[time] = compressed(early)
-        self._last.append((self._count, picture))
-        self._count += 1
-        if len(self._early) > EARLY_FRAMES:
-            self._every *= 2
-            self._early = {time: kept for time, kept in self._early.items() if time % self._every == 0}
+def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict[int, bytes]:
+    """Pictures by time: of the last steps, and of some before, as its seed and actions are played again.
 
-    @property
-    def times(self) -> list[int]:
-        """[frame]: the steps whose pictures are kept."""
-        return [*self._early, *(time for time, _ in self._last)]
+    They end where the environment shows something else the second time.
+    """
+    wanted, pages = set(picture_times(len(steps))), dict[int, bytes]()
+    with contextlib.closing(env.make(render_mode="rgb_array")) as one:
+        shown, _ = one.reset(seed=seed)
+        for time, step in enumerate(steps):
+            if time in wanted:
+                if not Moment(seed, step.action, step.observation[0]).shows(one.observation_space, shown):
+                    log.warning(
+                        "%s is not repeatable, so pictures of episode %d end at step %d", env.id, seed, time
+                    )
+                    break
+                pages[time] = compressed(draw(one))
+            shown, *_ = one.step(step.action[0])
+    return pages
 
-    def frames(self) -> list[bytes]:
-        """[frame]: the pictures that are kept, as small WebP files."""
-        return [*self._early.values(), *(compressed(picture) for _, picture in self._last)]
+
+def picture_times(steps: int) -> list[int]:
+    """The steps of an episode that have a picture: the last ones, and some evenly spread before."""
+    last = max(0, steps - LAST_FRAMES)
+    every = max(1, -(-last // EARLY_FRAMES))
+    return [*range(0, last, every), *range(last, steps)]
 
 
 def play_one(

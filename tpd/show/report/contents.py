@@ -1,6 +1,6 @@
 """What a report shows: recorded steps, every valid action there, and what is expected of each."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,8 @@ from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.describe import Narrator
 from tpd.answers.turning_points import END, turning_points
 from tpd.core import colours
-from tpd.core.bands import LEVEL
-from tpd.core.explanation import ENOUGH_VISITS, Explanation
+from tpd.core.bands import LEVEL, Band
+from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
@@ -20,6 +20,7 @@ from tpd.show.report import pictures
 from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
 from tpd.show.report.pictures import Pictures
+from tpd.show.report.rolled_out import RolledOut, rolled_out_pairs
 from tpd.show.report.rows import NEVER, Rows, each_step, first_episodes, numbered_states
 from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
@@ -40,58 +41,70 @@ class Contents:
     files: tuple[bytes, ...]
 
 
-def gather(run: SavedRun, episodes: int) -> Contents:
+def gather(run: SavedRun, episodes: int, rolled_out: Sequence[RolledOut] = ()) -> Contents:
     """Everything about the first so many episodes."""
     explainer, env = run.explainer, run.env
     recording = None if run.recording is None else first_episodes(run.recording, episodes)
     fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
     if recording is None and not fields:
         raise ValueError(f"{run.name} has no recorded episodes, so there is nothing to report")
-    if env.tabular:
-        rows = numbered_states(explainer, env, recording, explorable=bool(fields))
-    else:
-        assert recording is not None
-        rows = each_step(env, recording)
+    rows = _rows(run, recording, explorable=bool(fields))
     state, column = np.nonzero(rows.valid)
-    explanation = explainer.explain(rows.observations[state], rows.actions[state, column], draws=FEW_DRAWS)
+    learned = explainer.explain(rows.observations[state], rows.actions[state, column], draws=FEW_DRAWS)
     options = np.full(rows.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
-    expected, unknown = _quantised(explanation)
+    simulated = [one for one in rolled_out if one.episode < episodes]
+    beside = rolled_out_pairs(simulated, recording, rows, learned, options)
+    numbers, arrays = _numbers([learned, *(one.explanation for one in simulated)])
     metadata = {
         "name": run.name,
         "environment": env.id,
         "actions": rows.names,
         "states": [env.name_of_state(one) for one in rows.observations],
-        "sentences": _sentences(explainer, explanation, rows, options),
+        "sentences": _sentences(explainer, learned, rows, options),
+        "learned": learned.obtained,
         "fields": [{"name": name, "values": values} for name, values in fields.items()],
         "layers": shown.layers,
-        "expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()},
         "tie": explainer.predictor.tie,
         "rounding": ROUNDING,
         "left_out": 0 if run.recording is None else max(len(run.recording.episodes) - episodes, 0),
-        **_about_outcomes(explanation),
+        **numbers,
+        **_about_outcomes(learned),
         **_about_episodes(explainer, env, recording),
+        **beside.metadata,
     }
-    arrays = {
-        "options": options,
-        "entries": rows.entries.astype(np.int32),
-        "steps": rows.steps.astype(np.int32),
-        "picture": shown.shown,
-        "expected": expected.planes,
-        "unknown": unknown.planes,
-        **_figures(explanation),
-        **_bands(explanation),
-        **_told(explanation),
-        **_sign_certain(explanation, options),
-    }
+    arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
+    arrays |= {**_sign_certain(learned, options), **beside.arrays}
+    return Contents(metadata, arrays, shown.files)
+
+
+def _rows(run: SavedRun, recording: Recording | None, explorable: bool) -> Rows:
+    if run.env.tabular:
+        return numbered_states(run.explainer, run.env, recording, explorable)
+    assert recording is not None
+    return each_step(run.env, recording)
+
+
+def _placed(run: SavedRun, recording: Recording | None, rows: Rows) -> dict[str, Array]:
+    """Where everything stands in the episodes, and among the states of a table."""
+    arrays = {"entries": rows.entries.astype(np.int32), "steps": rows.steps.astype(np.int32)}
     if recording is not None:
         arrays["begins"] = recording.episodes.begins.astype(np.int32)
         arrays["happened"] = recording.happened.astype(np.float32)
-    if env.tabular:
+    if run.env.tabular:
         arrays["state_number"] = rows.observations.astype(np.int32)
         arrays |= dynamics(run)
-    return Contents(metadata, arrays, shown.files)
+    return arrays
+
+
+def _numbers(parts: Sequence[Explanation]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What is expected of all pairs, learned first, then rolled out."""
+    joined = together(parts)
+    expected, unknown = _quantised(joined)
+    arrays = {"expected": expected.planes, "unknown": unknown.planes}
+    arrays |= {**_figures(joined), **_bands(parts), **_told(parts)}
+    return {"expected_range": {"low": expected.low.tolist(), "span": expected.span.tolist()}}, arrays
 
 
 def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
@@ -127,33 +140,51 @@ def _figures(explanation: Explanation) -> dict[str, Array]:
     return figures
 
 
-def _bands(explanation: Explanation) -> dict[str, Array]:
-    """How sure it is: of first occurrences up to each step [low and high, horizon, pair], and of returns."""
-    if explanation.draws is None:
+def _bands(parts: Sequence[Explanation]) -> dict[str, Array]:
+    """How sure it is: of first occurrences up to each step [low and high, horizon, pair], and of returns.
+
+    What has no band among others that do has one without width.
+    """
+    if not any(part.banded for part in parts):
         return {}
-    firsts = [k for k, name in enumerate(explanation.legend.names) if name.startswith(FIRST)]
-    ends = [np.clip(np.nan_to_num(end[:, :, firsts]), 0, 1) for end in explanation.sum_band()]
-    planes = np.concatenate(ends, axis=2).transpose(2, 1, 0).astype(np.float64)
+    firsts = [k for k, name in enumerate(parts[0].legend.names) if name.startswith(FIRST)]
+    sums = [_sum_band(part) for part in parts]
+    ends = [np.concatenate([band[i][:, :, firsts] for band in sums]) for i in (0, 1)]
+    planes = np.clip(np.nan_to_num(np.concatenate(ends, axis=2)), 0, 1).transpose(2, 1, 0).astype(np.float64)
     bands = {"band": Quantised.of(planes, np.zeros(len(planes)), np.ones(len(planes))).planes}
-    if explanation.legend.reward_bound is not None:
-        low, high = (end[:, -1].astype(np.float32) for end in explanation.return_band())
-        bands |= {"return_low": low, "return_high": high}
+    if parts[0].legend.reward_bound is not None:
+        returns = [part.return_band() if part.banded else _no_band(part) for part in parts]
+        for i, name in enumerate(("return_low", "return_high")):
+            bands[name] = np.concatenate([band[i][:, -1] for band in returns]).astype(np.float32)
     return bands
 
 
-def _told(explanation: Explanation) -> dict[str, Array]:
+def _sum_band(part: Explanation) -> Band:
+    if part.banded:
+        return part.sum_band()
+    sums = np.cumsum(part.expected, axis=1)
+    return Band(sums, sums)
+
+
+def _no_band(part: Explanation) -> Band:
+    """[pair, horizon]: of the return."""
+    nothing = np.full(part.expected.shape[:2], np.nan)
+    return Band(nothing, nothing)
+
+
+def _told(parts: Sequence[Explanation]) -> dict[str, Array]:
     """What may be said: at each step and up to it [outcome, horizon, pair], of the end and the return [pair].
 
     Nothing where nobody has judged what was learned.
     """
-    if explanation.verdicts is None:
+    if all(part.verdicts is None for part in parts):
         return {}
-    told = explanation.told
+    told = [part.told for part in parts]
     return {
-        "told_at": told.at.transpose(2, 1, 0).astype(np.uint8),
-        "told_by": told.by.transpose(2, 1, 0).astype(np.uint8),
-        "told_end": told.ended[:, -1].astype(np.uint8),
-        "told_return": told.returns[:, -1].astype(np.uint8),
+        "told_at": np.concatenate([one.at for one in told]).transpose(2, 1, 0).astype(np.uint8),
+        "told_by": np.concatenate([one.by for one in told]).transpose(2, 1, 0).astype(np.uint8),
+        "told_end": np.concatenate([one.ended[:, -1] for one in told]).astype(np.uint8),
+        "told_return": np.concatenate([one.returns[:, -1] for one in told]).astype(np.uint8),
     }
 
 

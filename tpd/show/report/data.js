@@ -34,6 +34,18 @@ class Book {
     this.pairs = this.arrays.support.length;
     this.pictures = document.getElementById("pictures").textContent.split("\n").filter(Boolean);
     this.originalWeights = this.outcomes.map((outcome) => outcome.weight);
+    this.simulated = false; // whether pairs are those that were rolled out
+    this.rolledOutStates = new Map((this.rolled_out ?? []).map(({ state }, i) => [state, i]));
+  }
+
+  // whether the simulator was asked about this entry
+  isRolledOut(entry) {
+    return String(entry.index) in (this.rolled_out_sentences ?? {});
+  }
+
+  // how the numbers that are shown were obtained
+  howObtained(state) {
+    return this.simulated ? this.obtained[state] : this.learned;
   }
 
   actionName(state, column) {
@@ -41,7 +53,8 @@ class Book {
   }
 
   pair(state, column) {
-    return this.arrays.options[state * this.columns + column];
+    const { options, rolled_out_options } = this.arrays;
+    return (this.simulated ? rolled_out_options : options)[state * this.columns + column];
   }
 
   validColumns(state) {
@@ -123,10 +136,11 @@ class Book {
 
   // whether the data leave no doubt after which of two actions an outcome counts for more
   signCertain(state, fact, foil, k) {
-    const certain = this.arrays.sign_certain;
+    const certain = this.simulated ? this.arrays.rolled_out_sign_certain : this.arrays.sign_certain;
     if (!certain) return true;
     const pairs = this.columns * this.columns;
-    return certain[(state * pairs + fact * this.columns + foil) * this.outcomes.length + k] > 0;
+    const place = this.simulated ? this.rolledOutStates.get(state) : state;
+    return certain[(place * pairs + fact * this.columns + foil) * this.outcomes.length + k] > 0;
   }
 
   // the ends of the band of a return, in words; nothing where it has none

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import re
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import pack, unpack
+from tpd.show.report.rolled_out import RolledOut
 from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
@@ -17,13 +19,13 @@ LARGEST = 15_000_000
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
-def write(run: SavedRun, path: Path) -> None:
+def write(run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = ()) -> None:
     """Write the report of a run: of all its episodes, or of as many as fit."""
     count = 1 if run.recording is None else len(run.recording.episodes)
-    page = render(gather(run, count))
+    page = render(gather(run, count, rolled_out))
     while len(page) > LARGEST and count > 1:
         count = max(1, min(count - 1, count * LARGEST // len(page)))
-        page = render(gather(run, count))
+        page = render(gather(run, count, rolled_out))
     path.write_bytes(page)
 
 

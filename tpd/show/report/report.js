@@ -1,7 +1,8 @@
 // The page itself: what is looked at, and what happens when a reader touches something.
 
 const $ = (id) => document.getElementById(id);
-const PLAY_MILLISECONDS = 600;
+const PLAY_MILLISECONDS = 60000; // a whole episode
+const STEP_MILLISECONDS = [100, 600]; // a step of it, at least and at most
 
 class Page {
   constructor(book) {
@@ -13,6 +14,7 @@ class Page {
     this.explored = book.fields.map(() => 0);
     this.wantedFoil = null;
     this.view = "each";
+    this.simulating = true;
     this.weights = [...book.originalWeights];
     this.touched = null;
     this.solution = null;
@@ -65,7 +67,8 @@ class Page {
     this.charts.key($("key"));
     this.prepareFields();
     this.prepareRewards();
-    this.prepareTurningPoints();
+    this.prepareSteps("turning-points", this.book.turning_points ?? []);
+    this.prepareSteps("rolled-out", this.book.rolled_out ?? []);
     this.listen();
   }
 
@@ -120,15 +123,18 @@ class Page {
     this.showRewards(null);
   }
 
-  prepareTurningPoints() {
-    const points = this.book.turning_points ?? [];
-    $("turning-points").hidden = !points.length;
-    $("turning-points")
+  // a list of steps to go to
+  prepareSteps(id, points) {
+    $(id).hidden = !points.length;
+    $(id)
       .querySelector("ol")
       .replaceChildren(
         ...points.map(({ episode, step, text }) => {
           const link = element("button", { type: "button" }, text);
-          link.addEventListener("click", () => this.go(episode, step));
+          link.addEventListener("click", () => {
+            this.simulating = true;
+            this.go(episode, step);
+          });
           return element("li", {}, link);
         }),
       );
@@ -146,6 +152,10 @@ class Page {
     });
     $("view").addEventListener("change", () => {
       this.view = $("view").value;
+      this.show();
+    });
+    $("other-answer").addEventListener("click", () => {
+      this.simulating = !this.simulating;
       this.show();
     });
     $("reset").addEventListener("click", () => {
@@ -212,7 +222,7 @@ class Page {
     this.playing = setInterval(() => {
       this.go(this.episode, this.step + 1);
       if (this.step >= this.book.episodeSteps(this.episode).count - 1) this.stopPlaying();
-    }, PLAY_MILLISECONDS);
+    }, Math.min(Math.max(PLAY_MILLISECONDS / count, STEP_MILLISECONDS[0]), STEP_MILLISECONDS[1]));
     $("play").textContent = "❚❚ Pause";
     $("play").ariaLabel = "Pause the episode";
   }
@@ -240,17 +250,30 @@ class Page {
 
   show() {
     const entry = this.entry;
+    const asked = !this.exploring && this.book.isRolledOut(entry);
+    this.book.simulated = asked && this.simulating;
     const foil = this.foil(entry);
     this.showControls();
+    this.showObtained(entry, asked);
     this.showPicture(entry);
     this.showFoils(entry, foil);
     const changed = this.weights.some((weight, k) => weight !== this.book.originalWeights[k]);
-    const said = this.book.sentences[entry.index][foil ?? entry.taken];
+    const sentences = this.book.simulated ? this.book.rolled_out_sentences : this.book.sentences;
+    const said = sentences[entry.index][foil ?? entry.taken];
     $("sentence").textContent = changed ? `With the rewards as they were: ${said}` : said;
     this.showFutures(entry, foil);
     this.showReturns(entry);
     this.showOvertaking(entry, foil);
     this.showSolution(entry);
+  }
+
+  // how the numbers were obtained, and the other answer where there are both
+  showObtained({ state }, asked) {
+    const how = this.book.howObtained(state);
+    $("obtained").classList.toggle("simulated", this.book.simulated);
+    $("obtained-how").textContent = this.book.simulated ? `Asked of the simulator, ${how}` : sentence(how).slice(0, -1);
+    $("other-answer").hidden = !asked;
+    $("other-answer").textContent = this.book.simulated ? "Show what was learned" : "Show the rollouts";
   }
 
   showControls() {
@@ -271,6 +294,8 @@ class Page {
     $("step").max = count - 1;
     $("step").value = this.step;
     $("step-shown").value = `step ${this.step} of ${count - 1}`;
+    const asked = (this.book.rolled_out ?? []).filter(({ episode }) => episode === this.episode);
+    $("asked-steps").replaceChildren(...asked.map(({ step }) => element("option", { value: step })));
   }
 
   showPicture({ state }) {
@@ -306,12 +331,13 @@ class Page {
     const name = (column) => book.actionName(state, column);
     const step = this.exploring ? null : this.recordedStep;
     const { begin, count } = this.exploring ? { begin: 0, count: 0 } : book.episodeSteps(this.episode);
-    $("future-title").textContent = `Expected after ${name(taken)}, the agent's action`;
+    const how = book.simulated ? "Rolled out" : "Expected";
+    $("future-title").textContent = `${how} after ${name(taken)}, the agent's action`;
     charts.future("future", book.pair(state, taken), this.view, step, begin + count);
     for (const id of ["foil-title", "foil-future", "contrast-title", "contrast"])
       $(id).hidden = foil === null;
     if (foil === null) return;
-    $("foil-title").textContent = `Expected after ${name(foil)} instead`;
+    $("foil-title").textContent = `${how} after ${name(foil)} instead`;
     charts.future("foil-future", book.pair(state, foil), this.view, null, 0);
     $("contrast-title").textContent =
       `${book.rewarded ? "Return" : "Outcomes"} of ${name(taken)} minus ${name(foil)}`;
@@ -328,7 +354,7 @@ class Page {
       ...(book.rewarded ? ["return"] : []),
       ...(changed ? ["with these rewards"] : []),
       ...(own ? ["agent's value"] : []),
-      book.counted ? "visits" : "transitions",
+      book.simulated ? "rollouts" : book.counted ? "visits" : "transitions",
       "runs on",
     ];
     $("returns").tHead.replaceChildren(
@@ -366,7 +392,9 @@ class Page {
           !known
             ? "0"
             : book.arrays.support[pair] === Infinity
-              ? "exact"
+              ? book.simulated
+                ? "1: nothing is random"
+                : "exact"
               : book.arrays.support[pair].toFixed(0),
           known ? (book.toldEnd(pair) ? percent(book.arrays.running[pair]) : "not learned") : "",
         ];
@@ -381,7 +409,11 @@ class Page {
     );
     $("returns-note").textContent =
       `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ${
-        "return_low" in book.arrays ? "In brackets: its 90 % band, here from 19 draws; tpd-explain takes 59. " : ""
+        "return_low" in book.arrays
+          ? book.simulated
+            ? "In brackets: its 90 % band. "
+            : "In brackets: its 90 % band, here from 19 draws; tpd-explain takes 59. "
+          : ""
       }Runs on: probability that the episode lasts longer.`;
   }
 

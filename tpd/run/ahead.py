@@ -1,0 +1,90 @@
+"""Rolled out ahead of any question: turning points of recorded episodes, and steps before their ends."""
+
+import logging
+import time
+from collections.abc import Iterator
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+
+from tpd.predictors.simulation import Simulator
+from tpd.run.expectations import Asking, reason_not_to_ask
+from tpd.show.report.rolled_out import RolledOut
+from tpd.show.report.rows import TAKEN
+from tpd.sources.episodes import Recording
+from tpd.sources.moments import Moment
+from tpd.sources.named_states import find_recorded
+from tpd.store.saved_runs import SavedRun
+
+log = logging.getLogger(__name__)
+BEFORE_ENDS = (5, 15, 1, 25, 10)
+"""Steps before an episode ends that are asked about, the first one of every episode first."""
+MOST_POINTS = 6
+ROLLOUTS = 50
+"""Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
+
+
+def roll_out_ahead(run: SavedRun, points: pd.DataFrame, seconds: float) -> list[RolledOut]:
+    """As many of the steps that matter as the seconds allow, in the order of the episodes."""
+    recording = run.recording
+    if recording is None or seconds <= 0:
+        return []
+    start, _ = find_recorded(run.env, recording, 0, 0)
+    reason = reason_not_to_ask(run, start, Asking())
+    if reason:
+        log.info("the report has no rollouts: %s", reason)
+        return []
+    began, found = time.monotonic(), dict[tuple[int, int], RolledOut]()
+    try:
+        simulator = Simulator(
+            run.env,
+            run.explainer.policy,
+            run.outcomes(),
+            horizon=run.explainer.predictor.horizon,
+        )
+        for episode, step in _places(recording, points):
+            if time.monotonic() - began > seconds:
+                break
+            if (episode, step) not in found:
+                found[episode, step] = _roll_out(run, simulator, recording, episode, step)
+    except Exception as error:  # of an environment, in whatever way: the report is made without
+        log.warning("the report has %d rolled-out steps: %s", len(found), " ".join(str(error).split()))
+    return [found[place] for place in sorted(found)]
+
+
+def _places(recording: Recording, points: pd.DataFrame) -> Iterator[tuple[int, int]]:
+    """Episode and step, the most telling first."""
+    terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
+    terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # the way to the end takes time
+    for round_number, before in enumerate(BEFORE_ENDS):
+        for episode in terminated:
+            steps = len(recording.episodes[episode])
+            if before <= steps:
+                yield episode, steps - before
+        if round_number == 0 and len(points):
+            for row in points.head(MOST_POINTS).to_dict("records"):
+                yield int(row["episode"]), int(row["step"])
+
+
+def _roll_out(
+    run: SavedRun, simulator: Simulator, recording: Recording, episode: int, step: int
+) -> RolledOut:
+    """The action taken, and the best of the others as far as that was learned."""
+    moment, taken = recording.moment(episode, step), recording.episodes[episode].action[step]
+    space = run.env.action_space
+    if isinstance(space, gym.spaces.Box):
+        columns, actions = np.array([TAKEN, TAKEN + 1]), np.stack([taken, space.low + space.high - taken])
+    else:
+        columns = actions = np.array([int(taken), *_foil(run, moment, int(taken))])
+    return RolledOut(episode, step, columns, simulator.explain(moment, actions, ROLLOUTS))
+
+
+def _foil(run: SavedRun, moment: Moment, taken: int) -> list[int]:
+    """The other valid action that is worth most, as far as is known; none where there is no other."""
+    others = np.flatnonzero(moment.valid(run.env))
+    others = others[others != taken]
+    if len(others) and run.explainer.legend.reward_bound is not None:
+        returns = run.explainer.action_returns(moment.observation[None])[0, others]
+        return [int(others[np.nan_to_num(returns, nan=-np.inf).argmax()])]
+    return [int(other) for other in others[:1]]

@@ -1,0 +1,108 @@
+"""Steps of a report that the simulator was asked about: their pairs stand beside those that were learned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.describe import Narrator
+from tpd.answers.what_if import sign_certain
+from tpd.core.explanation import Explanation
+from tpd.core.outcomes import FIRST
+from tpd.core.types import Array, IntArray
+from tpd.show.report.rows import NEVER, Rows
+from tpd.sources.episodes import Recording
+
+
+@dataclass(frozen=True)
+class RolledOut:
+    """A recorded step, and what its rollouts showed of the actions in some columns of the report."""
+
+    episode: int
+    step: int
+    columns: IntArray
+    """[pair]"""
+    explanation: Explanation
+    """[pair]"""
+
+
+@dataclass(frozen=True)
+class RolledOutPairs:
+    """What a page says of the steps that were rolled out."""
+
+    metadata: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def rolled_out_pairs(
+    found: Sequence[RolledOut],
+    recording: Recording | None,
+    rows: Rows,
+    learned: Explanation,
+    options: IntArray,
+) -> RolledOutPairs:
+    """Where the pairs stand, which are numbered after those that were learned, and what is said of them."""
+    places = np.full(options.shape, NEVER, dtype=np.int32)
+    columns, outcomes = options.shape[1], learned.expected.shape[2]
+    certain = np.zeros((len(found), columns, columns, outcomes), dtype=np.uint8)
+    sentences, obtained, points = dict[str, list[str]](), dict[str, str](), list[dict[str, Any]]()
+    number = len(learned)
+    for index, one in enumerate(found):
+        assert recording is not None
+        entry = int(rows.steps[int(recording.episodes.begins[one.episode]) + one.step])
+        state, taken = (int(value) for value in rows.entries[entry])
+        places[state, one.columns] = number + np.arange(len(one.columns))
+        number += len(one.columns)
+        own = int(np.flatnonzero(one.columns == taken)[0])
+        sentences[str(entry)] = _sentences(one, rows, state, own, columns)
+        certain[index] = _sign_certain(one, certain[index])
+        obtained[str(state)] = one.explanation.obtained
+        text = f"Episode {one.episode}, step {one.step}: {rows.name(state, taken)}, "
+        beside = learned[options[state, taken] : options[state, taken] + 1]
+        text += _headline(one.explanation[own : own + 1], beside)
+        points.append({"episode": one.episode, "step": one.step, "state": state, "text": text})
+    metadata = {"rolled_out": points, "rolled_out_sentences": sentences, "obtained": obtained}
+    return RolledOutPairs(
+        metadata, {"rolled_out_options": places, "rolled_out_sign_certain": certain} if found else {}
+    )
+
+
+def _sentences(one: RolledOut, rows: Rows, state: int, own: int, columns: int) -> list[str]:
+    """[column]: the action taken against each foil, and on its own where the foil is itself."""
+    said, name = [""] * columns, rows.name(state, int(one.columns[own]))
+    fact = one.explanation[own : own + 1]
+    for row, column in enumerate(one.columns.tolist()):
+        if row == own:
+            said[column] = Narrator(fact).describe(0, name)
+        else:
+            contrast = fact - one.explanation[row : row + 1]
+            said[column] = ContrastNarrator(contrast).paragraph(0, name, rows.name(state, column), name)
+    return said
+
+
+def _sign_certain(one: RolledOut, certain: Array) -> Array:
+    """[column, column, outcome]: whether the rollouts tell after which action it counts for more."""
+    for fact, foil in np.ndindex(len(one.columns), len(one.columns)):
+        if fact != foil:
+            contrast = one.explanation[fact : fact + 1] - one.explanation[foil : foil + 1]
+            certain[one.columns[fact], one.columns[foil]] = [
+                sign_certain(contrast, name)[0] for name in one.explanation.legend.names
+            ]
+    return certain
+
+
+def _headline(rolled_out: Explanation, learned: Explanation) -> str:
+    """The first occurrence that is likeliest or that was learned most wrongly, by both."""
+    names, horizon = rolled_out.legend.names, rolled_out.horizon
+    true, guess = (np.clip(side.expected[0].sum(axis=0), 0, 1) for side in (rolled_out, learned))
+    told = learned.told.by[0, -1]
+    firsts = [k for k, name in enumerate(names) if name.startswith(FIRST)]
+    if not firsts:
+        return rolled_out.obtained
+    at_once = rolled_out.expected[0, 0]  # what happens now is no forecast
+    weight = [abs(true[k] - guess[k]) * told[k] + true[k] - at_once[k] for k in firsts]
+    k = firsts[int(np.argmax(weight))]
+    beside = f"learned: {guess[k]:.0%}" if told[k] else "not learned"
+    return f"{names[k].removeprefix(FIRST)} within {horizon} steps {true[k]:.0%} ({beside})"
