@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -14,6 +14,7 @@ from sb3_ext.raw_values import HiddenStates, RawValues
 from tpd.core.observations import check_space
 from tpd.core.types import (
     FittingLearner,
+    HasMetrics,
     Learner,
     RecurrentPolicy,
     Transitions,
@@ -135,14 +136,6 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
     if key not in info:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
     return info[key]
-
-
-@runtime_checkable
-class HasMetrics(Protocol):
-    """A learner with figures of its own."""
-
-    def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked."""
 
 
 class ExplainerCallback(TransitionCallback):

@@ -2,6 +2,7 @@
 
 python scripts/benchmark_agents.py                     all of it, in about half an hour
 python scripts/benchmark_agents.py callback            some of it
+python scripts/benchmark_agents.py real agents_folder=...  agents of other people: see scripts/real_agents.py
 """
 
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 from benchmark import Figures, measure, seconds
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from real_agents import real
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
@@ -129,4 +131,7 @@ def explained_environment(name: str) -> Environment:
 
 
 if __name__ == "__main__":
-    measure((forms, callback, alongside), sys.argv[1:])
+    if sys.argv[1:2] == ["real"]:
+        real(sys.argv[2:])
+    else:
+        measure((forms, callback, alongside), sys.argv[1:])

@@ -66,7 +66,10 @@ PARTNERS: dict[str, list[str]] = {
     **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
     **{f"env={name}": NO_TABLES for name in UNNUMBERED},
     "policy=function": [FUNCTION],
-    "explainer=model": [option for option in CART_POLE if option != "explainer=network"],
+    **{
+        f"explainer={name}": [option for option in CART_POLE if option != "explainer=network"]
+        for name in ("auto", "model")
+    },
     # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
     "env=dataset": ["experiment=dataset"],

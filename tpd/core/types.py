@@ -165,6 +165,14 @@ class FittingLearner(Learner, Protocol):
         """
 
 
+@runtime_checkable
+class HasMetrics(Protocol):
+    """A learner with figures of its own."""
+
+    def metrics(self) -> dict[str, float]:
+        """How learning goes, since last asked."""
+
+
 State = Mapping[str, Array]
 """What something has learned, as plain arrays."""
 

@@ -1,5 +1,6 @@
 """Files of plain values and arrays: nothing in them is run, and what cannot be is refused in one line."""
 
+import copy
 import json
 import math
 import zipfile
@@ -71,6 +72,16 @@ class StoredArrays:
         if finite and array.dtype.kind == "f":
             self.check(name, np.isfinite(array))
         return array
+
+    def under(self, prefix: str) -> "StoredArrays":
+        """Those whose names start so, by the rest of their names."""
+        part = copy.copy(self)
+        part._arrays = {
+            name.removeprefix(prefix): array
+            for name, array in self._arrays.items()
+            if name.startswith(prefix)
+        }
+        return part
 
     def every(self, kinds: str) -> dict[str, Array]:
         """All of the arrays, by their names, if they are finite numbers of some kind."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import reconciled
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 from tpd.core.verdicts import Verdicts
 from tpd.guards.settings import whole_number
@@ -22,6 +22,18 @@ class SolvingPredictor(Predictor, Protocol):
 
     def solved(self) -> Predictor:
         """The answers as they are now, which take no further finding out."""
+
+
+@runtime_checkable
+class IncompletePredictor(Predictor, Protocol):
+    """A stored predictor that may need the policy and the outcomes to predict."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all that it needs."""
+
+    def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> Predictor:
+        """The same with these."""
 
 
 @runtime_checkable

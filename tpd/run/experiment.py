@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tpd.core.seeding import generator
-from tpd.core.types import FittingLearner, Learner, Stage, TransitionsHandler
+from tpd.core.types import FittingLearner, HasMetrics, Learner, Stage, TransitionsHandler
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.fresh_episodes import judge_forecasts
@@ -82,6 +82,8 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
     if isinstance(predictor, Learner):
         resumable["explainer"] = predictor
     run_stages(stages, resumable, None if folder is None else parts.checkpoint(folder))
+    if isinstance(predictor, HasMetrics):
+        tracked.metrics(predictor.metrics(), total)
     return curve.measured
 
 

@@ -5,6 +5,7 @@ What is read is checked against itself: a file that cannot be what it says is re
 
 import itertools
 import json
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -14,19 +15,22 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpd import __version__
-from tpd.core.types import Array, Predictor
+from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
 from tpd.guards.settings import number, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
-from tpd.predictors.explainer import Explainer
+from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.explainer import Explainer, IncompletePredictor
 from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
-from tpd.store import stored_policies
+from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MODEL, read_model
+from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model
 from tpd.store.legends import LARGEST, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
+
+log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 4
@@ -115,9 +119,23 @@ def load(
     width = len(legend.names) + 1
     if "network" in description:
         predictor = _network(folder, description["network"], stored, width, features_extractor)
+        predictor = _completed(predictor, policy, folder, trusted)
     else:
         predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, width)
     return Explainer(predictor, policy, legend, read_verdicts(stored, BOTH, predictor.horizon, width))
+
+
+def _completed(predictor: Predictor, policy: Policy, folder: Path, trusted: Sequence[str]) -> Predictor:
+    """The predictor, with policy and outcomes if it needs them to predict, as far as they can be had."""
+    if not isinstance(predictor, IncompletePredictor) or predictor.complete:
+        return predictor
+    outcomes = None
+    if (folder / run_descriptions.RUN).exists():
+        try:
+            outcomes = run_descriptions.read(folder).outcomes.make(trusted)
+        except ValueError as error:  # functions without a name, or of modules that are not trusted
+            log.warning("%s", error)
+    return predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -171,9 +189,12 @@ def _network(
     width: int,
     features_extractor: Callable[..., Any] | None,
 ) -> Predictor:
-    """The network that predicts so many outcomes, or the learned model."""
+    """The network that predicts so many outcomes, the learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
+    if network.get("kind") == MIXTURE:
+        one = _network(folder, network["network"], stored.under("network."), width, features_extractor)
+        return read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
 
     with blame(folder / DESCRIPTION):

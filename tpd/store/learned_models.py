@@ -1,4 +1,4 @@
-"""Learned models of the world on disk, checked as they are read."""
+"""Learned models of the world, and mixtures with a network, on disk; checked as they are read."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from tpd.core.types import Predictor
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
 from tpd.guards.settings import whole_number
 
-MODEL = "model"
+MODEL, MIXTURE = "model", "mixture"
 MOST_STEPS = 100_000  # ahead, or particles
 
 
@@ -28,6 +28,34 @@ def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArray
     arrays = stored.every(ANY)
     with blame(folder):
         return read(description, arrays)
+
+
+def read_mixture(
+    folder: Path, network: Any, description: Mapping[str, Any], stored: StoredArrays, width: int
+) -> Predictor:
+    """The network and the model that was described, mixed; it is still to be completed with the policy."""
+    from tpd.predictors.calibrated import ERROR, CalibratedPredictor
+    from tpd.predictors.mixture.predictor import MODEL, WEIGHTS, MixturePredictor
+    from tpd.predictors.network.errors import KnownErrors
+
+    model: Any = read_model(folder, description[MODEL], stored.under(f"{MODEL}."))
+    weights = stored.take(WEIGHTS, (width,), REAL)
+    stored.check(WEIGHTS, (weights >= 0) & (weights <= 1))
+    if model.horizon != network.horizon:
+        raise ValueError(f"{folder}: mixes {network.horizon} steps ahead with {model.horizon}")
+    predictor = MixturePredictor(network, model, weights)
+    known = stored.under(ERROR).every(ANY)
+    if not known:
+        return predictor
+    with blame(folder):
+        return CalibratedPredictor(predictor, KnownErrors.read(known, network.horizon, width))
+
+
+def network_alone(predictor: Predictor) -> Predictor:
+    """The network of a mixture, with bands or without."""
+    mixture: Any = getattr(predictor, "predictor", predictor)
+    network: Predictor = mixture.network
+    return network
 
 
 def _check(description: Mapping[str, Any], values: int) -> int:

@@ -13,6 +13,7 @@ import pandas as pd
 from tpd.core.types import Array, BoolArray, FloatArray
 from tpd.guards.files import read_arrays
 from tpd.store import explainers
+from tpd.store.learned_models import MIXTURE, MODEL
 
 STATE, ACTION, FOIL = "state", "action", "foil"
 MOST_ROWS, MOST_LINES = 10_000, 1_000_000
@@ -152,6 +153,12 @@ def questions(folder: Path) -> Questions | None:
     if network is None:
         shape = read_arrays(folder / explainers.AGENT)["probabilities"].shape
         return _about_table(shape, arrays["pairs"])
+    if network.get("kind") == MODEL:
+        return None
+    if network.get("kind") == MIXTURE:  # served without its model, which needs the policy and the outcomes
+        network = network["network"]
+        start = "network."
+        arrays = {name.removeprefix(start): arrays[name] for name in arrays if name.startswith(start)}
     return None if network["extracted"] else _about_network(network, arrays)
 
 

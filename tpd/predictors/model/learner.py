@@ -78,7 +78,7 @@ class LearnedModel:
             torch.manual_seed(int(generator(seed, "model").integers(2**31)))
             self._model = WorldModel(observed, acted, members, widths).to(self._device)
         best = copy.deepcopy(self._model).requires_grad_(False)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate)
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate, fused=True)
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
         self._predictor = ModelPredictor(
             best,

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,8 +67,8 @@ class ModelPredictor:
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
 
-    def completed(self, policy: Policy, outcomes: OutcomeSet) -> "ModelPredictor":
-        """The same, able to predict."""
+    def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "ModelPredictor":
+        """The same with these; without one of them it does not predict."""
         whole = ModelPredictor(
             self.model,
             self.tried,
@@ -80,12 +80,18 @@ class ModelPredictor:
         whole.policy, whole.outcomes = policy, outcomes
         return whole
 
+    @property
+    def complete(self) -> bool:
+        """Whether it has policy and outcomes."""
+        return self.policy is not None and self.outcomes is not None
+
     @functools.cached_property
     def _simulation(self) -> Simulation:
         for name in ("policy", "outcomes"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"a learned model predicts with policy and outcomes, and has no {name}: complete it"
+                    f"a learned model predicts with policy and outcomes, and has no {name}: trust the module "
+                    "that it is of, or give it by `completed`"
                 )
         assert self.policy is not None
         assert self.outcomes is not None
@@ -156,11 +162,3 @@ def sizes(observation_space: spaces.Space[Any], action_space: spaces.Space[Any])
     if isinstance(action_space, spaces.Discrete):
         return math.prod(observation_space.shape or ()), int(action_space.n)
     return math.prod(observation_space.shape or ()), math.prod(action_space.shape or ())
-
-
-@runtime_checkable
-class Incomplete(Protocol):
-    """A stored predictor that needs the policy and the outcomes to predict."""
-
-    def completed(self, policy: Policy, outcomes: OutcomeSet) -> Any:
-        """The same, able to predict."""

@@ -90,7 +90,8 @@ class WorldModel(nn.Module):
         self.observed, self.acted, self.members, self.hidden = observed, acted, members, tuple(hidden)
         self.scales = Scales(observed)
         self.change = Perceptrons(members, [observed + acted, *hidden, 3 * observed])
-        self.result = Perceptrons(members, [3 * observed + acted, *hidden, 1 + 2 * (ATOMS + 3)])
+        half = [max(1, width // 2) for width in hidden]  # they are simple functions of a transition
+        self.result = Perceptrons(members, [3 * observed + acted, *half, 1 + 2 * (ATOMS + 3)])
 
     @torch.no_grad()
     def measure(self, observation: FloatArray, after: FloatArray, reward: FloatArray, end: BoolArray) -> None:

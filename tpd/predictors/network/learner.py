@@ -22,13 +22,15 @@ from tpd.core.types import (
 )
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, number, one_of, whole_number
+from tpd.predictors.calibrated import CalibratedPredictor
 from tpd.predictors.episode_split import EpisodeSplit
+from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.columns import Columns, EndingEvents
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.errors import KnownErrors
 from tpd.predictors.network.outcome_network import OutcomeNetwork
-from tpd.predictors.network.predictor import CalibratedPredictor, NetworkPredictor
+from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.returns import ReturnLearner, ReturnNetwork, return_settings
 from tpd.predictors.network.selection import Selection
 from tpd.predictors.network.state import (
@@ -248,10 +250,9 @@ class NetworkFHTD:
 
     def calibrate(self, errors: KnownErrors) -> None:
         """Draw from these errors, until it learns again."""
-        now = self._predictor
-        self._calibrated = CalibratedPredictor(now.network, now.tried, now.discount, errors, now.of_returns)
+        self._calibrated = CalibratedPredictor(self._predictor, errors)
 
-    def solved(self) -> NetworkPredictor:
+    def solved(self) -> NetworkPredictor | CalibratedPredictor:
         """What it predicts now, with what else could be expected once it is calibrated."""
         return self._calibrated or self._predictor
 
@@ -277,6 +278,10 @@ class NetworkFHTD:
     def arrays(self) -> dict[str, Array]:
         """Its weights."""
         return self.solved().arrays()
+
+    def select_windows(self, at_most: int) -> Windows:
+        """What was observed in the select episodes, from at most so many steps on, spread evenly."""
+        return self._replay.select_windows(at_most)
 
     def select_losses(self) -> list[float]:
         """How far what each part predicts is from what was observed in the select episodes."""

@@ -1,6 +1,5 @@
 """Networks that predict outcomes, as plain values and arrays."""
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +10,8 @@ from gymnasium import spaces
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
-from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, Policy
+from tpd.core.types import Array, FloatArray, IntArray
+from tpd.predictors.calibrated import ERROR, CalibratedPredictor
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.errors import KnownErrors
@@ -19,7 +19,7 @@ from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
 
 ROWS_AT_ONCE = 8192
-WEIGHT, ERROR, RETURN = "weight.", "error.", "return."
+WEIGHT, RETURN = "weight.", "return."
 
 
 class NetworkPredictor:
@@ -109,52 +109,11 @@ class NetworkPredictor:
         return weights | {"tried": self.tried}
 
 
-class CalibratedPredictor(NetworkPredictor):
-    """Draws samples from errors that it is known to make."""
-
-    def __init__(
-        self,
-        network: OutcomeNetwork,
-        tried: IntArray,
-        discount: float | None,
-        errors: KnownErrors,
-        of_returns: ReturnNetwork | None = None,
-    ) -> None:
-        super().__init__(network, tried, discount, of_returns)
-        self.errors = errors
-
-    def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs.
-
-        Errors after two actions go together only where it is known which of them the policy takes.
-        """
-        if isinstance(policy, DiscretePolicy):
-            places, foil = _numbers(observations), policy.action(observations) != actions
-        else:
-            places, foil = _numbers(observations, actions), np.arange(count)[:, None] % 2 == 1
-        foil = np.broadcast_to(foil, (count, len(actions)))
-        return self.errors.draws(self.predict(observations, actions), places, foil)
-
-    def arrays(self) -> dict[str, Array]:
-        """The weights, and the errors."""
-        return super().arrays() | {f"{ERROR}{name}": values for name, values in self.errors.arrays().items()}
-
-
-def _numbers(*batches: Array) -> IntArray:
-    """[batch]: a number for the rows of each, the same for the same."""
-    numbers = np.zeros(len(batches[0]), dtype=np.int64)
-    for batch in batches:
-        rows = (np.ascontiguousarray(row).tobytes() for row in batch)
-        found = [zlib.crc32(row, int(number)) for row, number in zip(rows, numbers, strict=True)]
-        numbers = np.array(found, dtype=np.int64)
-    return numbers
-
-
 def read(
     description: Mapping[str, Any],
     arrays: Mapping[str, Array],
     features_extractor: FeaturesExtractor | None = None,
-) -> NetworkPredictor:
+) -> NetworkPredictor | CalibratedPredictor:
     """What `description` and `arrays` of a predictor say; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
@@ -171,10 +130,11 @@ def read(
         if not (of_returns.unit > 0).all():
             raise ValueError(f"returns have units above 0, not {of_returns.unit.min():g}")
     tried, discount = arrays["tried"], description["discount"]
+    predictor = NetworkPredictor(network, tried, discount, of_returns)
     if not (known := _named(arrays, ERROR)):
-        return NetworkPredictor(network, tried, discount, of_returns)
+        return predictor
     errors = KnownErrors.read(known, network.horizon, network.columns.width)
-    return CalibratedPredictor(network, tried, discount, errors, of_returns)
+    return CalibratedPredictor(predictor, errors)
 
 
 def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:

@@ -6,6 +6,7 @@ import torch
 from tpd.core.outcomes import Observed
 from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, State, Transitions
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
+from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.next_actions import NextActions, chosen_by, probabilities_of
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
@@ -122,6 +123,16 @@ class WindowTargets:
             accumulate_windows(seen, going_on, known, unfinished, after, self._discount)
         limited = None if bootstrap else torch.from_numpy(known).to(network.device)
         return Targets(torch.from_numpy(seen).to(network.device), limited)
+
+    def select_windows(self, at_most: int) -> Windows:
+        """What was observed in the episodes that are not trained on, from at most so many steps on."""
+        rows, kept = self.selected, self.kept
+        rows = rows[np.linspace(0, len(rows) - 1, min(at_most, len(rows))).astype(np.int64)]
+        every, horizon = np.arange(kept.outcome.shape[1]), self._horizon
+        seen, _, known, _ = read_windows(
+            rows, kept.following, kept.own, kept.outcome, kept.continuation, every, horizon, horizon
+        )
+        return Windows(kept.observation[rows], kept.action[rows], seen, known)
 
     def state(self) -> State:
         """All that is kept."""

@@ -1,0 +1,266 @@
+"""How well agents of other people are explained: `python scripts/benchmark_agents.py real agents_folder=...`
+
+Every agent and seed leaves a JSON file in outputs/benchmark_agents, and is not measured again while that is
+there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from scipy.stats import rankdata
+
+from tpd.core.outcomes import FIRST
+from tpd.core.seeding import generator
+from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Predictor, Transitions
+from tpd.evaluation.windows import Course
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.mixture.learner import MixtureLearner
+from tpd.predictors.model.learner import LearnedModel
+from tpd.predictors.network.learner import NetworkFHTD
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.parts import Parts, build
+from tpd.sources.collection import collect, play
+
+OUT = Path("outputs/benchmark_agents")
+AGENTS = {
+    "qrdqn-LunarLander-v2": "lunar_lander",
+    "ppo-LunarLander-v2": "lunar_lander",
+    "dqn-LunarLander-v2": "lunar_lander",
+    "ppo-BipedalWalker-v3": "bipedal_walker",
+    "a2c-Acrobot-v1": "acrobot",
+    "ppo-CartPole-v1": "cart_pole",
+    "dqn-MountainCar-v0": "mountain_car",
+}
+DECISIVE = {
+    "lunar_lander": ("crash", "landing"),
+    "bipedal_walker": ("falls",),
+    "acrobot": ("goal",),
+    "cart_pole": ("falls",),
+    "mountain_car": ("goal",),
+}
+NETWORKS = {
+    "one-step": ["explainer.window=1"],
+    "no bootstrap": ["explainer.bootstrap=false"],
+    "window": list[str](),
+}
+BY = (5, 15, 29)
+EPISODES, MOMENTS, PAIRS = 250, 100, 10_000
+ROUNDING = 1e-5
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is typed."""
+
+    agents_folder: str
+    agents: Sequence[str] = tuple(AGENTS)
+    seeds: int = 3
+    steps: int = 200_000
+
+    @classmethod
+    def typed(cls, words: Sequence[str]) -> "Settings":
+        """From `name=value`, refusing what is not known by name."""
+        given: dict[str, Any] = OmegaConf.to_container(OmegaConf.from_dotlist(list(words)))  # type: ignore[assignment]
+        unknown = {*given} - set(cls.__annotations__)
+        if unknown or "agents_folder" not in given:
+            sys.exit(f"real takes {', '.join(f'{name}=...' for name in cls.__annotations__)}; got {words}")
+        settings = cls(**given)
+        missing = [name for name in settings.agents if name not in AGENTS]
+        if missing:
+            sys.exit(f"agents: there is no {missing[0]!r}; there are {', '.join(AGENTS)}")
+        return settings
+
+
+@dataclass(frozen=True)
+class Judges:
+    """What every predictor of one agent is compared with."""
+
+    cases: SampledCases
+    """By rollouts from forks: the policy's action and a foil at moments of its episodes."""
+    course: Course
+    fresh: Episodes
+    steps: IntArray
+    """[window]: the steps of fresh episodes that are forecast"""
+    decisive: tuple[str, ...]
+    """The events that decide an episode."""
+
+
+def real(words: Sequence[str]) -> None:
+    """Measure what is missing, and print the means over the seeds."""
+    settings = Settings.typed(words)
+    for agent in settings.agents:
+        found = [measured(settings, agent, seed) for seed in range(settings.seeds)]
+        report(agent, found)
+
+
+def measured(settings: Settings, agent: str, seed: int) -> dict[str, Figures]:
+    """The figures of each predictor, from the file of this agent and seed, or measured now."""
+    path = OUT / f"{agent}-{settings.steps}-{seed}.json"
+    if not path.exists():
+        figures = measure_agent(settings, agent, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(figures, indent=2))
+    stored: dict[str, Figures] = json.loads(path.read_text())
+    return stored
+
+
+def measure_agent(settings: Settings, agent: str, seed: int) -> dict[str, Figures]:
+    """One agent, one seed: all predictors learn from the same transitions."""
+    parts = made(settings, agent, seed)
+    rng = generator(seed, "collection")
+    exploration, num_envs = parts.training.exploration, parts.training.num_envs
+    batches = list(
+        collect(
+            parts.env,
+            parts.trainer.policy,
+            rng,
+            steps=settings.steps,
+            exploration=exploration,
+            num_envs=num_envs,
+        )
+    )
+    judges = judging(parts, seed, DECISIVE[AGENTS[agent]])
+    learners: dict[str, Any] = {}
+    found: dict[str, Figures] = {}
+    for name, overrides in NETWORKS.items():
+        learners[name] = made(settings, agent, seed, "explainer=network", *overrides).explainer.predictor
+        found[name] = {"seconds": seconds(lambda: taught(learners[name], batches))}  # noqa: B023
+    learners["model"] = made(settings, agent, seed, "explainer=model").explainer.predictor
+    found["model"] = {"seconds": seconds(lambda: taught(learners["model"], batches))}
+    auto = learners["auto"] = MixtureLearner(learners["window"], learners["model"])
+    found["auto"] = {"seconds": seconds(auto.weigh)}
+    found["auto"]["seconds"] += found["window"]["seconds"] + found["model"]["seconds"]
+    found["auto"] |= {name: value for name, value in auto.metrics().items() if name.startswith("mixture/")}
+    for name, learner in learners.items():
+        found[name] |= judged(parts, learner, judges)
+        print(f"{agent}, seed {seed}: {name} took {found[name]['seconds']:.0f} s of CPU", flush=True)
+    return found
+
+
+def made(settings: Settings, agent: str, seed: int, *overrides: str) -> Parts:
+    """The parts of a run of that agent."""
+    zipped = Path(settings.agents_folder).expanduser() / f"{agent}.zip"
+    named = [f"experiment={AGENTS[agent]}", f"policy.path={zipped}", f"seed={seed}"]
+    statistics = zipped.with_suffix(".vecnormalize.pkl")
+    if statistics.exists():
+        named.append(f"policy.vec_normalize={statistics}")
+    with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
+        return build(compose("config", [*named, *overrides]))
+
+
+def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
+    """Rollouts at moments, and fresh episodes."""
+    policy, horizon = parts.trainer.policy, parts.explainer.predictor.horizon
+    assert parts.evaluation.truth is not None
+    truth = parts.evaluation.truth(parts.env, policy, parts.outcomes, horizon=horizon)
+    assert isinstance(truth, MonteCarlo)
+    truth.moments = max(truth.moments, MOMENTS)
+    cases = truth.cases(parts.evaluation.episodes, generator(seed, "evaluation"))
+    fresh = play(parts.env, policy, generator(seed, "verification"), episodes=EPISODES)
+    course = Course(parts.outcomes, fresh)
+    spread = np.linspace(0, len(course.steps) - 1, min(PAIRS, len(course.steps)))
+    return Judges(cases, course, fresh, course.steps[spread.astype(np.int64)], decisive)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of CPU."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def taught(learner: NetworkFHTD | LearnedModel, batches: Sequence[Transitions]) -> None:
+    for batch in batches:
+        learner.update(batch)
+    learner.fit()
+
+
+def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
+    """All figures of one predictor."""
+    cases, names = judges.cases, parts.outcomes.legend.names
+    explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
+    predicted = explainer.explain(cases.observations, cases.actions).expected
+    true = cases.expected[..., : predicted.shape[2]]
+    events = [names.index(event) for event in parts.outcomes.legend.events]
+    squares = 1e4 * ((predicted - true) ** 2)[..., events]
+    figures = {
+        "policy mse": float(squares[cases.own].mean()),
+        "foil mse": float(squares[~cases.own].mean()),
+        "cells out of order": float(out_of_order(predicted, names)),
+    }
+    pairs = judges.fresh.transitions[judges.steps]
+    forecast = explainer.explain(pairs.observation, pairs.action).expected
+    figures["cells out of order"] += out_of_order(forecast, names)
+    for event in judges.decisive:
+        column = names.index(FIRST + event)
+        by, happened = (np.cumsum(each[..., column], axis=1)[:, -1] for each in (predicted, true))
+        figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
+        found = skills(np.cumsum(forecast[..., column], axis=1), column, judges)
+        figures |= {f"{event}: {name}": value for name, value in found.items()}
+    return figures
+
+
+def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
+    """How many cells contradict F_h <= P(at h) <= P(by h) <= 1."""
+    wrong = 0
+    for column, name in enumerate(names):
+        if name.startswith(FIRST):
+            first = expected[..., column].astype(np.float64)
+            by, event = np.cumsum(first, axis=1), name.removeprefix(FIRST)
+            at = expected[..., names.index(event)] if event in names else first
+            wrong += int(((first > at + ROUNDING) | (at > by + ROUNDING) | (by > 1 + ROUNDING)).sum())
+    return wrong
+
+
+def effect(predicted: FloatArray, true: FloatArray, cases: SampledCases) -> Figures:
+    """How far the difference that a foil makes is off, and how far "none" is, from [case] by the horizon."""
+    foils = np.flatnonzero(~cases.own)  # each comes after the policy's own action there
+    learned, forked = (each[foils] - each[foils - 1] for each in (predicted, true))
+    return {
+        "effect mse": float(1e4 * np.mean((learned - forked) ** 2)),
+        "no effect mse": float(1e4 * np.mean(forked**2)),
+    }
+
+
+def skills(forecast: FloatArray, column: int, judges: Judges) -> Figures:
+    """Brier skill by a few steps, and the AUC by the last, of forecasts [window, horizon]."""
+    figures, happened = Figures(), np.zeros(len(judges.steps))
+    for h, (outcome, known) in enumerate(judges.course.ahead(judges.steps, forecast.shape[1])):
+        happened += outcome[:, column]
+        if h in BY:
+            said, seen = forecast[known, h], happened[known]
+            spread = seen.var()
+            figures[f"skill by {h}"] = float(1 - np.mean((said - seen) ** 2) / spread) if spread else np.nan
+            if h == BY[-1]:
+                figures[f"AUC by {h}"] = auc(said, seen > 0)
+    return figures
+
+
+def auc(said: FloatArray, happened: BoolArray) -> float:
+    """How likely what happened was said to be more likely than what did not."""
+    ranks, positive = rankdata(said), int(happened.sum())
+    negative = len(happened) - positive
+    if not positive or not negative:
+        return float("nan")
+    return float((ranks[happened].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def report(agent: str, found: Sequence[Mapping[str, Figures]]) -> None:
+    """Means over the seeds, a column for each predictor."""
+    print(f"\n{agent}, mean over {len(found)} seeds")
+    names = list(found[0])
+    rows = dict.fromkeys(figure for each in found[0].values() for figure in each)
+    print(f"{'':34s}" + "".join(f"{name:>14s}" for name in names))
+    for row in rows:
+        values = [[each[name].get(row, np.nan) for each in found] for name in names]
+        print(f"{row:34s}" + "".join(f"{np.mean(value):14.3f}" for value in values), flush=True)

@@ -1,0 +1,161 @@
+"""A network and a learned model that learn from the same transitions and are mixed by held-out score."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, FloatArray, Policy, State, Transitions
+from tpd.envs import Environment
+from tpd.predictors.calibrated import CalibratedPredictor
+from tpd.predictors.mixture.predictor import MixturePredictor
+from tpd.predictors.mixture.weights import fitted_weights, groups
+from tpd.predictors.model.learner import LearnedModel
+from tpd.predictors.model.predictor import ImpossibleModelError
+from tpd.predictors.network.errors import KnownErrors
+from tpd.predictors.network.learner import NetworkFHTD
+from tpd.predictors.network.predictor import NetworkPredictor
+from tpd.predictors.network.state import prefixed, unprefixed
+
+log = logging.getLogger(__name__)
+WINDOWS = 2000  # of the select episodes that the weights are fitted on
+
+
+def network_and_model(
+    env: Environment,
+    policy: Policy,
+    outcomes: OutcomeSet,
+    *,
+    model: Callable[..., LearnedModel],
+    **network: Any,
+) -> "NetworkFHTD | MixtureLearner":
+    """A mixture of both; the network alone, and a line in the log, where no model is possible.
+
+    network: the settings of the network.
+    """
+    one = NetworkFHTD(env, policy, outcomes, **network)
+    try:
+        return MixtureLearner(one, model(env, policy, outcomes))
+    except ImpossibleModelError as error:
+        log.info("the network explains alone: %s", error)
+        return one
+
+
+class MixtureLearner:
+    """Learns with both, and weighs each outcome's predictions by what was observed in select episodes.
+
+    Until both are fitted it predicts with the network alone.
+    """
+
+    tie = NetworkPredictor.tie
+
+    def __init__(self, network: NetworkFHTD, model: LearnedModel) -> None:
+        if network.horizon != model.horizon:
+            raise ValueError(f"the network looks {network.horizon} steps ahead, the model {model.horizon}")
+        self.network, self.model = network, model
+        self.policy, self.outcomes = network.policy, network.outcomes
+        self.weights: FloatArray = np.zeros(self.outcomes.width)
+        """[outcome]: the share of the model"""
+        self._fitted = 0
+        self._errors: KnownErrors | None = None
+
+    @property
+    def horizon(self) -> int:
+        return self.network.horizon
+
+    @property
+    def updates(self) -> int:
+        """How many updates both have made."""
+        return self.network.updates + self.model.updates
+
+    @property
+    def fit_updates(self) -> int:
+        """Those of both, and one for the weights."""
+        return self.network.fit_updates + self.model.fit_updates + 1
+
+    def update(self, transitions: Transitions) -> None:
+        """Let both learn from a batch."""
+        self._errors = None
+        self.network.update(transitions)
+        self.model.update(transitions)
+
+    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
+        """Fit the network, then the model, then the weights; with `at_most` so many updates of these."""
+        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        if self._fitted == self.fit_updates:
+            return
+        self._errors = None
+
+        def advance(updates: int) -> None:
+            self._fitted += updates
+            progress(updates)
+
+        for part in (self.network, self.model):
+            if self._fitted < end:
+                part.fit(advance, end - self._fitted)
+        if self._fitted == self.fit_updates - 1 < end:
+            self.weigh()
+            advance(1)
+
+    def weigh(self) -> None:
+        """Fit the weights on the select episodes, once both are fitted."""
+        windows = self.network.select_windows(WINDOWS)
+        if not len(windows):
+            return
+        pairs = windows.observation, windows.action
+        one, other = (part.predict(*pairs) for part in (self.network, self.model))
+        names, columns = self.outcomes.legend.names, self.network.network.columns
+        ending = [column for group in columns.ending for column in group]
+        shared = groups(names, [*ending, *columns.partition])
+        self.weights = fitted_weights(windows, one, other, names, shared)
+
+    def state(self) -> State:
+        """Both, and the weights."""
+        return {
+            "fitted": np.array(self._fitted),
+            "weights": self.weights,
+            **prefixed("network", self.network.state()),
+            **prefixed("model", self.model.state()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        self._fitted, self.weights = int(state["fitted"]), state["weights"].copy()
+        self.network.restore(unprefixed("network", state))
+        self.model.restore(unprefixed("model", state))
+
+    def calibrate(self, errors: KnownErrors) -> None:
+        """Draw from these errors, until it learns again."""
+        self._errors = errors
+
+    def solved(self) -> MixturePredictor | CalibratedPredictor:
+        """What it predicts now, with what else could be expected once it is calibrated."""
+        return self._predictor if self._errors is None else CalibratedPredictor(self._predictor, self._errors)
+
+    @property
+    def _predictor(self) -> MixturePredictor:
+        return MixturePredictor(self.network.solved(), self.model.solved(), self.weights)
+
+    def metrics(self) -> dict[str, float]:
+        """How learning goes, since last asked, and the share of the model in each outcome."""
+        names = (*self.outcomes.legend.names, "terminated")
+        shares = {f"mixture/{name}": float(w) for name, w in zip(names, self.weights, strict=True)}
+        return self.network.metrics() | self.model.metrics() | shares
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._predictor.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        return self._predictor.support(observations, actions)
+
+    def description(self) -> dict[str, Any]:
+        """How both are built."""
+        return self.solved().description()
+
+    def arrays(self) -> dict[str, Array]:
+        """What both have learned, and the weights."""
+        return self.solved().arrays()
