@@ -375,11 +375,18 @@ def test_names_that_cannot_be_registered_are_refused(name: Any) -> None:
         ),
     ],
 )
+@pytest.mark.parametrize("explainer", ["network", "auto"])
 def test_networks_are_asked_with_vectors(
-    env: str, policy: str, bad: tuple[Any, Any], message: str, tmp_path: Path, compose_config: Compose
+    env: str,
+    policy: str,
+    bad: tuple[Any, Any],
+    message: str,
+    explainer: str,
+    tmp_path: Path,
+    compose_config: Compose,
 ) -> None:
     function = f"policy.function={{_target_: policies_of_a_user.{policy}, _partial_: true}}"
-    chosen = ["policy=function", function, "explainer=network", "training=agent", "evaluation=none"]
+    chosen = ["policy=function", function, f"explainer={explainer}", "training=agent", "evaluation=none"]
     parts = build(compose_config(f"env={env}", *chosen, "explainer.hidden=[8]", "explainer.horizon=5"))
     rng, exploration = np.random.default_rng(0), Exploration(0.5)
     (seen,) = collect(parts.env, parts.trainer.policy, rng, steps=20, exploration=exploration, num_envs=5)

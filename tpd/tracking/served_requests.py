@@ -186,14 +186,24 @@ def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Q
             if network["hidden_state"]
             else tuple(observed["shape"])
         )
-        states, state = _unbounded(shape), arrays["weight.encoder.mean"].reshape(shape).tolist()
+        states, state = _unbounded(shape), _weight(arrays, "encoder.mean").reshape(shape).tolist()
     if acted["kind"] == "Discrete":
         actions, fact, foil = Numbered(ACTION, acted["n"]), 0, acted["n"] - 1
     else:
-        low, high = (arrays[f"weight.{end}"].reshape(acted["shape"]) for end in ("low", "high"))
+        low, high = (_weight(arrays, end).reshape(acted["shape"]) for end in ("low", "high"))
         actions = Numbers(tuple(acted["shape"]), low, high)
         fact, foil = low.tolist(), high.tolist()
     return Questions(states, actions, pd.DataFrame({STATE: [state], ACTION: [fact], FOIL: [foil]}))
+
+
+def _weight(arrays: Mapping[str, Array], name: str) -> Array:
+    """The weights of that name, of whichever part of the network comes first: all parts share them."""
+    found = [
+        array for each, array in arrays.items() if each.startswith("weight.") and each.endswith(f".{name}")
+    ]
+    if not found:
+        raise ValueError(f"its network has no {name}")
+    return found[0]
 
 
 def _unbounded(shape: tuple[int, ...]) -> Numbers:
