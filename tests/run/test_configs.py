@@ -240,7 +240,7 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
         ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
         ("training=spread", "training: CartPole-v1 has no numbered states"),
-        ("training.restarts=0.5", "training: CartPole-v1 cannot be restarted"),
+        ("training.restarts=0.5", "training: every replaces epsilon, least_tried and restarts"),
         ("evaluation=exact", "evaluation: CartPole-v1 publishes no table P"),
         ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
         (

@@ -128,8 +128,9 @@ def test_agents_of_other_people_are_explained_with_skill(
 ) -> None:
     forecasts = explained(build(compose_config(*command(name))), tmp_path).forecasts
     assert forecasts is not None
-    table = forecasts.frame().query("band == 'all'").set_index("outcome")
-    events = [event for event, is_event in zip(forecasts.names, forecasts.is_event, strict=True) if is_event]
+    own = forecasts.policy
+    table = own.frame().query("range == 'all'").set_index("outcome")
+    events = [event for event, is_event in zip(own.names, own.is_event, strict=True) if is_event]
     frequent = table.loc[events].query("base_rate >= 0.01")
     assert len(frequent) >= 2
     assert (frequent["skill"].dropna() > 0).all(), frequent

@@ -50,6 +50,8 @@ CHECKS = 20
 """How often the networks are judged by the select episodes."""
 DIFFERENCE_DECAY = 0.01
 """Weight decay of what differs between actions."""
+SLOWEST = 0.05
+"""Part of the learning rate that is left in the end."""
 NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
 
 
@@ -204,6 +206,7 @@ class NetworkFHTD:
         check_every = max(1, self.fit_updates // CHECKS)
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         while self._fitted < end:
+            self._slow_down()
             self.learn()
             self._fitted += 1
             progress(1)
@@ -211,6 +214,12 @@ class NetworkFHTD:
                 self._selection.offer(self.target_network.parts, self.select_losses())
         if self._fitted == self.fit_updates:
             self._selection.put_best(self.target_network.parts)
+
+    def _slow_down(self) -> None:
+        """Let the learning rate fall, so that the last updates hardly move anything."""
+        left = 1 - self._fitted / self.fit_updates
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate * max(SLOWEST, left)
 
     def state(self) -> State:
         """The networks, what is kept for replay, and how far learning and fitting are."""
