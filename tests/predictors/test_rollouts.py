@@ -1,6 +1,7 @@
 """Monte-Carlo truth: agrees with the exact solution, and forks what can be forked, by name."""
 
 import random
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from tpd.predictors.exact import ExactSolution
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
 from tpd.sources.forks import Forks, Start
 from tpd.sources.moments import Moment
+from tpd.sources.random_sources import reseed
 from tpd.sources.worlds import Worlds
 
 ROLLOUTS = 50
@@ -409,6 +411,69 @@ def test_the_lander_is_replayed() -> None:
     np.testing.assert_array_equal(first, again)
 
 
+class Body:
+    """What a physics engine keeps: also what it does not show."""
+
+    def __init__(self) -> None:
+        self.place, self.warm_start = 0.0, 0.0
+
+
+class Engine(gym.Env[Any, Any]):
+    """Follows the protocol of MuJoCo's environments: a copy is a new one without the state."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.action_space = gym.spaces.Discrete(2)
+        self.model, self.data = object(), Body()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Engine":
+        return Engine()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.data = Body()
+        return np.array([self.data.place]), {}
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        self.data.warm_start = 0.5 * self.data.warm_start + action
+        self.data.place += self.data.warm_start + self.np_random.normal()
+        return np.array([self.data.place]), 0.0, False, False, {}
+
+
+gym.register(id="Engine-v0", entry_point="tests.predictors.test_rollouts:Engine", max_episode_steps=20)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_state_of_an_engine_is_taken_over_if_it_is_whole(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_data(new: Body, model: object, old: Body) -> None:
+        new.place = old.place
+        if whole:
+            new.warm_start = old.warm_start
+
+    monkeypatch.setitem(sys.modules, "mujoco", SimpleNamespace(mj_copyData=copy_data))
+    env = Environment("Engine-v0")
+    forks = Forks(env)
+    assert forks.by_state == forks.by_copy == whole
+    live = env.make()
+    live.reset(seed=3)
+    for _ in range(6):
+        here, *_ = live.step(1)
+    moment = Moment(3, np.ones(6, int), here)
+    first, second, again = futures(forks, moment, [1, 2, 1], action=1, steps=5)
+    assert first != second
+    assert first == again
+    replayed = forks._lead_to(moment)
+    reseed(replayed, 1)
+    for _ in range(5):
+        shown, *_ = replayed.step(1)
+    assert first == shown
+
+
 # recurrent policies, observations of several parts
 
 
@@ -571,3 +636,17 @@ def test_returns_are_as_noisy_as_they_say() -> None:
     error = compose(2.0 * cases.expected[..., 0], discount, axis=1) - true
     noisy = cases.return_error > 0
     assert (error[noisy] ** 2).mean() == pytest.approx((cases.return_error[noisy] ** 2).mean(), rel=0.35)
+
+
+def test_moments_before_ends_are_chosen_apart() -> None:
+    """From the last steps, as many as the horizon has, of episodes that terminate."""
+    env, outcomes = Environment("Fuse-v0"), OutcomeSet([event("risk", lambda t: t.action == 1)])
+    truth = MonteCarlo(env, EveryThird(), outcomes, horizon=2, moments=30, rollouts=2)
+    chosen = truth._choose(40, rng(), before_ends=True)
+    assert {int(one.moment.observation[-1]) for one in chosen} == {1, 2}  # it ends at the third of three
+    assert {int(one.moment.observation[-1]) for one in truth._choose(40, rng())} == {0, 1, 2}
+    cases = truth.cases(40, rng(), before_ends=True)
+    assert cases.own.sum() == len(chosen)
+    still = MonteCarlo(env, Always(0), outcomes, horizon=2, moments=30, rollouts=2)
+    with pytest.raises(ValueError, match="none of 5 episodes of Fuse-v0 terminates"):
+        still.cases(5, rng(), before_ends=True)

@@ -8,7 +8,7 @@ import pickle
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -21,7 +21,7 @@ from tpd.core.types import Array, IntArray
 from tpd.envs import Environment
 from tpd.sources.exploration import random_actions
 from tpd.sources.moments import Moment
-from tpd.sources.random_sources import GLOBAL, reseed
+from tpd.sources.random_sources import GLOBAL, reseed, take_over
 from tpd.sources.worlds import Env, ForkedWorlds, LocalWorlds, WorldError, Worlds
 
 DEPTHS = (0, 5, 20)  # at which forking is proved, each in an episode of its own
@@ -44,11 +44,11 @@ class Start(NamedTuple):
 class Forks:
     """Forks an environment at moments of its episodes, once it is proved that this can be done.
 
-    A fork is a deep copy where copies do what the original does (of MuJoCo: its state, the model being
-    shared), else a new environment led to the moment by the same seed and actions, or a fork of this
-    process with one that was led there once, whichever takes less time. Its random generators are seeded
-    anew, so that futures differ, and its time limit is lifted, for only termination ends what can be
-    expected.
+    A fork is a new environment that takes over the state of the original, where its library has one
+    (MuJoCo), or a deep copy, where either was proved to do what a replay does. Else it is a new
+    environment led to the moment by the same seed and actions, or a fork of this process with one that
+    was led there once, whichever takes less time. Its random generators are seeded anew, so that futures
+    differ, and its time limit is lifted, for only termination ends what can be expected.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -57,8 +57,10 @@ class Forks:
         moments = [self._random_moment(seed, depth, rng) for seed, depth in enumerate(DEPTHS)]
         for moment in moments:
             self._prove_replay(moment, rng)
-        self.by_copy = all(self._prove_copy(moment, rng) for moment in moments)
-        """Whether forks are deep copies; else they are replays."""
+        ways = [self._take_over_state, self._deep_copy]
+        self._copy = next(
+            (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments)), None
+        )
         self._step_seconds, self._fork_seconds = self._time_steps(moments), np.inf
         if hasattr(os, "fork"):
             self._fork_seconds = max(self._prove_process(moment, rng) for moment in moments)
@@ -66,11 +68,21 @@ class Forks:
             self._prove_seeding(moment, rng)
         self._prove_reach(rng)
 
+    @property
+    def by_copy(self) -> bool:
+        """Whether forks are copies; else they are replays, or forks of this process."""
+        return self._copy is not None
+
+    @property
+    def by_state(self) -> bool:
+        """Whether these copies take over the state that the environment's library knows."""
+        return self._copy == self._take_over_state
+
     def fork(self, moment: Moment, seeds: Sequence[int] | IntArray) -> list[Env]:
         """One environment for each seed, standing at the moment; the same seed has the same future."""
-        if self.by_copy:
+        if self._copy is not None:
             standing = self._lead_to(moment)
-            envs = [self._copy(standing) for _ in seeds]
+            envs = [self._copy(standing, moment) for _ in seeds]
             standing.close()
         else:
             envs = [self._lead_to(moment) for _ in seeds]
@@ -131,15 +143,21 @@ class Forks:
             raise ValueError(self._unrepeatable(f"shows something else after {len(moment.actions)} steps"))
         return env
 
-    def _copy(self, env: Env) -> Env:
+    def _deep_copy(self, env: Env, moment: Moment) -> Env:
         shared = {}
-        model = getattr(env.unwrapped, "model", None)
-        if type(model).__module__.startswith("mujoco"):
-            shared[id(model)] = model  # it never changes, and takes long to copy
-        if self._env.model is not None:
+        if self._env.model is not None:  # its table never changes, and takes long to copy
             table = env.unwrapped.P  # type: ignore[attr-defined]
             shared[id(table)] = table
         return copy.deepcopy(env, shared)
+
+    def _take_over_state(self, env: Env, moment: Moment) -> Env:
+        """A new environment with all that MuJoCo knows of the other: positions, warm starts, sensors."""
+        new = self._new()
+        new.reset(seed=moment.seed)  # what is drawn then and kept apart from the state
+        inner, data = new.unwrapped, env.unwrapped.data  # type: ignore[attr-defined]
+        sys.modules["mujoco"].mj_copyData(inner.data, inner.model, data)  # type: ignore[attr-defined]
+        take_over(new, env)
+        return new
 
     def _random_moment(self, seed: int, depth: int, rng: np.random.Generator) -> Moment:
         env = self._new()
@@ -180,11 +198,13 @@ class Forks:
             "randomness in it that reset(seed=...) does not reach, or something that two of it share"
         )
 
-    def _prove_copy(self, moment: Moment, rng: np.random.Generator) -> bool:
+    def _prove_copy(
+        self, way: Callable[[Env, Moment], Env], moment: Moment, rng: np.random.Generator
+    ) -> bool:
         """Whether a copy, its original and a replay, stepped in turn, do the same."""
         original, replay = self._lead_to(moment), self._lead_to(moment)
         try:
-            envs = [replay, self._copy(original), original]
+            envs = [replay, way(original, moment), original]
             return self._same_future(envs, moment.observation, rng)
         except Exception:  # a copy that lacks a part fails in whatever way; a replay lacks none
             return False

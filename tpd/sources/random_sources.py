@@ -45,6 +45,19 @@ def reseed(env: gym.Env[Any, Any], seed: int) -> None:
             source.seed(sequence.generate_state(8).tobytes())
 
 
+def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
+    """Make every generator of an environment go on as that of another, which holds the same ones."""
+    for source, like in zip(random_sources(env), random_sources(other), strict=True):
+        if isinstance(source, np.random.Generator) and isinstance(like, np.random.Generator):
+            source.bit_generator.state = like.bit_generator.state
+        elif isinstance(source, np.random.RandomState) and isinstance(like, np.random.RandomState):
+            source.set_state(like.get_state())
+        elif isinstance(source, random.Random) and isinstance(like, random.Random):
+            source.setstate(like.getstate())
+        else:
+            raise TypeError(f"a {type(like).__name__} cannot be taken over by a {type(source).__name__}")
+
+
 def random_state(env: gym.Env[Any, Any]) -> bytes:
     """The state of every generator; unchanged as long as nothing is drawn from any."""
     return pickle.dumps(list(random_sources(env)))
