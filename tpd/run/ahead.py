@@ -20,7 +20,8 @@ from tpd.store.saved_runs import SavedRun
 log = logging.getLogger(__name__)
 BEFORE_ENDS = (5, 15, 1, 25, 10)
 """Steps before an episode ends that are asked about, the first one of every episode first."""
-MOST_POINTS = 6
+MOST_POINTS, MOST_STEPS = 6, 16
+"""Turning points, and steps in all, that are asked about."""
 ROLLOUTS = 50
 """Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
 
@@ -44,7 +45,7 @@ def roll_out_ahead(run: SavedRun, points: pd.DataFrame, seconds: float) -> list[
             horizon=run.explainer.predictor.horizon,
         )
         for episode, step in _places(recording, points):
-            if time.monotonic() - began > seconds:
+            if time.monotonic() - began > seconds or len(found) == MOST_STEPS:
                 break
             if (episode, step) not in found:
                 found[episode, step] = _roll_out(run, simulator, recording, episode, step)
