@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.core.outcomes import FIRST
-from tpd.core.types import Array, FloatArray, IntArray
+from tpd.core.types import Array, FloatArray
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Windows:
     """[batch, ...]"""
     seen: FloatArray
     """[batch, horizon, outcome]"""
-    known: IntArray
-    """[batch]: for how many steps ahead that is known"""
+    weight: FloatArray
+    """[batch, horizon]: how much each step counts, 0 where what is seen is not known"""
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.weight)
 
 
 def groups(names: Sequence[str], together: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -56,15 +56,14 @@ def fitted_weights(
     as the other where they are the same: the first is then taken.
     """
     weights = np.zeros(one.shape[2])
-    known = np.arange(one.shape[1]) < windows.known[:, None]
     once = [*(name.startswith(FIRST) for name in names), True]
     for columns in shared:
         agreement = difference = 0.0
         for column in columns:
             error, step = windows.seen[..., column] - one[..., column], (other - one)[..., column]
             for wrong, apart in _questions(error, step, once[column]):
-                agreement += float((wrong * apart)[known].sum(dtype=np.float64))
-                difference += float((apart**2)[known].sum(dtype=np.float64))
+                agreement += float((windows.weight * wrong * apart).sum(dtype=np.float64))
+                difference += float((windows.weight * apart**2).sum(dtype=np.float64))
         if difference > 0:
             weights[list(columns)] = np.clip(agreement / difference, 0, 1)
     return weights

@@ -14,8 +14,8 @@ class Targets(NamedTuple):
 
     outcome: Tensor
     """[batch, horizon, outcome]: expected future outcomes, or value functions, in the network's order"""
-    known: Tensor | None
-    """[batch]: of how many steps anything is known; None if of all"""
+    weight: Tensor | None = None
+    """[batch, horizon]: how much each step counts, 0 beyond what is known; None if all count alike"""
 
 
 class Losses(NamedTuple):
@@ -33,7 +33,6 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
     An event that can happen again is learned where it has happened before, as far as the target says so.
     """
     channels, wanted = network.channels(outputs), network.columns.split(target.outcome)
-    known = _known_steps(target)
     steps = _binary(channels.events, wanted.events, torch.ones_like(wanted.events))
     if network.columns.partition:
         ended = (1 - wanted.partition.sum(dim=-1, keepdim=True)).clamp(min=0)
@@ -46,7 +45,8 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
     if network.columns.real:
         squares = functional.mse_loss(channels.real, wanted.real / network.scale, reduction="none")
         steps = steps + squares.sum(dim=-1) / 2
-    steps = steps if known is None else steps * known
+    steps = steps if target.weight is None else steps * target.weight
+    known = None if target.weight is None else (target.weight > 0).to(steps.dtype)
     times = torch.zeros_like(steps[:, 0])
     if channels.ending is not None:
         by_none = (wanted.end - wanted.ending.sum(dim=-1, keepdim=True)).clamp(min=0)
@@ -55,14 +55,6 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
     for e in range(wanted.first.shape[-1]):
         times = times + _over_time(channels.first[:, e], wanted.first[:, None, :, e], known)
     return Losses(steps.sum(dim=1) / network.horizon, times)
-
-
-def _known_steps(target: Targets) -> Tensor | None:
-    """[batch, horizon]: 1 as far as anything is known; None if everywhere."""
-    if target.known is None:
-        return None
-    steps = torch.arange(target.outcome.shape[1], device=target.outcome.device)
-    return (steps < target.known[:, None]).to(target.outcome.dtype)
 
 
 def _binary(logits: Tensor, happens: Tensor, weight: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from tpd.core.outcomes import Observed
 from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, State, Transitions
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
+from tpd.predictors.censoring import censoring_weights
 from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.next_actions import NextActions, chosen_by, probabilities_of
 from tpd.predictors.network.outcome_network import OutcomeNetwork
@@ -112,6 +113,7 @@ class WindowTargets:
             self._horizon,
             self._window,
         )
+        weight = None if bootstrap else censoring_weights(known, seen[..., order.argmax()])  # of termination
         unfinished = np.flatnonzero(known < self._horizon) if bootstrap else np.zeros(0, dtype=np.int64)
         after = np.zeros((0, *seen.shape[1:]), dtype=np.float32)
         if len(unfinished):
@@ -121,8 +123,8 @@ class WindowTargets:
             continue_windows(seen, going_on, known, unfinished, after)
         else:
             accumulate_windows(seen, going_on, known, unfinished, after, self._discount)
-        limited = None if bootstrap else torch.from_numpy(known).to(network.device)
-        return Targets(torch.from_numpy(seen).to(network.device), limited)
+        target = torch.from_numpy(seen).to(network.device)
+        return Targets(target, None if weight is None else torch.from_numpy(weight).to(target))
 
     def select_windows(self, at_most: int) -> Windows:
         """What was observed in the episodes that are not trained on, from at most so many steps on."""
@@ -132,7 +134,8 @@ class WindowTargets:
         seen, _, known, _ = read_windows(
             rows, kept.following, kept.own, kept.outcome, kept.continuation, every, horizon, horizon
         )
-        return Windows(kept.observation[rows], kept.action[rows], seen, known)
+        weight = censoring_weights(known, seen[..., -1])
+        return Windows(kept.observation[rows], kept.action[rows], seen, weight)
 
     def state(self) -> State:
         """All that is kept."""
