@@ -1,7 +1,8 @@
 """How well agents of other people are explained: `python scripts/benchmark_agents.py real agents_folder=...`
 
 Every agent and seed leaves a JSON file in outputs/benchmark_agents, and is not measured again while that is
-there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions.
+there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions;
+`overrides=[explainer.hidden=[64]] out=outputs/small` measures other settings, in another folder.
 """
 
 import json
@@ -21,7 +22,6 @@ from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Predictor, Transitions
 from tpd.evaluation.windows import Course
-from tpd.predictors.explainer import Explainer
 from tpd.predictors.mixture.learner import MixtureLearner
 from tpd.predictors.model.learner import LearnedModel
 from tpd.predictors.network.learner import NetworkFHTD
@@ -30,7 +30,6 @@ from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect, play
 
-OUT = Path("outputs/benchmark_agents")
 AGENTS = {
     "qrdqn-LunarLander-v2": "lunar_lander",
     "ppo-LunarLander-v2": "lunar_lander",
@@ -66,6 +65,8 @@ class Settings:
     agents: Sequence[str] = tuple(AGENTS)
     seeds: int = 3
     steps: int = 200_000
+    overrides: Sequence[str] = ()
+    out: str = "outputs/benchmark_agents"
 
     @classmethod
     def typed(cls, words: Sequence[str]) -> "Settings":
@@ -105,7 +106,7 @@ def real(words: Sequence[str]) -> None:
 
 def measured(settings: Settings, agent: str, seed: int) -> dict[str, Figures]:
     """The figures of each predictor, from the file of this agent and seed, or measured now."""
-    path = OUT / f"{agent}-{settings.steps}-{seed}.json"
+    path = Path(settings.out) / f"{agent}-{settings.steps}-{seed}.json"
     if not path.exists():
         figures = measure_agent(settings, agent, seed)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +156,7 @@ def made(settings: Settings, agent: str, seed: int, *overrides: str) -> Parts:
     if statistics.exists():
         named.append(f"policy.vec_normalize={statistics}")
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
-        return build(compose("config", [*named, *overrides]))
+        return build(compose("config", [*named, *overrides, *settings.overrides]))
 
 
 def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
@@ -188,8 +189,7 @@ def taught(learner: NetworkFHTD | LearnedModel, batches: Sequence[Transitions]) 
 def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
     """All figures of one predictor."""
     cases, names = judges.cases, parts.outcomes.legend.names
-    explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
-    predicted = explainer.explain(cases.observations, cases.actions).expected
+    predicted = predictor.predict(cases.observations, cases.actions)[..., :-1]
     true = cases.expected[..., : predicted.shape[2]]
     events = [names.index(event) for event in parts.outcomes.legend.events]
     squares = 1e4 * ((predicted - true) ** 2)[..., events]
@@ -199,7 +199,7 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         "cells out of order": float(out_of_order(predicted, names)),
     }
     pairs = judges.fresh.transitions[judges.steps]
-    forecast = explainer.explain(pairs.observation, pairs.action).expected
+    forecast = predictor.predict(pairs.observation, pairs.action)[..., :-1]
     figures["cells out of order"] += out_of_order(forecast, names)
     for event in judges.decisive:
         column = names.index(FIRST + event)
