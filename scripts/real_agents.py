@@ -1,7 +1,8 @@
 """How well agents of other people are explained: `python scripts/benchmark_agents.py real agents_folder=...`
 
 Every agent and seed leaves a JSON file in outputs/benchmark_agents, and is not measured again while that is
-there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions;
+there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions,
+`networks=[window]` which networks besides model and mixture;
 `overrides=[explainer.hidden=[64]] out=outputs/small` measures other settings, in another folder.
 """
 
@@ -65,6 +66,7 @@ class Settings:
     agents: Sequence[str] = tuple(AGENTS)
     seeds: int = 3
     steps: int = 200_000
+    networks: Sequence[str] = tuple(NETWORKS)
     overrides: Sequence[str] = ()
     out: str = "outputs/benchmark_agents"
 
@@ -133,7 +135,8 @@ def measure_agent(settings: Settings, agent: str, seed: int) -> dict[str, Figure
     judges = judging(parts, seed, DECISIVE[AGENTS[agent]])
     learners: dict[str, Any] = {}
     found: dict[str, Figures] = {}
-    for name, overrides in NETWORKS.items():
+    for name in dict.fromkeys([*settings.networks, "window"]):
+        overrides = NETWORKS[name]
         learners[name] = made(settings, agent, seed, "explainer=network", *overrides).explainer.predictor
         found[name] = {"seconds": seconds(lambda: taught(learners[name], batches))}  # noqa: B023
     learners["model"] = made(settings, agent, seed, "explainer=model").explainer.predictor
