@@ -12,7 +12,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from sb3_ext.callback import TransitionCallback
-from sb3_ext.loading import load_agent, seems_normalised
+from sb3_ext.expected_returns import expected_return as find_expected_return
+from sb3_ext.loading import load_agent, seems_normalised, zip_file
 from sb3_ext.logger import logger
 from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import as_policy
@@ -32,6 +33,7 @@ class LoadedAgent(Pretrained):
 
     vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
     trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
+    expected_return: the mean return that it should reach; None looks for it in the zip and beside it.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class LoadedAgent(Pretrained):
         vec_normalize: str | None,
         deterministic: bool,
         trust: bool,
+        expected_return: float | None = None,
     ) -> None:
         if path is None:
             raise ValueError("name the zip of the agent: policy.path=agent.zip")
         zipped = Path(path).expanduser()
         model = load_agent(zipped, env.make(), algorithm=algorithm, trust=trust)
+        self.expected_return = find_expected_return(zip_file(zipped), expected_return)
         normalization = None
         if vec_normalize is None and seems_normalised(zipped):
             log.warning(

@@ -65,7 +65,7 @@ def load_agent(
     pickles are run only if it is trusted, and then by Stable-Baselines3's own `load`.
     The algorithm is found in the zip; where it is not, it has to be named.
     """
-    file = _file(path)
+    file = zip_file(path)
     try:
         agent = read_agent(file)
         chosen = _algorithm(agent, algorithm)
@@ -78,11 +78,11 @@ def load_agent(
 
 def seems_normalised(path: str | Path) -> bool:
     """Whether an agent was trained under VecNormalize, as far as an on-policy algorithm shows it."""
-    settings = read_agent(_file(path)).settings
+    settings = read_agent(zip_file(path)).settings
     return "gae_lambda" in settings and settings.get("_last_original_obs") is not None
 
 
-def _file(path: str | Path) -> Path:
+def zip_file(path: str | Path) -> Path:
     """The file itself, also where its suffix was left out as SB3 allows."""
     file = Path(path)
     suffixed = file.with_name(f"{file.name}.zip")

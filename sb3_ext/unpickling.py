@@ -179,11 +179,14 @@ class PickledObject:
     origin: ClassVar[str]
     arguments: tuple[Any, ...]
     state: Any
+    items: list[Any]
+    """What was appended to it, where it is a container."""
 
     def __new__(cls, *arguments: Any, **_: Any) -> "PickledObject":
         record = object.__new__(cls)
         record.arguments = arguments
         record.state = None
+        record.items = []
         return record
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -193,15 +196,16 @@ class PickledObject:
         self.state = state
 
     def __setitem__(self, _: Any, __: Any) -> None:
-        """Containers of other kinds than Python's own stay empty: nobody asks for their items."""
+        """Mappings of other kinds than Python's own stay empty: nobody asks for their items."""
 
-    def append(self, _: Any) -> None:
-        """Stay empty."""
+    def append(self, item: Any) -> None:
+        self.items.append(item)
 
-    def extend(self, _: Any) -> None:
-        """Stay empty."""
+    def extend(self, items: Any) -> None:
+        self.items.extend(items)
 
-    add = append
+    def add(self, _: Any) -> None:
+        """Sets stay empty too."""
 
 
 CONTAINERS = {"builtins.set", "builtins.frozenset", "collections.OrderedDict", "collections.deque"}
@@ -233,7 +237,11 @@ def read_pickle(path: Path) -> Any:
         raise ValueError("there is no such file")
     if path.stat().st_size > LARGEST_PICKLE:
         raise ValueError(f"has an absurd size of {path.stat().st_size} bytes")
-    content = path.read_bytes()
+    return unpickled(path.read_bytes())
+
+
+def unpickled(content: bytes) -> Any:
+    """The same of a pickle that is at hand."""
     try:
         for opcode, argument, _ in pickletools.genops(content):
             if "PUT" in opcode.name and int(argument or 0) > len(content):  # so much memory it would take

@@ -395,6 +395,14 @@ class Contrast:
         return draws or self.rolled_out
 
     @property
+    def settled(self) -> BoolArray:
+        """[batch]: whether the band of the return difference excludes 0; where there are no bands, all are."""
+        if not self.drawn:
+            return np.ones(len(self.known), dtype=np.bool_)
+        low, high = (end[:, -1] for end in self.return_band())
+        return np.asarray((low > 0) | (high < 0))
+
+    @property
     def rolled_out(self) -> bool:
         """Whether both were rolled out, so that they are compared rollout by rollout."""
         return self.fact.rollouts is not None and self.foil.rollouts is not None

@@ -34,8 +34,8 @@ class Errors:
     foil_known: float
     """The same for the actions passed over."""
     disagreement: float
-    """Share of the visits whose explained return is known where the explanations favour another action;
-    NaN where there are none, or no rewards."""
+    """Share of the visits whose explained return is known where the explanations favour another action, the
+    band of the difference excluding 0; NaN where there are none, or no rewards."""
     pi_noise: FloatArray | None = None
     """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
     foil_noise: FloatArray | None = None
@@ -124,6 +124,6 @@ def _disagreement(explainer: Explainer, env: Environment, cases: Cases) -> float
     if explainer.legend.reward_bound is None or not env.discrete or not len(cases):
         return float("nan")
     returns = explainer.action_returns(cases.observations)
-    favoured = explainer.favoured(returns, cases.actions, env.mask(cases.observations))
+    preferred = explainer.preferred(cases.observations, cases.actions, env.mask(cases.observations))
     weight = np.where(np.isnan(returns[np.arange(len(cases)), cases.actions]), 0, cases.weight)
-    return float(weight @ (favoured != cases.actions) / weight.sum()) if weight.any() else float("nan")
+    return float(weight @ (preferred != cases.actions) / weight.sum()) if weight.any() else float("nan")

@@ -10,6 +10,7 @@ from tpd.core.types import Episodes, FloatArray, IntArray, concatenate
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
+from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.explainer import Explainer
 from tpd.sources.collection import NO_EXPLORATION, play
 from tpd.sources.exploration import Exploration
@@ -78,7 +79,7 @@ def judge_forecasts(
     return Forecasts(
         policy=forecast_skill(explainer, outcomes, own),
         foil=forecast_skill(explainer, outcomes, other, foils=True) if foils else None,
-        returns=np.add.reduceat(own.transitions.reward, own.begins),
+        returns=episode_returns(own),
     )
 
 

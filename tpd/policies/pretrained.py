@@ -1,8 +1,16 @@
 """Policy sources that come with their policy."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tpd.core.types import MetricsCallback, State, TransitionsHandler, no_metrics
+
+
+class ExpectedReturn(NamedTuple):
+    """The mean undiscounted return that a policy is said to reach, and who says so."""
+
+    mean: float
+    source: str
 
 
 class Pretrained:
@@ -10,6 +18,8 @@ class Pretrained:
 
     steps = 0
     stages = 1
+    expected_return: ExpectedReturn | None = None
+    """What its policy should reach, where that is known."""
 
     def train(
         self,

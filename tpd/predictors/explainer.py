@@ -4,6 +4,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import reconciled
 from tpd.core.outcomes import Legend, OutcomeSet
@@ -14,6 +15,7 @@ from tpd.guards.sizes import require_memory
 from tpd.policies.stored import AbsentPolicy
 
 ROUNDING = 1e-6
+DRAWN_AT_ONCE = 200  # pairs whose returns are compared with bands
 
 
 @runtime_checkable
@@ -146,7 +148,8 @@ class Explainer:
     def action_returns(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
 
-        A return is unknown if the action was never tried, or is likely to lead to what was never tried.
+        A return is unknown if the action was never tried, is likely to lead to what was never tried, or if the
+        return is not learned.
         """
         if not isinstance(self.policy, DiscretePolicy):
             raise TypeError("only numbered actions can all be compared")
@@ -156,8 +159,24 @@ class Explainer:
             np.repeat(observations, num_actions, axis=0),
             np.tile(np.arange(num_actions), len(observations)),
         )
-        returns = np.where(explanation.foreseen[:, -1], explanation.expected_return[:, -1], np.nan)
+        known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
+        returns = np.where(known, explanation.expected_return[:, -1], np.nan)
         return returns.reshape(len(observations), num_actions)
+
+    def preferred(self, observations: Array, actions: IntArray, valid: BoolArray) -> IntArray:
+        """[batch]: what `favoured` says, but only where the band of the difference excludes 0.
+
+        valid [batch, num_actions] says which actions there are.
+        """
+        best = self.favoured(self.action_returns(observations), actions, valid)
+        rows = np.flatnonzero(best != actions)
+        for start in range(0, len(rows), DRAWN_AT_ONCE):
+            some = rows[start : start + DRAWN_AT_ONCE]
+            pairs = np.concatenate([best[some], actions[some]])
+            both = self.explain(np.concatenate([observations[some]] * 2), pairs, draws=ENOUGH_DRAWS)
+            unsettled = some[~(both[: len(some)] - both[len(some) :]).settled]
+            best[unsettled] = actions[unsettled]
+        return best
 
     def favoured(self, returns: FloatArray, actions: IntArray, valid: BoolArray) -> IntArray:
         """[batch]: the valid action of the largest explained return, if larger than that of the action.

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tpd.evaluation.budget import Budget
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.fresh_episodes import judge_forecasts
 from tpd.evaluation.learning_curve import LearningCurve
+from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.evaluation.verdicts import verdicts
 from tpd.kernels.interrupts import interruptible
 from tpd.predictors.pair_table import HasTable
@@ -29,6 +31,7 @@ from tpd.run.overview import write_overview
 from tpd.run.parts import Parts
 from tpd.run.results import Findings, live_run, save_explainer, save_results
 from tpd.show.progress import ProgressBars
+from tpd.sources.episodes import Recording
 from tpd.store.checkpoints import run_stages
 from tpd.tracking.runs import Run
 
@@ -48,10 +51,13 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
             curve[parts.training.transitions(parts.trainer)] = findings.errors
     with _timed("saving", tracked):
         recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
+        findings = replace(findings, played=_played(parts, findings, recording))
         save_results(parts, findings, curve, recording, folder, tracked)
     if overview:
         with _timed("overview", tracked):
-            write_overview(live_run(parts, recording), folder, tracked, parts.overview_seconds)
+            headline = "" if findings.played is None else findings.played.line
+            live = live_run(parts, recording)
+            write_overview(live, folder, tracked, parts.overview_seconds, headline)
     return findings
 
 
@@ -107,6 +113,19 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
     if budget.remark:
         log.warning(budget.remark)
     return Findings(errors, forecasts, budget.remark)
+
+
+def _played(parts: Parts, findings: Findings, recording: Recording | None) -> PlayedReturn | None:
+    """The return of fresh episodes, or of the recorded ones; None where nothing was played."""
+    returns = None if recording is None else episode_returns(recording.episodes)
+    if findings.forecasts is not None:
+        returns = findings.forecasts.returns
+    if returns is None:
+        return None
+    played = PlayedReturn.of(returns, getattr(parts.trainer, "expected_return", None))
+    if played.warning:
+        log.warning(played.warning)
+    return played
 
 
 def _measure(parts: Parts, tracked: Run, step: int) -> Errors:

@@ -149,16 +149,10 @@ def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
     if best in (fact.own, fact.action, foil.action):
         return None
-    if fact.expectations.simulated and not _settled(
-        explanation[actions == best], explanation[actions == fact.own]
-    ):
+    gain = explanation[actions == best] - explanation[actions == fact.own]
+    if not gain.settled[0]:
         return None
     return run.env.name_of_action(best), float(returns[0, best])
-
-
-def _settled(better: Explanation, lesser: Explanation) -> bool:
-    """Whether the rollouts leave no doubt that one action is worth more than another."""
-    return bool((better - lesser).return_band().low[0, -1] > 0)
 
 
 def _rank(question: Question, fact: Compared, out: Path) -> None:

@@ -101,6 +101,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
         findings = run(parts, folder, tracked, overview=parts.overview)
         tracked.describe(_note(cfg, parts, findings, folder, tracked))
     _finish(folder)
+    print(*findings.lines, sep="\n")
     if findings.errors is not None:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
@@ -186,7 +187,8 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
     hydra = HydraConfig.get()
     about = {name: f"**{notes.escaped(value)}**" for name, value in chosen(cfg, hydra).items()}
     lead = "What {policy} expects to happen in {env}, by the explainer {explainer}".format(**about)
-    note: list[str | Path] = [f"{lead}: {notes.escaped(cfg.name)}, seed {parts.seed}."]
+    note: list[str | Path] = [notes.escaped(line) for line in findings.lines]
+    note += [f"{lead}: {notes.escaped(cfg.name)}, seed {parts.seed}."]
     if (folder / OVERVIEW / REPORT).exists():
         note += [report_link(tracked, OVERVIEW)]
     if findings.errors is not None:

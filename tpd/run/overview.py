@@ -15,10 +15,13 @@ from tpd.tracking.runs import Run
 OVERVIEW, REPORT = "overview", "report.html"
 
 
-def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float = 0.0) -> None:
+def write_overview(
+    run: SavedRun, folder: Path, tracked: Run, seconds: float = 0.0, headline: str = ""
+) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report.
 
     The simulator is asked for so many seconds about the steps that matter most.
+    headline: what the report begins with.
     """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +38,7 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float = 0
                 figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
                 figure.savefig(folder / "turning_points.png")
             tracked.table(points, "turning_points.json")
-        report.write(run, folder / REPORT, roll_out_ahead(run, points, seconds))
+        report.write(run, folder / REPORT, roll_out_ahead(run, points, seconds), headline)
     tracked.files(folder, OVERVIEW)
 
 

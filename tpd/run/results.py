@@ -9,6 +9,7 @@ import pandas as pd
 
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.fresh_episodes import Forecasts
+from tpd.evaluation.played_return import PlayedReturn
 from tpd.run.parts import Parts
 from tpd.show import reliability, survival_curves
 from tpd.sources.episodes import Recording
@@ -19,7 +20,7 @@ from tpd.store.saved_runs import EPISODES, EXPLAINER, SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PLOTS = "plots"
+PLOTS, RESULT = "plots", "result.txt"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,14 @@ class Findings:
     """Against what happened in fresh episodes."""
     left_out: str = ""
     """What the budget of seconds did not allow, in words."""
+    played: PlayedReturn | None = None
+    """The return of the policy, beside the one expected."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What every result begins with: the return played here, and what is wrong with it or left out."""
+        played = [] if self.played is None else [self.played.line, self.played.warning]
+        return [line for line in (*played, self.left_out) if line]
 
 
 def save_results(
@@ -44,6 +53,10 @@ def save_results(
 ) -> None:
     """Write everything to the folder, and to the tracked run."""
     step = parts.training.transitions(parts.trainer)
+    (folder / RESULT).write_text("\n".join([*findings.lines, ""]))
+    tracked.files(folder / RESULT)
+    if findings.played is not None:
+        tracked.metrics(findings.played.metrics(), step)
     _draw(parts, findings, folder)
     if findings.forecasts is not None:
         write_table(findings.forecasts.frame(), folder / "forecasts.json")

@@ -41,7 +41,7 @@ def disagreement(explainer: Explainer, env: Environment, state: NamedState) -> s
         return None
     returns = explainer.action_returns(state.observation)
     taken = explainer.policy.action(state.observation)
-    best, own = explainer.favoured(returns, taken, env.mask(state.observation))[0], taken[0]
+    best, own = explainer.preferred(state.observation, taken, env.mask(state.observation))[0], taken[0]
     if best == own:
         return None
     agents = f"the agent's {env.name_of_action(own)}"

@@ -35,10 +35,12 @@ class ContrastNarrator:
         self._fact, self._foil = PairSummaries(contrast.fact), PairSummaries(contrast.foil)
         self._tie = tie
         self._differences = Differences(contrast)
+        self._settled: list[bool] | None = None
         self._bands: list[list[float]] | None = None
         if contrast.drawn and self._differences.rewarded:
             band = contrast.return_band()
             self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
+            self._settled = contrast.settled.tolist()
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
@@ -86,7 +88,7 @@ class ContrastNarrator:
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
             return sentence(said)
         main, behind = self._differences.main(row), fact if fact.worth < foil.worth else foil
-        if chosen == behind.name and not self._settled(row):
+        if chosen == behind.name and self._settled is not None and not self._settled[row]:
             return sentence(
                 f"the explained returns do not tell {fact.name} ({worth(fact.worth)}) and {foil.name} "
                 f"({worth(foil.worth)}) apart{self._apart(row)}"
@@ -99,10 +101,6 @@ class ContrastNarrator:
             said += ", as far as it is learned"
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
         return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
-
-    def _settled(self, row: int) -> bool:
-        """Whether the band of the difference excludes 0, where there is one."""
-        return self._bands is None or not self._bands[row][0] <= 0 <= self._bands[row][1]
 
     def _apart(self, row: int) -> str:
         """How far apart they may be all the same."""

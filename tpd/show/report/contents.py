@@ -201,7 +201,20 @@ def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Arra
         apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
         against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
         sign_certain[both, fact, foil] = against < doubtful - ROUNDING
-    return {"sign_certain": sign_certain}
+    return {"sign_certain": sign_certain, **_settled(explanation, options)}
+
+
+def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
+    """[state, column, column]: whether the band of the difference of two returns excludes 0."""
+    if explanation.legend.reward_bound is None:
+        return {}
+    columns = options.shape[1]
+    settled = np.zeros((len(options), columns, columns), dtype=np.uint8)
+    for one, other in np.ndindex(columns, columns):
+        both = (options[:, one] != NEVER) & (options[:, other] != NEVER)
+        contrast = explanation[options[both, one]] - explanation[options[both, other]]
+        settled[both, one, other] = contrast.settled
+    return {"settled": settled}
 
 
 def _pictures(env: Environment, recording: Recording | None, rows: Rows, explorable: bool) -> Pictures:
@@ -298,7 +311,7 @@ def _sentences(
     contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
     narrator, alone = ContrastNarrator(contrast, explainer.predictor.tie), Narrator(explanation)
     returns = _returns(explanation)
-    best = _best(explainer, returns, rows, options)
+    best = _best(explainer, explanation, returns, rows, options)
     said = [[""] * options.shape[1] for _ in state]
     for row, (entry, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
         own, here = int(taken[entry]), int(state[entry])
@@ -322,8 +335,14 @@ def _returns(explanation: Explanation) -> FloatArray:
     return np.where(known, explanation.expected_return[:, -1], np.nan)
 
 
-def _best(explainer: Explainer, returns: FloatArray, rows: Rows, options: IntArray) -> IntArray:
+def _best(
+    explainer: Explainer, explanation: Explanation, returns: FloatArray, rows: Rows, options: IntArray
+) -> IntArray:
     """[entry]: the column that the explained returns favour over the action taken, or that action."""
+    if explanation.legend.reward_bound is None:
+        return np.asarray(rows.entries[:, 1])
     state, taken = rows.entries.T
     every = np.where(options == NEVER, np.nan, returns[options])
-    return explainer.favoured(every[state], taken, rows.valid[state])
+    best = explainer.favoured(every[state], taken, rows.valid[state])
+    settled = (explanation[options[state, best]] - explanation[options[state, taken]]).settled
+    return np.where(settled, best, taken)

@@ -150,6 +150,14 @@ class Book {
     return ` (${worthInWords(low[pair])} to ${worthInWords(high[pair])})`;
   }
 
+  // whether the band of the difference of two returns excludes 0; of other rewards nobody knows
+  settled(state, one, other, weights) {
+    const { settled } = this.arrays;
+    if (!settled) return true;
+    const same = weights.every((weight, k) => weight === this.originalWeights[k]);
+    return same && settled[(state * this.columns + one) * this.columns + other] > 0;
+  }
+
   // the valid column of the largest return, if larger than that of the column taken
   favoured(state, taken, weights) {
     const own = this.worth(this.pair(state, taken), weights);
@@ -160,7 +168,7 @@ class Book {
       const size = Math.max(Math.abs(worth), Math.abs(own));
       if (worth > most && worth - own > this.tie * size + this.rounding) [best, most] = [column, worth];
     }
-    return best;
+    return this.settled(state, best, taken, weights) ? best : taken;
   }
 
   episodeSteps(episode) {

@@ -19,20 +19,23 @@ LARGEST = 15_000_000
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
-def write(run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = ()) -> None:
-    """Write the report of a run: of all its episodes, or of as many as fit."""
+def write(
+    run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = (), headline: str = ""
+) -> None:
+    """Write the report of a run, below a headline: of all its episodes, or of as many as fit."""
     count = 1 if run.recording is None else len(run.recording.episodes)
-    page = render(gather(run, count, rolled_out))
+    page = render(gather(run, count, rolled_out), headline)
     while len(page) > LARGEST and count > 1:
         count = max(1, min(count - 1, count * LARGEST // len(page)))
-        page = render(gather(run, count, rolled_out))
+        page = render(gather(run, count, rolled_out), headline)
     path.write_bytes(page)
 
 
-def render(contents: Contents) -> bytes:
+def render(contents: Contents, headline: str = "") -> bytes:
     """The whole file."""
     parts = {
         "title": escape(str(contents.metadata["name"])),
+        "headline": escape(headline),
         "style": _asset("report.css"),
         "scripts": "\n".join(_asset(name) for name in SCRIPTS),
         "plotly": _plotly(),

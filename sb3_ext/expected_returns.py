@@ -1,0 +1,49 @@
+"""The return that an agent is expected to reach, by what lies in its zip or beside it."""
+
+import base64
+import binascii
+from pathlib import Path
+
+import numpy as np
+
+from sb3_ext.unpickling import PickledObject, array_of, read_agent, unpickled
+from tpd.core.types import FloatArray
+from tpd.guards.files import REAL, StoredArrays
+from tpd.guards.settings import number
+from tpd.policies.pretrained import ExpectedReturn
+
+EVALUATIONS, BEST = "evaluations.npz", "best_model"
+LARGEST = 1e30
+
+
+def expected_return(zipped: Path, given: float | None) -> ExpectedReturn | None:
+    """What was given, or the mean of the agent's own evaluations, or that of its last training episodes.
+
+    None where nothing tells.
+    """
+    if given is not None:
+        return ExpectedReturn(number("expected_return", given, -LARGEST, LARGEST), "policy.expected_return")
+    evaluations = zipped.parent / EVALUATIONS
+    if evaluations.is_file():
+        means = StoredArrays(evaluations).take("results", (None, None), REAL).mean(axis=1)
+        mean = means.max() if zipped.stem == BEST else means[-1]
+        return ExpectedReturn(float(mean), f"{EVALUATIONS} beside the zip")
+    returns = training_returns(zipped)
+    if returns is None or not len(returns):
+        return None
+    return ExpectedReturn(float(returns.mean()), f"the last {len(returns)} episodes of its training")
+
+
+def training_returns(zipped: Path) -> FloatArray | None:
+    """[episode]: of the last episodes of its training, which SB3 keeps in the zip; None where it does not.
+
+    They are pickled, and read without running anything.
+    """
+    kept = read_agent(zipped).settings.get("ep_info_buffer")
+    try:
+        buffer = unpickled(base64.b64decode(kept[":serialized:"]))
+        items = buffer.items if isinstance(buffer, PickledObject) else ()
+        returns = np.array([float(array_of(item["r"])) for item in items])
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        return None
+    return returns if np.isfinite(returns).all() else None

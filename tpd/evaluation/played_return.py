@@ -1,0 +1,67 @@
+"""The return that the policy reaches here, beside the one expected: the wrong world shows there first."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpd.core.types import Episodes, FloatArray
+from tpd.policies.pretrained import ExpectedReturn
+
+SHORT = 0.2
+"""How much of the expected return may be missing before it is called a shortfall."""
+ERRORS = 3
+"""How many standard errors of the mean it must then be as well."""
+
+
+@dataclass(frozen=True)
+class PlayedReturn:
+    """The undiscounted returns of episodes of the policy, and the one expected."""
+
+    mean: float
+    error: float
+    """Standard error of the mean; NaN for a single episode."""
+    episodes: int
+    expected: ExpectedReturn | None
+
+    @classmethod
+    def of(cls, returns: FloatArray, expected: ExpectedReturn | None) -> "PlayedReturn":
+        """From the return of every episode [episode]."""
+        count = len(returns)
+        error = float(returns.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+        return cls(float(returns.mean()), error, count, expected)
+
+    @property
+    def line(self) -> str:
+        """The first line of every result."""
+        error = "" if math.isnan(self.error) else f" ± {self.error:.3g}"
+        over = f"{self.episodes} episode{'' if self.episodes == 1 else 's'}"
+        said = f"mean return played here: {self.mean:.4g}{error} over {over}"
+        if self.expected is None:
+            return f"{said}; no expected return given"
+        return f"{said}; expected: {self.expected.mean:.4g} ({self.expected.source})"
+
+    @property
+    def warning(self) -> str:
+        """What a large shortfall may mean; empty where there is none."""
+        if self.expected is None:
+            return ""
+        missing = self.expected.mean - self.mean
+        noise = 0.0 if math.isnan(self.error) else ERRORS * self.error
+        if missing <= max(SHORT * abs(self.expected.mean), noise):
+            return ""
+        return (
+            f"the policy falls short of its expected return by {missing:.4g}: it may have been trained in "
+            "another version of the environment, or under VecNormalize, whose statistics are named by "
+            "policy.vec_normalize"
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Flat names and values."""
+        expected = {} if self.expected is None else {"return/expected": self.expected.mean}
+        return {"return/played": self.mean} | expected
+
+
+def episode_returns(episodes: Episodes) -> FloatArray:
+    """[episode]: the sum of all rewards."""
+    return np.asarray(np.add.reduceat(episodes.transitions.reward.astype(np.float64), episodes.begins))
