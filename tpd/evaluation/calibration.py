@@ -1,133 +1,169 @@
-"""Calibration: an explainer finds out its own errors where the truth is known, and draws from them elsewhere.
+"""Calibration: how wrong an explainer is where the truth is known, so that it has bands elsewhere.
 
-Truth that comes from rollouts is noisy, and a band is not for the noise: errors are made smaller by what of
-them must be noise. What was seen is taken to agree with a band if it lies no farther from the estimate than
-both together allow: the square root of the squared reach of the band and of the squared reach of the noise.
-The noise of an event is that of a binomial whose probability is the one within the band nearest to what was
-seen.
+The truth comes from rollouts and is noisy, and a band is not for the noise: each error is made smaller by what
+of it must be noise. Few moments tell the ends of a band badly, so they lie as far out as the errors of that
+many moments must, to hold with some confidence what they promise.
 """
 
-from statistics import NormalDist
-from typing import Protocol, runtime_checkable
-
 import numpy as np
+from scipy import stats
 
-from tpd.core.bands import LEVEL, Band
-from tpd.core.types import BoolArray, FloatArray, Predictor
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.explainer import Explainer
-from tpd.predictors.network.errors import LEVELS, KnownErrors, happened, unit
-from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, happened
+from tpd.predictors.rollouts import SampledCases
 
-CERTAIN = 0.01
-"""An event is not judged where it is expected with a probability as near to 0 or 1 as that."""
 FEWEST = 20
 """Moments it takes: of the errors of fewer, not even the largest lies outside a band of 90 %."""
-MOST_NOISE = 0.5
-"""Of a squared error: a few noisy moments must not make it look as if there were none."""
+ENOUGH = 30
+"""Moments of a bin; one with fewer shares those of the bin beside it, but for that of the confident zeros."""
+CONFIDENCE = 0.75
+"""That a quantile of the errors of all moments lies within the one that is taken from those seen."""
 
 
-@runtime_checkable
-class Calibratable(Predictor, Protocol):
-    """A predictor that can draw from errors it is known to make."""
-
-    def calibrate(self, errors: KnownErrors) -> None:
-        """Draw from these errors, as long as what is predicted stays as it is."""
-
-
-def calibrate(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, rng: np.random.Generator) -> None:
-    """Let an explainer that can be calibrated know its errors at moments of episodes of the policy.
+def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generator) -> None:
+    """Let an explainer know its errors at moments of episodes of the policy.
 
     It is left without bands where the moments are too few to tell.
     """
-    if not isinstance(explainer.predictor, Calibratable):
-        return
     if cases.own.sum() >= FEWEST:
-        predicted = explainer.predictor.predict(cases.observations, cases.actions)
-        explainer.predictor.calibrate(known_errors(predicted, cases, truth.events, truth.once, rng))
+        predicted = explainer.predict(cases.observations, cases.actions)
+        explainer.errors = known_errors(predicted, cases, explainer.legend, rng)
 
 
 def known_errors(
-    predicted: FloatArray, cases: SampledCases, events: BoolArray, once: BoolArray, rng: np.random.Generator
+    predicted: FloatArray, cases: SampledCases, legend: Legend, rng: np.random.Generator
 ) -> KnownErrors:
-    """The errors of what is predicted [case, horizon, outcome], by moments in random order.
-
-    Where something was certain, a moment does not show how wrong it is when it is not: the moment before
-    stands in.
-    """
-    moment, choice = np.cumsum(cases.own) - 1, (~cases.own).astype(np.int64)
+    """The errors of what is predicted [case, horizon, outcome], by moments in random order."""
+    events = np.array([*(name in legend.events for name in legend.names), True])
+    ends = events & (cases.expected <= cases.expected[..., -1:] + 1e-9).all(axis=(0, 1))
+    once = first_columns(legend, ends)
+    moment = np.cumsum(cases.own) - 1
+    quantiles = np.zeros((len(events), len(EDGES) + 1, RANKS), dtype=np.float32)
+    sizes = np.full(predicted[:, 0].shape, np.nan)
+    for column in np.flatnonzero(events):
+        said, seen = predicted[..., column], cases.expected[..., column]
+        if once[column] == column:
+            said, seen = happened(said), happened(seen)
+        errors = without_noise(seen - said, seen, cases.rollouts)
+        groups = shared_bins(bins(said), moment)
+        quantiles[column] = bin_quantiles(errors, groups[bins(said)], moment)[groups]
+        sizes[:, column] = relative_size(errors, groups[bins(said)])
+    real = cases.expected[..., ~events] - predicted[..., ~events]
+    sizes[:, ~events] = stats.rankdata(real.sum(axis=1), axis=0) / len(real)
     order = rng.permutation(moment[-1] + 1)
+    choice = (~cases.own).astype(np.int64)
+    sizes += 1e-6 * rng.random(sizes.shape)  # where many are as large, their order is random
+    return KnownErrors(
+        quantiles=quantiles,
+        ranks=_by_moment(sizes, moment, choice, rng)[order].astype(np.float32),
+        steps=_by_moment(real, moment, choice, rng)[order].astype(np.float32),
+        once=once,
+        ends=ends,
+        events=events,
+    )
 
-    def by_moment(errors: FloatArray) -> FloatArray:
-        placed = np.full((len(order), 2, *errors.shape[1:]), np.nan)
-        placed[moment, choice] = errors
-        return filled(placed[order])
 
-    steps = by_moment(step_errors(predicted, cases, events))
-    curves = by_moment(curve_errors(predicted[..., once], cases.expected[..., once], cases.rollouts))
-    curves = np.maximum.accumulate(LEVELS[:, None] + curves, axis=2)
-    return KnownErrors(steps.astype(np.float32), curves.astype(np.float32), events, once)
+def first_columns(legend: Legend, ends: BoolArray) -> IntArray:
+    """[outcome]: the column of the first occurrence of each event; its own for those that happen but once."""
+    once = np.full(len(ends), NONE)
+    once[ends] = np.flatnonzero(ends)
+    for column, name in enumerate(legend.names):
+        if name.startswith(FIRST) and name in legend.events:
+            once[column] = column
+            if (event := name.removeprefix(FIRST)) in legend.names:
+                once[legend.names.index(event)] = column
+    return once
 
 
-def step_errors(predicted: FloatArray, cases: SampledCases, events: BoolArray) -> FloatArray:
-    """[case, horizon, outcome]: in their units, NaN where it is certain.
+def without_noise(errors: FloatArray, seen: FloatArray, rollouts: FloatArray) -> FloatArray:
+    """[case, horizon]: errors without what of them is due to so many rollouts [case].
 
-    At each step the mean square is made smaller by the variance of the noise, as far as few moments tell it.
+    What was seen always or never is next to certain.
     """
-    assert cases.standard_error is not None
-    judged, size = uncertain(predicted, events), unit(predicted, events)
-    errors, noise = np.full((2, *predicted.shape), np.nan)
-    np.divide(cases.expected - predicted, size, out=errors, where=judged)
-    np.divide(cases.standard_error, size, out=noise, where=judged)
-    seen, unavoidable = (np.nansum(values**2, axis=0) for values in (errors, noise))
-    share = np.divide(unavoidable, seen, out=np.zeros_like(seen), where=seen > 0)
-    return np.asarray(errors * np.sqrt(1 - np.minimum(share, MOST_NOISE)))
-
-
-def curve_errors(predicted: FloatArray, seen: FloatArray, rollouts: FloatArray) -> FloatArray:
-    """[case, level, once]: of having happened, where that is said to be LEVELS; NaN if it never is.
-
-    From chances of first occurrences [case, horizon, once]. Each is made smaller by its own noise, for what
-    was seen always or never is next to certain.
-    """
-    said, true = happened(predicted), happened(seen)
-    found = np.full((len(said), len(LEVELS), said.shape[2]), np.nan)
-    for case, outcome in np.ndindex(len(said), said.shape[2]):
-        reached = said[case, -1, outcome] >= LEVELS
-        x, y = (np.append(0, values[case, :, outcome]) for values in (said, true))
-        found[case, reached, outcome] = np.interp(LEVELS[reached], x, y)
-    found[:, 0] = 0  # what is taken to be impossible stays so
-    errors, noise = found - LEVELS[:, None], found * (1 - found) / (rollouts[:, None, None] - 1)
+    noise = seen * (1 - seen) / (rollouts[:, None] - 1)
     return np.asarray(np.sign(errors) * np.sqrt(np.maximum(0, errors**2 - noise)))
 
 
-def filled(errors: FloatArray) -> FloatArray:
-    """[moment, ...]: the moment before where one is NaN, the first following the last; 0 where all are."""
-    twice = np.concatenate([errors, errors])
-    number = np.arange(len(twice)).reshape(-1, *[1] * (errors.ndim - 1))
-    latest = np.maximum.accumulate(np.where(np.isnan(twice), 0, number), axis=0)[len(errors) :]
-    return np.asarray(np.nan_to_num(np.take_along_axis(twice, latest, axis=0)))
+def shared_bins(number: IntArray, moment: IntArray) -> IntArray:
+    """[bin]: which bins share their errors, by the number of the first of them.
 
-
-def uncertain(estimate: FloatArray, events: BoolArray) -> BoolArray:
-    """[case, horizon, outcome]: which expectations the explainer itself does not take for certain."""
-    return ~events | ((estimate > CERTAIN) & (estimate < 1 - CERTAIN))
-
-
-def agrees(band: Band, estimate: FloatArray, cases: SampledCases, events: BoolArray) -> BoolArray:
-    """[case, horizon, outcome]: whether the band holds what was seen, allowing for the noise of that.
-
-    Judged are the first outcomes of the cases, as many as the estimate has.
+    From the bin of each forecast [case, horizon]. The bin of the confident zeros shares with no other.
     """
-    assert cases.standard_error is not None
-    judged = (..., slice(estimate.shape[-1]))
-    seen, error = cases.expected[judged], cases.standard_error[judged]
-    nearest = np.where(events, np.clip(np.clip(seen, band.low, band.high), 0, 1), 0)
-    variance = np.where(events, nearest * (1 - nearest) / cases.rollouts[:, None, None], error**2)
-    return near(band, estimate, seen, variance)
+    groups = np.arange(len(EDGES) + 1)
+    moments = np.broadcast_to(moment[:, None], number.shape)
+    while True:
+        names = np.unique(groups[1:])
+        counts = np.array([effective_moments(moments[groups[number] == name]) for name in names])
+        if len(names) == 1 or counts.min() >= ENOUGH:
+            return groups
+        fewest = int(counts.argmin())
+        beside = [place for place in (fewest - 1, fewest + 1) if 0 <= place < len(names)]
+        other = min(beside, key=lambda place: counts[place])
+        groups[groups == names[max(fewest, other)]] = names[min(fewest, other)]
 
 
-def near(band: Band, estimate: FloatArray, seen: FloatArray, variance: FloatArray) -> BoolArray:
-    """[...]: whether what was seen lies within a band that is widened by noise of that variance."""
-    reach = np.where(seen > estimate, band.high - estimate, estimate - band.low)
-    allowed = np.sqrt(reach**2 + NormalDist().inv_cdf((1 + LEVEL) / 2) ** 2 * variance)
-    return np.asarray(np.abs(seen - estimate) <= allowed + 1e-6)  # float32
+def effective_moments(moments: IntArray) -> int:
+    """How many independent moments some errors are worth, given the moment of each."""
+    count = np.unique(moments, return_counts=True)[1].astype(np.float64)
+    return int(count.sum() ** 2 / (count**2).sum()) if len(count) else 0
+
+
+def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> FloatArray:
+    """[bin, rank]: the quantiles of the errors [case, horizon] in each bin, by their number."""
+    moments = np.broadcast_to(moment[:, None], number.shape)
+    found = np.zeros((len(EDGES) + 1, RANKS))
+    for name in range(len(EDGES) + 1):
+        own = number == name
+        found[name] = confident_quantiles(errors[own], effective_moments(moments[own]))
+    return found
+
+
+def confident_quantiles(errors: FloatArray, count: int) -> FloatArray:
+    """[rank]: quantiles of errors that are worth so many independent ones, on the safe side.
+
+    The largest error there can be where there are too few to tell.
+    """
+    levels = np.arange(RANKS // 2 + 1, RANKS + 1) / (RANKS + 1)  # the middle one, and those above it
+    taken = confident_levels(count, levels)
+    high, low = np.ones(len(levels)), -np.ones(len(levels))
+    known = taken <= 1
+    if known.any():
+        high[known] = np.quantile(errors, taken[known], method="inverted_cdf")
+        low[known] = -np.quantile(-errors, taken[known], method="inverted_cdf")
+    return np.concatenate([np.minimum(low, high)[:0:-1], (low + high)[:1] / 2, np.maximum(low, high)[1:]])
+
+
+def confident_levels(count: int, levels: FloatArray) -> FloatArray:
+    """[level]: the share of so many errors that is taken for each level; above 1 where there are too few.
+
+    The r-th of n errors exceeds a quantile with the probability that fewer than r of them lie below it.
+    """
+    order = np.arange(1, count + 1)
+    sure = stats.binom.cdf(order - 1, count, levels[:, None]) >= CONFIDENCE
+    first = np.where(sure.any(axis=1), sure.argmax(axis=1) + 1, np.inf) if count else np.full(len(levels), np.inf)
+    return np.asarray(np.maximum.accumulate(first / max(1, count)))
+
+
+def relative_size(errors: FloatArray, number: IntArray) -> FloatArray:
+    """[case]: how large the errors [case, horizon] are among those in the same bins, from 0 to 1."""
+    ranks = np.zeros(errors.shape)
+    for name in np.unique(number):
+        own = number == name
+        ranks[own] = stats.rankdata(errors[own]) / own.sum()
+    return np.asarray(ranks.mean(axis=1))
+
+
+def _by_moment(
+    values: FloatArray, moment: IntArray, choice: IntArray, rng: np.random.Generator
+) -> FloatArray:
+    """[moment, choice, ...]: of cases [case, ...]; the foil of another moment where one has none."""
+    placed = np.full((moment[-1] + 1, 2, *values.shape[1:]), np.nan)
+    placed[moment, choice] = values
+    had = np.zeros((len(placed), 2), dtype=np.bool_)
+    had[moment, choice] = True
+    for column in range(2):
+        lacking, others = np.flatnonzero(~had[:, column]), np.flatnonzero(had[:, column])
+        placed[lacking, column] = placed[rng.choice(others, len(lacking)), column] if len(others) else 0.5
+    return placed

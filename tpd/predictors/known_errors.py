@@ -1,0 +1,123 @@
+"""Errors that a predictor made where the truth is known, and so bands where it is not.
+
+The error of an event depends on how likely it is said to be, so errors are kept by bins of forecasts. The
+forecasts that are next to 0 have a bin of their own: how often an event comes that is said to be impossible
+is seen there. An event that happens but once is wrong in how likely it has happened by each step: its band is
+additive in that, and what is said of single steps follows from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+
+EDGES = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
+"""[edge]: between the bins of forecasts."""
+RANKS = 59
+"""The errors of a bin are kept as quantiles at 1/60, 2/60, ..., which are the draws of a band of 90 %."""
+NONE = -1
+
+
+@dataclass(frozen=True)
+class KnownErrors:
+    """Quantiles of errors by forecast, and how the errors of one moment go together."""
+
+    quantiles: FloatArray
+    """[outcome, bin, rank]: of truth minus forecast, of having happened by a step or, where an event can happen
+    again, of happening at it; ascending, and wider than what was seen as far as few moments demand"""
+    ranks: FloatArray
+    """[moment, choice, outcome]: how large the errors of a moment are among those of all, from 0 to 1, after
+    the policy's own action and after a foil"""
+    steps: FloatArray
+    """[moment, choice, horizon, real]: truth minus forecast of outcomes that are no events, kept whole"""
+    once: IntArray
+    """[outcome]: the column that tells when an event first happens, which may be its own; NONE for what is no
+    event, or not asked for"""
+    ends: BoolArray
+    """[outcome]: whether the event happens only as the episode ends, so that it happens but once"""
+    events: BoolArray
+    """[outcome]: which outcomes happen or not"""
+
+    def draws(self, predicted: FloatArray, places: IntArray, foil: BoolArray, count: int) -> FloatArray:
+        """[draw, batch, horizon, outcome]: what is predicted, with the errors of one moment each.
+
+        Every pair gets the errors of the same moments, but at each place [batch], which is any number, in
+        another order: errors at different places are not taken to go together. foil [batch] says whose
+        errors it gets, those of an action that the policy takes or of another.
+        """
+        chosen = np.linspace(0, len(self.ranks) - 1, count).round().astype(np.int64)
+        number = (np.arange(count)[:, None] + places) % count, foil.astype(np.int64)
+        drawn = np.repeat(predicted[None].astype(np.float32), count, axis=0)
+        drawn[..., ~self.events] += self.steps[chosen][number]
+        rank = _order(self.ranks[chosen])[number]  # [draw, batch, outcome]
+        for column in self._firsts:
+            by = self._shifted(happened(predicted[..., column]), rank[..., column], column, count)
+            drawn[..., column] = np.diff(np.maximum.accumulate(by, axis=2), axis=2, prepend=0)
+        for column in np.flatnonzero(self.events):
+            first = self.once[column]
+            if first not in (NONE, column) and self.ends[column]:
+                drawn[..., column] = drawn[..., first]
+            elif first != column:
+                at = self._shifted(predicted[..., column], rank[..., column], column, count)
+                drawn[..., column] = at if first == NONE else _within(at, drawn[..., first])
+        return drawn
+
+    @property
+    def _firsts(self) -> list[int]:
+        """The columns that tell when something first happens."""
+        return np.unique(self.once[self.once != NONE]).tolist()
+
+    def _shifted(self, said: FloatArray, rank: IntArray, column: int, count: int) -> FloatArray:
+        """[draw, batch, horizon]: what is said [batch, horizon], with the error of that rank [draw, batch]."""
+        at = np.arange(1, count + 1) / (count + 1)
+        known = np.arange(1, RANKS + 1) / (RANKS + 1)
+        errors = np.stack([np.interp(at, known, quantiles) for quantiles in self.quantiles[column]])
+        return np.clip(said + errors[bins(said)[None], rank[:, :, None]], 0, 1)
+
+    def arrays(self) -> dict[str, Array]:
+        """All of it by name, as numbers."""
+        flags = {"ends": self.ends.astype(np.uint8), "events": self.events.astype(np.uint8)}
+        plain = {name: getattr(self, name) for name in ("quantiles", "ranks", "steps", "once")}
+        return {**plain, **flags}
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, Array], horizon: int, width: int) -> "KnownErrors":
+        """What `arrays` says of so many steps and outcomes, termination included."""
+        events, moments = arrays["events"] == 1, len(arrays["ranks"])
+        due = {
+            "quantiles": (width, len(EDGES) + 1, RANKS),
+            "ranks": (moments, 2, width),
+            "steps": (moments, 2, horizon, width - events.sum()),
+            "once": (width,),
+            "ends": (width,),
+            "events": (width,),
+        }
+        for name, shape in due.items():
+            if arrays[name].shape != shape or not moments:
+                raise ValueError(f"the known errors have {name} of shape {arrays[name].shape}, not {shape}")
+        once = arrays["once"].astype(np.int64)
+        if ((once < NONE) | (once >= width)).any():
+            raise ValueError(f"the known errors speak of column {once.max()} of {width} outcomes")
+        return cls(arrays["quantiles"], arrays["ranks"], arrays["steps"], once, arrays["ends"] == 1, events)
+
+
+def bins(forecast: FloatArray) -> IntArray:
+    """[...]: the bin of each forecast."""
+    return np.asarray(np.searchsorted(EDGES, forecast, side="right"))
+
+
+def happened(first: FloatArray) -> FloatArray:
+    """[..., horizon]: how likely it has happened by then, from the chances of the first time."""
+    return np.asarray(np.maximum.accumulate(np.clip(np.cumsum(first, axis=-1), 0, 1), axis=-1))
+
+
+def _order(ranks: FloatArray) -> IntArray:
+    """[draw, choice, outcome]: the place of each in the order of all draws, so that every rank comes up once."""
+    return np.asarray(ranks.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable"))
+
+
+def _within(at: FloatArray, first: FloatArray) -> FloatArray:
+    """[draw, batch, horizon]: at least as likely as its first time, at most as likely as that it has happened."""
+    return np.clip(at, first, np.maximum(np.cumsum(first, axis=2), first))
