@@ -396,7 +396,7 @@ class Contrast:
 
     @property
     def settled(self) -> BoolArray:
-        """[batch]: whether the band of the return difference excludes 0; where there are no bands, all are."""
+        """[batch]: whether the band of the return difference excludes 0; all, where there are no bands."""
         if not self.drawn:
             return np.ones(len(self.known), dtype=np.bool_)
         low, high = (end[:, -1] for end in self.return_band())

@@ -1,5 +1,7 @@
 """Pairs of numbered state and action as one number each: state * num_actions + action."""
 
+import zlib
+
 import numpy as np
 
 from tpd.core.types import Array, BoolArray, IntArray
@@ -27,3 +29,13 @@ def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:
         return np.zeros(values.shape, dtype=np.int64), np.zeros(values.shape, dtype=np.bool_)
     position = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
     return position, np.asarray(ascending[position] == values)
+
+
+def row_numbers(*batches: Array) -> IntArray:
+    """[batch]: a number for the rows of each, the same for the same."""
+    numbers = np.zeros(len(batches[0]), dtype=np.int64)
+    for batch in batches:
+        rows = (np.ascontiguousarray(row).tobytes() for row in batch)
+        found = [zlib.crc32(row, int(number)) for row, number in zip(rows, numbers, strict=True)]
+        numbers = np.array(found, dtype=np.int64)
+    return numbers

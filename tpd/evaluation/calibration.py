@@ -1,9 +1,11 @@
 """Calibration: how wrong an explainer is where the truth is known, so that it has bands elsewhere.
 
-The truth comes from rollouts and is noisy, and a band is not for the noise: each error is made smaller by what
-of it must be noise. Few moments tell the ends of a band badly, so they lie as far out as the errors of that
-many moments must, to hold with some confidence what they promise.
+The truth comes from rollouts and is noisy, and a band is not for the noise: each error is made smaller by
+what of it must be noise. Few moments tell the ends of a band badly, so the ends lie farther out, to hold what
+they promise with some confidence.
 """
+
+from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -11,13 +13,15 @@ from scipy import stats
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.explainer import Explainer
-from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, happened
+from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, happened, relative
 from tpd.predictors.rollouts import SampledCases
 
 FEWEST = 20
 """Moments it takes: of the errors of fewer, not even the largest lies outside a band of 90 %."""
 ENOUGH = 30
-"""Moments of a bin; one with fewer shares those of the bin beside it, but for that of the confident zeros."""
+"""Moments of a bin; one with fewer shares those of a bin beside it."""
+APART = (0.01, 0.2)
+"""Edges that no bin shares across: what is said to be next to impossible is no guide to what is likely."""
 CONFIDENCE = 0.75
 """That a quantile of the errors of all moments lies within the one that is taken from those seen."""
 
@@ -46,7 +50,7 @@ def known_errors(
         said, seen = predicted[..., column], cases.expected[..., column]
         if once[column] == column:
             said, seen = happened(said), happened(seen)
-        errors = without_noise(seen - said, seen, cases.rollouts)
+        errors = relative(said, said + without_noise(seen - said, seen, cases.rollouts))
         groups = shared_bins(bins(said), moment)
         quantiles[column] = bin_quantiles(errors, groups[bins(said)], moment)[groups]
         sizes[:, column] = relative_size(errors, groups[bins(said)])
@@ -89,19 +93,19 @@ def without_noise(errors: FloatArray, seen: FloatArray, rollouts: FloatArray) ->
 def shared_bins(number: IntArray, moment: IntArray) -> IntArray:
     """[bin]: which bins share their errors, by the number of the first of them.
 
-    From the bin of each forecast [case, horizon]. The bin of the confident zeros shares with no other.
+    From the bin of each forecast [case, horizon], and the moment of each case.
     """
-    groups = np.arange(len(EDGES) + 1)
-    moments = np.broadcast_to(moment[:, None], number.shape)
+    kinds = np.searchsorted(APART, np.append(0, EDGES), side="right")
+    groups, moments = np.arange(len(kinds)), np.broadcast_to(moment[:, None], number.shape)
     while True:
-        names = np.unique(groups[1:])
-        counts = np.array([effective_moments(moments[groups[number] == name]) for name in names])
-        if len(names) == 1 or counts.min() >= ENOUGH:
+        names = np.unique(groups)
+        counts = {name: effective_moments(moments[groups[number] == name]) for name in names.tolist()}
+        pairs = [(one, other) for one, other in pairwise(names.tolist()) if kinds[one] == kinds[other]]
+        poor = [pair for pair in pairs if min(counts[name] for name in pair) < ENOUGH]
+        if not poor:
             return groups
-        fewest = int(counts.argmin())
-        beside = [place for place in (fewest - 1, fewest + 1) if 0 <= place < len(names)]
-        other = min(beside, key=lambda place: counts[place])
-        groups[groups == names[max(fewest, other)]] = names[min(fewest, other)]
+        one, other = min(poor, key=lambda pair: counts[pair[0]] + counts[pair[1]])
+        groups[groups == other] = one
 
 
 def effective_moments(moments: IntArray) -> int:
@@ -140,10 +144,12 @@ def confident_levels(count: int, levels: FloatArray) -> FloatArray:
 
     The r-th of n errors exceeds a quantile with the probability that fewer than r of them lie below it.
     """
+    if not count:
+        return np.full(len(levels), np.inf)
     order = np.arange(1, count + 1)
     sure = stats.binom.cdf(order - 1, count, levels[:, None]) >= CONFIDENCE
-    first = np.where(sure.any(axis=1), sure.argmax(axis=1) + 1, np.inf) if count else np.full(len(levels), np.inf)
-    return np.asarray(np.maximum.accumulate(first / max(1, count)))
+    first = np.where(sure.any(axis=1), sure.argmax(axis=1) + 1, np.inf)
+    return np.asarray(np.maximum.accumulate(first / count))
 
 
 def relative_size(errors: FloatArray, number: IntArray) -> FloatArray:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from tpd.core.types import FloatArray
 from tpd.envs import Environment
-from tpd.evaluation.coverage import Coverage, coverage
+from tpd.evaluation.coverage import BandScores, Coverage, band_scores, coverage
 from tpd.predictors.cases import Cases
 from tpd.predictors.explainer import Explainer
 
@@ -44,6 +44,10 @@ class Errors:
     """How often the bands hold the truth, where that was asked for and there are bands."""
     foil_bands: Coverage | None = None
     """The same for the actions passed over."""
+    pi_scores: BandScores | None = None
+    """What the bands are worth, by how likely events are said to be, where the truth comes from rollouts."""
+    foil_scores: BandScores | None = None
+    """The same for the actions passed over."""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values: `<event>/pi_mse` and so on."""
@@ -58,7 +62,15 @@ class Errors:
         for name, bands in self._bands.items():
             overall[f"covered/{name}"] = bands.overall.covered.item()
             overall[f"judged/{name}"] = bands.overall.shown.item()
+        for name, scores in (("pi", self.pi_scores), ("foil", self.foil_scores)):
+            overall |= {} if scores is None else scores.metrics(name)
         return table | overall
+
+    def band_frame(self) -> pd.DataFrame | None:
+        """A row for each event, after the policy's actions and after others; None where nothing is known."""
+        scores = {"policy": self.pi_scores, "foil": self.foil_scores}
+        frames = [found.frame().assign(actions=name) for name, found in scores.items() if found is not None]
+        return pd.concat(frames, ignore_index=True) if frames else None
 
     def frame(self) -> pd.DataFrame:
         """A row for each outcome, a column for each metric, and how much of it stands on known pairs."""
@@ -97,6 +109,8 @@ def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool =
         foil_noise=_noise(passed_over),
         pi_bands=coverage(explainer, taken) if bands else None,
         foil_bands=coverage(explainer, passed_over) if bands else None,
+        pi_scores=band_scores(explainer, taken) if bands else None,
+        foil_scores=band_scores(explainer, passed_over) if bands else None,
     )
 
 

@@ -8,12 +8,13 @@ import numpy as np
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
-from tpd.evaluation.calibration import Calibratable, calibrate
+from tpd.evaluation.calibration import calibrate
 from tpd.evaluation.errors import METRICS, Errors, evaluate
 from tpd.guards.settings import number, one_of, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Truth
 from tpd.predictors.explainer import Explainer
+from tpd.predictors.pair_table import HasTable
 from tpd.predictors.rollouts import MonteCarlo, SampledCases, joined
 
 MOST_POINTS = 10_000
@@ -100,13 +101,11 @@ class Examiner:
 
         Nothing happens with a truth that does not come from rollouts, or no episodes.
         """
-        truth, can_be = self._truth, isinstance(self._explainer.predictor, Calibratable)
-        if isinstance(truth, MonteCarlo) and can_be and episodes:
+        truth, learned = self._truth, not isinstance(self._explainer.predictor, HasTable)
+        if isinstance(truth, MonteCarlo) and learned and episodes:
             truth.progress = counter("calibration", truth.moments)
             rng = generator(self._seed, "calibration")
-            calibrate(
-                self._explainer, truth, self._cases(truth, episodes, rng, budget, UNTIL_CALIBRATED), rng
-            )
+            calibrate(self._explainer, self._cases(truth, episodes, rng, budget, UNTIL_CALIBRATED), rng)
             truth.progress = None
 
     def _cases(

@@ -8,11 +8,13 @@ from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import reconciled
 from tpd.core.outcomes import Legend, OutcomeSet
+from tpd.core.pairs import row_numbers
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 from tpd.core.verdicts import Verdicts
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
 from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.known_errors import KnownErrors
 
 ROUNDING = 1e-6
 DRAWN_AT_ONCE = 200  # pairs whose returns are compared with bands
@@ -58,13 +60,20 @@ class Explainer:
     """Answers `explain` at any time, also while its predictor is still learning."""
 
     def __init__(
-        self, predictor: Predictor, policy: Policy, legend: Legend, verdicts: Verdicts | None = None
+        self,
+        predictor: Predictor,
+        policy: Policy,
+        legend: Legend,
+        verdicts: Verdicts | None = None,
+        errors: KnownErrors | None = None,
     ) -> None:
         self.predictor = predictor
         self.policy = policy
         self.legend = legend
         self.verdicts = verdicts
         """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where not judged"""
+        self.errors = errors
+        """Those that the predictor, as it is now, is known to make; None where nobody calibrated it"""
 
     def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
         """Explain each pair of the batch; without actions, what the policy itself would do.
@@ -91,9 +100,9 @@ class Explainer:
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
         drawn = None
-        if draws and isinstance(predictor, DrawingPredictor):
+        if draws and (isinstance(predictor, DrawingPredictor) or self.errors is not None):
             require_memory("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
-            drawn = predictor.draws(observations, actions, self.policy, draws)[..., :-1]
+            drawn = self._draws(predictor, observations, actions, predicted, draws)[..., :-1]
             drawn = reconciled(drawn, self.legend)
         values = self.policy.action_values(observations)
         return Explanation(
@@ -110,6 +119,23 @@ class Explainer:
             draws=drawn,
             verdicts=self._verdicts(observations, actions),
         )
+
+    def _draws(
+        self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int
+    ) -> FloatArray:
+        """[count, batch, horizon, outcome + 1]: what could be expected as well as what is predicted.
+
+        Errors after two actions go together only where it is known which of them the policy takes.
+        """
+        if isinstance(predictor, DrawingPredictor):
+            return predictor.draws(observations, actions, self.policy, count)
+        assert self.errors is not None
+        foil = self.is_foil(observations, actions)
+        if foil is None:
+            places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)
+        else:
+            places = row_numbers(observations)
+        return self.errors.draws(predicted, places, foil, count)
 
     def _verdicts(self, observations: Array, actions: Array) -> Verdicts | None:
         """[batch, ...]: those on the policy's actions or on foils; the worse where nobody knows which."""
@@ -148,8 +174,8 @@ class Explainer:
     def action_returns(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
 
-        A return is unknown if the action was never tried, is likely to lead to what was never tried, or if the
-        return is not learned.
+        A return is unknown if the action was never tried, if it likely leads to what was never tried, or if
+        the return is not learned.
         """
         if not isinstance(self.policy, DiscretePolicy):
             raise TypeError("only numbered actions can all be compared")

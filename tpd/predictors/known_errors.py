@@ -2,8 +2,10 @@
 
 The error of an event depends on how likely it is said to be, so errors are kept by bins of forecasts. The
 forecasts that are next to 0 have a bin of their own: how often an event comes that is said to be impossible
-is seen there. An event that happens but once is wrong in how likely it has happened by each step: its band is
-additive in that, and what is said of single steps follows from it.
+is seen there. An error is a share of the way from the forecast to 1, or to 0 where the truth is less: so what
+never happens, or always, is within the band of any forecast of its bin. An event that happens but once is
+wrong in how likely it has happened by each step: its band is one of that, and what is said of single steps
+follows from it.
 """
 
 from collections.abc import Mapping
@@ -25,8 +27,8 @@ class KnownErrors:
     """Quantiles of errors by forecast, and how the errors of one moment go together."""
 
     quantiles: FloatArray
-    """[outcome, bin, rank]: of truth minus forecast, of having happened by a step or, where an event can happen
-    again, of happening at it; ascending, and wider than what was seen as far as few moments demand"""
+    """[outcome, bin, rank]: of errors from -1 to 1 (`relative`), of having happened by a step or, where an
+    event can happen again, of happening at it; ascending, and as wide as few moments demand"""
     ranks: FloatArray
     """[moment, choice, outcome]: how large the errors of a moment are among those of all, from 0 to 1, after
     the policy's own action and after a foil"""
@@ -52,11 +54,11 @@ class KnownErrors:
         drawn = np.repeat(predicted[None].astype(np.float32), count, axis=0)
         drawn[..., ~self.events] += self.steps[chosen][number]
         rank = _order(self.ranks[chosen])[number]  # [draw, batch, outcome]
-        for column in self._firsts:
+        for column in np.unique(self.once[self.once != NONE]).tolist():
             by = self._shifted(happened(predicted[..., column]), rank[..., column], column, count)
             drawn[..., column] = np.diff(np.maximum.accumulate(by, axis=2), axis=2, prepend=0)
-        for column in np.flatnonzero(self.events):
-            first = self.once[column]
+        for column in np.flatnonzero(self.events).tolist():
+            first = int(self.once[column])
             if first not in (NONE, column) and self.ends[column]:
                 drawn[..., column] = drawn[..., first]
             elif first != column:
@@ -64,17 +66,12 @@ class KnownErrors:
                 drawn[..., column] = at if first == NONE else _within(at, drawn[..., first])
         return drawn
 
-    @property
-    def _firsts(self) -> list[int]:
-        """The columns that tell when something first happens."""
-        return np.unique(self.once[self.once != NONE]).tolist()
-
     def _shifted(self, said: FloatArray, rank: IntArray, column: int, count: int) -> FloatArray:
-        """[draw, batch, horizon]: what is said [batch, horizon], with the error of that rank [draw, batch]."""
+        """[draw, batch, horizon]: what is said [batch, horizon] with the error of a rank [draw, batch]."""
         at = np.arange(1, count + 1) / (count + 1)
         known = np.arange(1, RANKS + 1) / (RANKS + 1)
         errors = np.stack([np.interp(at, known, quantiles) for quantiles in self.quantiles[column]])
-        return np.clip(said + errors[bins(said)[None], rank[:, :, None]], 0, 1)
+        return moved(np.clip(said, 0, 1), errors[bins(said)[None], rank[:, :, None]])
 
     def arrays(self) -> dict[str, Array]:
         """All of it by name, as numbers."""
@@ -108,16 +105,28 @@ def bins(forecast: FloatArray) -> IntArray:
     return np.asarray(np.searchsorted(EDGES, forecast, side="right"))
 
 
+def relative(said: FloatArray, true: FloatArray) -> FloatArray:
+    """[...]: how far the truth is on the way from what is said to 1, or below 0 on the way to 0."""
+    said = np.clip(said, 0, 1)
+    way = np.where(true > said, 1 - said, said)
+    return np.asarray(np.divide(true - said, way, out=np.zeros(np.shape(way)), where=way > 0))
+
+
+def moved(said: FloatArray, error: FloatArray) -> FloatArray:
+    """[...]: what is true if what is said has that relative error."""
+    return np.asarray(said + error * np.where(error > 0, 1 - said, said))
+
+
 def happened(first: FloatArray) -> FloatArray:
     """[..., horizon]: how likely it has happened by then, from the chances of the first time."""
     return np.asarray(np.maximum.accumulate(np.clip(np.cumsum(first, axis=-1), 0, 1), axis=-1))
 
 
 def _order(ranks: FloatArray) -> IntArray:
-    """[draw, choice, outcome]: the place of each in the order of all draws, so that every rank comes up once."""
+    """[draw, choice, outcome]: the place of each in the order of all draws: every place comes up once."""
     return np.asarray(ranks.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable"))
 
 
 def _within(at: FloatArray, first: FloatArray) -> FloatArray:
-    """[draw, batch, horizon]: at least as likely as its first time, at most as likely as that it has happened."""
+    """[draw, batch, horizon]: no less likely than for the first time, no more than that it has happened."""
     return np.clip(at, first, np.maximum(np.cumsum(first, axis=2), first))

@@ -17,7 +17,7 @@ from tpd.run.experiment import run
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
 from tpd.run.results import Findings
-from tpd.show.tables import error_table, forecast_table, overall, show, verdict_table
+from tpd.show.tables import band_table, error_table, forecast_table, overall, show, verdict_table
 from tpd.sources.workers import exit_with_parent
 from tpd.store import saved_runs
 from tpd.store.fingerprints import fingerprint
@@ -106,6 +106,8 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
         title = f"Errors of {cfg.name}, seed {parts.seed}"
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
         print(overall(findings.errors.metrics()))
+        if (bands := findings.errors.band_frame()) is not None:
+            show(band_table(f"Bands of {cfg.name}, seed {parts.seed}, and the truth by rollouts", bands))
     if findings.forecasts is not None:
         title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
         show(forecast_table(title, findings.forecasts.frame()))

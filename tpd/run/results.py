@@ -73,6 +73,9 @@ def save_results(
         (folder / "metrics.json").write_text(json.dumps(findings.errors.metrics()))
         tracked.metrics(findings.errors.metrics(), step)
         tracked.table(findings.errors.frame(), "errors.json")
+        if (bands := findings.errors.band_frame()) is not None:
+            write_table(bands, folder / "bands.json")
+            tracked.table(bands, "bands.json")
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")

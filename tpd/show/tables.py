@@ -119,6 +119,29 @@ def forecast_table(title: str, frame: pd.DataFrame) -> Table:
     return table
 
 
+def band_table(title: str, frame: pd.DataFrame) -> Table:
+    """Rows of events: how often their bands hold the truth, by forecast, and what they are worth."""
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for heading in ("event", "actions"):
+        table.add_column(heading)
+    shares = [str(name) for name in frame if str(name).startswith("covered")]
+    scores = ["interval score", "base rate's score"]
+    for heading in (*shares, *scores):
+        table.add_column(heading.removeprefix("covered, "), justify="right")
+    for row in frame.to_dict("records"):
+        cells = [_held(row[share], row[share.replace("covered", "moments")]) for share in shares]
+        table.add_row(row["event"], row["actions"], *cells, *(f"{row[score]:.3f}" for score in scores))
+    table.caption = (
+        f"the share of bands of {LEVEL:.0%} that hold the truth, by the forecast, at so many moments; interval "
+        "score: width and 20 times what is missed, beside that of the base rate's band; less is better"
+    )
+    return table
+
+
+def _held(share: float, moments: float) -> str:
+    return f"{share:.0%} of {moments:.0f}" if moments else "-"
+
+
 def at_each_step(forecasts: pd.DataFrame) -> pd.DataFrame:
     """Of a table of forecasts, those of the policy's actions and of single steps."""
     return forecasts[(forecasts["actions"] == POLICY) & ~forecasts["range"].str.startswith(BY)]
@@ -131,7 +154,7 @@ def overall(metrics: Mapping[str, float]) -> str:
     for name, actions in {"pi": "the policy's actions", "foil": "the others"}.items():
         if not math.isnan(covered := metrics.get(f"covered/{name}", math.nan)):
             said += (
-                f"\n{metrics[f'judged/{name}']:.1%} of what is uncertain after {actions} has a band "
+                f"\n{metrics[f'judged/{name}']:.1%} of what is expected after {actions} has a band "
                 f"of {LEVEL:.0%}, and {covered:.1%} of these bands hold the truth"
             )
     if not math.isnan(contradicted):

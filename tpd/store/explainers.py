@@ -22,6 +22,7 @@ from tpd.guards.settings import number, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer, IncompletePredictor
+from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 4
 EDGE = "edge_"
+ERROR = "known_error_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
 
@@ -75,6 +77,8 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
         assert isinstance(explainer.predictor, HasTable)
         arrays = _table_arrays(explainer.predictor.table())
     arrays |= verdict_arrays(explainer.verdicts)
+    if explainer.errors is not None:
+        arrays |= {f"{ERROR}{name}": values for name, values in explainer.errors.arrays().items()}
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
     np.savez_compressed(folder / AGENT, allow_pickle=False, **agent)
@@ -122,7 +126,18 @@ def load(
         predictor = _completed(predictor, policy, folder, trusted)
     else:
         predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, width)
-    return Explainer(predictor, policy, legend, read_verdicts(stored, BOTH, predictor.horizon, width))
+    verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
+    return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
+
+
+def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> KnownErrors | None:
+    """The errors that the predictor is known to make, of so many steps and outcomes, if it was calibrated."""
+    named = stored.every(ANY)
+    known = {name.removeprefix(ERROR): array for name, array in named.items() if name.startswith(ERROR)}
+    if not known:
+        return None
+    with blame(folder / ARRAYS):
+        return KnownErrors.read(known, horizon, width)
 
 
 def _completed(predictor: Predictor, policy: Policy, folder: Path, trusted: Sequence[str]) -> Predictor:

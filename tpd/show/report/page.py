@@ -19,9 +19,7 @@ LARGEST = 15_000_000
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
-def write(
-    run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = (), headline: str = ""
-) -> None:
+def write(run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = (), headline: str = "") -> None:
     """Write the report of a run, below a headline: of all its episodes, or of as many as fit."""
     count = 1 if run.recording is None else len(run.recording.episodes)
     page = render(gather(run, count, rolled_out), headline)

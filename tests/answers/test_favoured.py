@@ -1,0 +1,54 @@
+"""That another action is favoured is said only where the band of the difference excludes 0."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.explanations import toy
+from tpd.answers.sentences.compare import compare, overtakes
+from tpd.answers.sentences.formatting import bound_in_words
+from tpd.answers.what_if import overtaking
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.explanation import Explanation
+
+
+def drawn(goal: float, spread: float) -> Explanation:
+    """One step, whose goal is that likely, give or take."""
+    one = toy([[goal, 0.0]])
+    draws = np.repeat(one.expected[None], ENOUGH_DRAWS, axis=0)
+    draws[..., 0] += np.linspace(-spread, spread, ENOUGH_DRAWS)[:, None, None]
+    return replace(one, draws=draws)
+
+
+@pytest.mark.parametrize(("spread", "settled"), [(0.01, True), (0.4, False)])
+def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> None:
+    contrast = drawn(0.5, 0.0) - drawn(0.3, spread)
+    assert contrast.settled[0] == settled
+    said = compare(contrast, 0, "run", "jump", chosen="jump")
+    assert ("favour run" in said) == settled
+    assert ("do not tell run (5.00) and jump (3.00) apart" in said) == (not settled)
+    assert "apart" not in compare(contrast, 0, "run", "jump", chosen="run")
+
+
+def test_without_bands_everything_is_settled() -> None:
+    assert (toy([[0.5, 0.0]]) - toy([[0.3, 0.0]])).settled.all()
+
+
+def test_a_bound_that_says_nothing_is_left_out() -> None:
+    assert bound_in_words(405, 4.5) == "at most ±405"
+    assert bound_in_words(4.4e9, 200) == ""
+    assert bound_in_words(float("inf"), 1) == "without bound"
+    lasting = replace(toy([[0.0, 0.0], [0.5, 0.0]], discount=0.999999), legend=toy([[0.5, 0.0]]).legend)
+    said = compare(toy([[0.5, 0.0], [0.4, 0.0]], discount=0.999999) - lasting, 0, "run", "jump")
+    assert "could outweigh this" in said
+    assert "±" not in said
+
+
+def test_a_reward_that_is_0_but_for_rounding_is_0() -> None:
+    """0.1 + 0.2 - 0.3 is not 0 in floating point."""
+    fact = toy([[0.1 + 0.2, 0.1]], weights=(1.0, -1e-17))
+    foil = toy([[0.3, 0.3]], weights=(1.0, -1e-17))
+    at = overtaking(fact - foil, 0, "crash")
+    assert at == 0
+    assert "e-" not in overtakes(fact - foil, 0, "crash", "run", "jump")
