@@ -40,6 +40,8 @@ def training_returns(zipped: Path) -> FloatArray | None:
     They are pickled, and read without running anything.
     """
     kept = read_agent(zipped).settings.get("ep_info_buffer")
+    if not isinstance(kept, dict):
+        return None
     try:
         buffer = unpickled(base64.b64decode(kept[":serialized:"]))
         items = buffer.items if isinstance(buffer, PickledObject) else ()

@@ -111,7 +111,7 @@ class Forecaster:
 
 def explained(forecast: FloatArray, errors: KnownErrors | None) -> Explainer:
     policy = TabularPolicy(np.eye(2)[np.zeros(len(forecast) // 2, dtype=int)], 0.9)
-    return Explainer(Forecaster(forecast), policy, EVENTS, errors=errors)  # type: ignore[arg-type]
+    return Explainer(Forecaster(forecast), policy, EVENTS, errors=errors)
 
 
 @pytest.fixture(scope="module")

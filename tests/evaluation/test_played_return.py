@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.core.types import Episodes, Transitions
+from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.policies.pretrained import ExpectedReturn
 
 ZIP = "evaluations.npz beside the zip"

@@ -132,8 +132,8 @@ def band_table(title: str, frame: pd.DataFrame) -> Table:
         cells = [_held(row[share], row[share.replace("covered", "moments")]) for share in shares]
         table.add_row(row["event"], row["actions"], *cells, *(f"{row[score]:.3f}" for score in scores))
     table.caption = (
-        f"the share of bands of {LEVEL:.0%} that hold the truth, by the forecast, at so many moments; interval "
-        "score: width and 20 times what is missed, beside that of the base rate's band; less is better"
+        f"the share of bands of {LEVEL:.0%} that hold the truth, by the forecast, at so many moments; "
+        "interval score (less is better): width and 20 times what is missed, beside the base rate's band"
     )
     return table
 
