@@ -140,16 +140,18 @@ def test_bands_hold_the_truth_in_every_bin_of_forecasts(rollouts: float) -> None
 
 
 def test_misses_of_confident_forecasts_count() -> None:
-    """A forecast of 0 where it often happens: without a bin of its own, no band would hold the truth."""
+    """A forecast of 0 where it often happens: the errors of its own bin make the band wide, and no others."""
     truth, forecast = world(200, 0)
-    none = known_errors(forecast, sampled(truth), EVENTS, np.random.default_rng(1))
     forecast[..., 1] = 0.0
     wide = known_errors(forecast, sampled(truth), EVENTS, np.random.default_rng(1))
-    assert none.quantiles[1, 0, -3] < 0.5
-    assert wide.quantiles[1, 0, -3] == 1
-    found = band_scores(explained(forecast, none), sampled(truth))
-    assert found is not None
-    assert found.covered[1, list(FORECASTS).index("below 1 %")] < 0.9
+    assert wide.quantiles[1, -1, 0, -3] == 1
+    blind = wide.quantiles.copy()
+    blind[:, :, 0] = 0
+    below = list(FORECASTS).index("below 1 %")
+    for errors, enough in ((wide, True), (replace(wide, quantiles=blind), False)):
+        found = band_scores(explained(forecast, errors), sampled(truth))
+        assert found is not None
+        assert (found.covered[1, below] > 0.85) == enough
 
 
 def test_what_is_drawn_agrees_between_at_first_and_by(errors: KnownErrors) -> None:
@@ -170,7 +172,8 @@ def test_the_band_of_having_happened_is_that_of_the_quantiles(errors: KnownError
     forecast = np.zeros((2, STEPS, 5))
     forecast[:, 0, 1] = 0.3
     said = happened(forecast[..., 1])
-    low, high = (float(errors.quantiles[1, bins(np.array([0.3]))[0], rank]) for rank in (2, 56))
+    errors = replace(errors, span=np.zeros(STEPS, dtype=int))
+    low, high = (float(errors.quantiles[1, 0, bins(np.array([0.3]))[0], rank]) for rank in (2, 56))
     for count in (19, ENOUGH_DRAWS):
         drawn = errors.draws(forecast, np.array([3, 8]), np.array([False, True]), count)
         band = band_of(np.cumsum(drawn[..., 1], axis=2), said, np.ones(said.shape, dtype=bool))
@@ -343,6 +346,8 @@ def test_what_is_saved_draws_alike(explainer: Explainer, tmp_path: Path) -> None
     for name in ("ranks", "quantiles", "ends"):
         with pytest.raises(ValueError, match=f"known errors have {name} of shape"):
             KnownErrors.read(arrays | {name: arrays[name][..., 1:]}, HORIZON, 4)
+    with pytest.raises(ValueError, match="span 7 of"):
+        KnownErrors.read(arrays | {"span": np.full(HORIZON, 7)}, HORIZON, 4)
     with pytest.raises(ValueError, match="column 9 of 4"):
         KnownErrors.read(arrays | {"once": np.full(4, 9)}, HORIZON, 4)
 

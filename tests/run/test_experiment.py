@@ -92,8 +92,10 @@ def test_figures_are_kept_as_they_were_explained(alone: Path) -> None:
 
 def test_forecasts_are_compared_with_what_happened(alone: Path) -> None:
     table = read_table(output_of(alone, "outputs/runs/*/forecasts.json"))
-    assert set(table["outcome"]) == {*EVENTS, "terminated"}
-    assert table["range"].iloc[-1] == "all"
+    assert set(table["outcome"]) == {*EVENTS, "terminated", "return"}
+    assert {"all", "by 5", "by 15", "by 29"} < set(table["range"])
+    assert set(table["actions"]) == {"policy", "foil"}
+    assert output_of(alone, "outputs/runs/*/result.txt").read_text().startswith("mean return played here: ")
     (run,) = runs(alone, role=None)
     verified = {name for name in run.data.metrics if name.endswith("/skill")}
     assert {"move/skill", "pickup/skill"} <= verified

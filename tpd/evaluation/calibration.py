@@ -12,6 +12,7 @@ from scipy import stats
 
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.evaluation.forecasts import step_ranges
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, happened, relative
 from tpd.predictors.rollouts import SampledCases
@@ -44,16 +45,17 @@ def known_errors(
     ends = events & (cases.expected <= cases.expected[..., -1:] + 1e-9).all(axis=(0, 1))
     once = first_columns(legend, ends)
     moment = np.cumsum(cases.own) - 1
-    quantiles = np.zeros((len(events), len(EDGES) + 1, RANKS), dtype=np.float32)
+    ranges = step_ranges(predicted.shape[1])
+    span = np.repeat(np.arange(len(ranges)), [len(steps) for steps in ranges])
+    quantiles = np.zeros((len(events), len(ranges), len(EDGES) + 1, RANKS), dtype=np.float32)
     sizes = np.full(predicted[:, 0].shape, np.nan)
     for column in np.flatnonzero(events):
         said, seen = predicted[..., column], cases.expected[..., column]
         if once[column] == column:
             said, seen = happened(said), happened(seen)
         errors = relative(said, said + without_noise(seen - said, seen, cases.rollouts))
-        groups = shared_bins(bins(said), moment)
-        quantiles[column] = bin_quantiles(errors, groups[bins(said)], moment)[groups]
-        sizes[:, column] = relative_size(errors, groups[bins(said)])
+        quantiles[column] = span_quantiles(errors, bins(said), moment, span)
+        sizes[:, column] = relative_size(errors, bins(said) + len(EDGES) * 2 * span)
     real = cases.expected[..., ~events] - predicted[..., ~events]
     sizes[:, ~events] = stats.rankdata(real.sum(axis=1), axis=0) / len(real)
     order = rng.permutation(moment[-1] + 1)
@@ -61,6 +63,7 @@ def known_errors(
     sizes += 1e-6 * rng.random(sizes.shape)  # where many are as large, their order is random
     return KnownErrors(
         quantiles=quantiles,
+        span=span,
         ranks=_by_moment(sizes, moment, choice, rng)[order].astype(np.float32),
         steps=_by_moment(real, moment, choice, rng)[order].astype(np.float32),
         once=once,
@@ -114,14 +117,28 @@ def effective_moments(moments: IntArray) -> int:
     return int(count.sum() ** 2 / (count**2).sum()) if len(count) else 0
 
 
-def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> FloatArray:
-    """[bin, rank]: the quantiles of the errors [case, horizon] in each bin, by their number."""
-    moments = np.broadcast_to(moment[:, None], number.shape)
-    found = np.zeros((len(EDGES) + 1, RANKS))
-    for name in range(len(EDGES) + 1):
-        own = number == name
-        found[name] = confident_quantiles(errors[own], effective_moments(moments[own]))
-    return found
+def span_quantiles(errors: FloatArray, number: IntArray, moment: IntArray, span: IntArray) -> FloatArray:
+    """[span, bin, rank]: the quantiles of the errors [case, horizon] of the forecasts in each bin.
+
+    Of the steps of each span [horizon]; of all steps where a span has too few moments.
+    """
+    everywhere, _ = bin_quantiles(errors, number, moment)
+    found = []
+    for one in range(span.max() + 1):
+        quantiles, moments = bin_quantiles(errors[:, span == one], number[:, span == one], moment)
+        found.append(np.where((moments >= ENOUGH)[:, None], quantiles, everywhere))
+    return np.stack(found)
+
+
+def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> tuple[FloatArray, IntArray]:
+    """[bin, rank] and [bin]: the quantiles of the errors [case, horizon] in each bin, and their moments."""
+    groups, moments = shared_bins(number, moment), np.broadcast_to(moment[:, None], number.shape)
+    quantiles, counts = np.zeros((len(groups), RANKS)), np.zeros(len(groups), dtype=np.int64)
+    for name in np.unique(groups).tolist():
+        own = groups[number] == name
+        counts[groups == name] = effective_moments(moments[own])
+        quantiles[groups == name] = confident_quantiles(errors[own], int(counts[name]))
+    return quantiles, counts
 
 
 def confident_quantiles(errors: FloatArray, count: int) -> FloatArray:

@@ -27,8 +27,10 @@ class KnownErrors:
     """Quantiles of errors by forecast, and how the errors of one moment go together."""
 
     quantiles: FloatArray
-    """[outcome, bin, rank]: of errors from -1 to 1 (`relative`), of having happened by a step or, where an
-    event can happen again, of happening at it; ascending, and as wide as few moments demand"""
+    """[outcome, span, bin, rank]: of errors from -1 to 1 (`relative`), of having happened by a step or, where
+    an event can happen again, of happening at it; ascending, and as wide as few moments demand"""
+    span: IntArray
+    """[horizon]: which span of steps ahead each step belongs to"""
     ranks: FloatArray
     """[moment, choice, outcome]: how large the errors of a moment are among those of all, from 0 to 1, after
     the policy's own action and after a foil"""
@@ -70,13 +72,15 @@ class KnownErrors:
         """[draw, batch, horizon]: what is said [batch, horizon] with the error of a rank [draw, batch]."""
         at = np.arange(1, count + 1) / (count + 1)
         known = np.arange(1, RANKS + 1) / (RANKS + 1)
-        errors = np.stack([np.interp(at, known, quantiles) for quantiles in self.quantiles[column]])
-        return moved(np.clip(said, 0, 1), errors[bins(said)[None], rank[:, :, None]])
+        rows = self.quantiles[column].reshape(-1, RANKS)
+        errors = np.stack([np.interp(at, known, row) for row in rows])
+        row = self.span * (len(EDGES) + 1) + bins(said)
+        return moved(np.clip(said, 0, 1), errors[row[None], rank[:, :, None]])
 
     def arrays(self) -> dict[str, Array]:
         """All of it by name, as numbers."""
         flags = {"ends": self.ends.astype(np.uint8), "events": self.events.astype(np.uint8)}
-        plain = {name: getattr(self, name) for name in ("quantiles", "ranks", "steps", "once")}
+        plain = {name: getattr(self, name) for name in ("quantiles", "span", "ranks", "steps", "once")}
         return {**plain, **flags}
 
     @classmethod
@@ -84,7 +88,8 @@ class KnownErrors:
         """What `arrays` says of so many steps and outcomes, termination included."""
         events, moments = arrays["events"] == 1, len(arrays["ranks"])
         due = {
-            "quantiles": (width, len(EDGES) + 1, RANKS),
+            "quantiles": (width, *arrays["quantiles"].shape[1:2], len(EDGES) + 1, RANKS),
+            "span": (horizon,),
             "ranks": (moments, 2, width),
             "steps": (moments, 2, horizon, width - events.sum()),
             "once": (width,),
@@ -97,7 +102,11 @@ class KnownErrors:
         once = arrays["once"].astype(np.int64)
         if ((once < NONE) | (once >= width)).any():
             raise ValueError(f"the known errors speak of column {once.max()} of {width} outcomes")
-        return cls(arrays["quantiles"], arrays["ranks"], arrays["steps"], once, arrays["ends"] == 1, events)
+        span = arrays["span"].astype(np.int64)
+        if ((span < 0) | (span >= arrays["quantiles"].shape[1])).any():
+            raise ValueError(f"the known errors speak of span {span.max()} of {arrays['quantiles'].shape[1]}")
+        plain = (arrays["quantiles"], span, arrays["ranks"], arrays["steps"])
+        return cls(*plain, once, arrays["ends"] == 1, events)
 
 
 def bins(forecast: FloatArray) -> IntArray:
