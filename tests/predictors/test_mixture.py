@@ -12,12 +12,9 @@ from tests.predictors.test_model import ENV, HORIZON, PAIRS, POLICY, model, outc
 from tests.support.networks import network
 from tpd.core.outcomes import OutcomeSet, event
 from tpd.core.types import FittingLearner, FloatArray, Learner, Resumable
-from tpd.evaluation.calibration import Calibratable
-from tpd.predictors.calibrated import CalibratedPredictor
-from tpd.predictors.explainer import DrawingPredictor, Explainer
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.mixture.learner import MixtureLearner, network_and_model
 from tpd.predictors.mixture.weights import Windows, fitted_weights, groups, mixed
-from tpd.predictors.network.errors import LEVELS, KnownErrors
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.store import explainers
 
@@ -103,8 +100,8 @@ def fitted() -> MixtureLearner:
     return learner
 
 
-def test_a_mixture_is_a_learner_that_fits_resumes_and_can_be_calibrated() -> None:
-    for contract in (Learner, FittingLearner, Resumable, Calibratable):
+def test_a_mixture_is_a_learner_that_fits_and_resumes() -> None:
+    for contract in (Learner, FittingLearner, Resumable):
         assert isinstance(fitted(), contract)
 
 
@@ -143,49 +140,15 @@ def test_a_fit_that_was_put_down_goes_on_bit_for_bit() -> None:
     assert (first.predict(*PAIRS) == whole.predict(*PAIRS)).all()
 
 
-def known_errors(width: int) -> KnownErrors:
-    rng, once = (
-        np.random.default_rng(1),
-        np.array([*(name.startswith("first") for name in NAMES_OF_WORLD), True]),
-    )
-    events = np.array([*(outcome.is_event for outcome in outcomes().outcomes), True])
-    steps = rng.normal(0, 0.1, (20, 2, HORIZON, width)).astype(np.float32)
-    curves = np.tile(LEVELS[:, None], (20, 2, 1, int(once.sum()))).astype(np.float32)
-    return KnownErrors(steps, curves, events, once)
-
-
-NAMES_OF_WORLD = outcomes().legend.names
-
-
-def test_saved_and_loaded_bit_for_bit_with_and_without_bands(tmp_path: Path) -> None:
-    explained = outcomes()
-    for calibrated in (False, True):
-        learner = mixture()
-        learner.restore(fitted().state())
-        if calibrated:
-            learner.calibrate(known_errors(explained.width))
-        explainers.save(Explainer(learner, POLICY, explained.legend), ENV, tmp_path / str(calibrated))
-        loaded = explainers.load(tmp_path / str(calibrated)).predictor
-        with pytest.raises(ValueError, match="has no policy"):
-            loaded.predict(*PAIRS)
-        completed = loaded.completed(POLICY, explained)  # type: ignore[attr-defined]
-        assert (completed.predict(*PAIRS) == learner.predict(*PAIRS)).all()
-        assert isinstance(completed, DrawingPredictor) == calibrated
-        if calibrated:
-            solved = learner.solved()
-            assert isinstance(solved, CalibratedPredictor)
-            drawn = [each.draws(*PAIRS, POLICY, 20) for each in (completed, solved)]
-            assert (drawn[0] == drawn[1]).all()
-            assert drawn[0].std(axis=0).max() > 0
-
-
-def test_learning_again_drops_the_bands() -> None:
-    learner = mixture()
-    learner.update(transitions()[:2000])
-    learner.calibrate(known_errors(learner.outcomes.width))
-    assert isinstance(learner.solved(), DrawingPredictor)
-    learner.update(transitions()[2000:3000])
-    assert not isinstance(learner.solved(), DrawingPredictor)
+def test_saved_and_loaded_bit_for_bit(tmp_path: Path) -> None:
+    explained, learner = outcomes(), mixture()
+    learner.restore(fitted().state())
+    explainers.save(Explainer(learner, POLICY, explained.legend), ENV, tmp_path)
+    loaded = explainers.load(tmp_path).predictor
+    with pytest.raises(ValueError, match="has no policy"):
+        loaded.predict(*PAIRS)
+    completed = loaded.completed(POLICY, explained)  # type: ignore[attr-defined]
+    assert (completed.predict(*PAIRS) == learner.predict(*PAIRS)).all()
 
 
 def _model(env: Any, policy: Any, explained: OutcomeSet) -> Any:

@@ -71,9 +71,33 @@ class Explainer:
         self.policy = policy
         self.legend = legend
         self.verdicts = verdicts
-        """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where not judged"""
         self.errors = errors
-        """Those that the predictor, as it is now, is known to make; None where nobody calibrated it"""
+
+    @property
+    def verdicts(self) -> Verdicts | None:
+        """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where nobody judged it.
+
+        They are of the predictor as it was then: when it has learned on, there are none.
+        """
+        return self._verdicts if self._judged_after == self._updates else None
+
+    @verdicts.setter
+    def verdicts(self, verdicts: Verdicts | None) -> None:
+        self._verdicts, self._judged_after = verdicts, self._updates
+
+    @property
+    def errors(self) -> KnownErrors | None:
+        """Those that the predictor is known to make, as long as it learns no further; None if not known."""
+        return self._errors if self._calibrated_after == self._updates else None
+
+    @errors.setter
+    def errors(self, errors: KnownErrors | None) -> None:
+        self._errors, self._calibrated_after = errors, self._updates
+
+    @property
+    def _updates(self) -> object:
+        """How many updates the predictor has made, where it counts them."""
+        return getattr(self.predictor, "updates", None)
 
     def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
         """Explain each pair of the batch; without actions, what the policy itself would do.
@@ -117,7 +141,7 @@ class Explainer:
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
             unknown=unknown,
             draws=drawn,
-            verdicts=self._verdicts(observations, actions),
+            verdicts=self._verdicts_of(observations, actions),
         )
 
     def _draws(
@@ -137,7 +161,7 @@ class Explainer:
             places = row_numbers(observations)
         return self.errors.draws(predicted, places, foil, count)
 
-    def _verdicts(self, observations: Array, actions: Array) -> Verdicts | None:
+    def _verdicts_of(self, observations: Array, actions: Array) -> Verdicts | None:
         """[batch, ...]: those on the policy's actions or on foils; the worse where nobody knows which."""
         if self.verdicts is None:
             return None

@@ -34,26 +34,19 @@ def read_mixture(
     folder: Path, network: Any, description: Mapping[str, Any], stored: StoredArrays, width: int
 ) -> Predictor:
     """The network and the model that was described, mixed; it is still to be completed with the policy."""
-    from tpd.predictors.calibrated import ERROR, CalibratedPredictor
     from tpd.predictors.mixture.predictor import MODEL, WEIGHTS, MixturePredictor
-    from tpd.predictors.network.errors import KnownErrors
 
     model: Any = read_model(folder, description[MODEL], stored.under(f"{MODEL}."))
     weights = stored.take(WEIGHTS, (width,), REAL)
     stored.check(WEIGHTS, (weights >= 0) & (weights <= 1))
     if model.horizon != network.horizon:
         raise ValueError(f"{folder}: mixes {network.horizon} steps ahead with {model.horizon}")
-    predictor = MixturePredictor(network, model, weights)
-    known = stored.under(ERROR).every(ANY)
-    if not known:
-        return predictor
-    with blame(folder):
-        return CalibratedPredictor(predictor, KnownErrors.read(known, network.horizon, width))
+    return MixturePredictor(network, model, weights)
 
 
 def network_alone(predictor: Predictor) -> Predictor:
-    """The network of a mixture, with bands or without."""
-    mixture: Any = getattr(predictor, "predictor", predictor)
+    """The network of a mixture."""
+    mixture: Any = predictor
     network: Predictor = mixture.network
     return network
 

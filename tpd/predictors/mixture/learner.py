@@ -9,12 +9,10 @@ import numpy as np
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, Policy, State, Transitions
 from tpd.envs import Environment
-from tpd.predictors.calibrated import CalibratedPredictor
 from tpd.predictors.mixture.predictor import MixturePredictor
 from tpd.predictors.mixture.weights import fitted_weights, groups
 from tpd.predictors.model.learner import LearnedModel
 from tpd.predictors.model.predictor import ImpossibleModelError
-from tpd.predictors.network.errors import KnownErrors
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.state import prefixed, unprefixed
@@ -59,7 +57,6 @@ class MixtureLearner:
         self.weights: FloatArray = np.zeros(self.outcomes.width)
         """[outcome]: the share of the model"""
         self._fitted = 0
-        self._errors: KnownErrors | None = None
 
     @property
     def horizon(self) -> int:
@@ -77,7 +74,6 @@ class MixtureLearner:
 
     def update(self, transitions: Transitions) -> None:
         """Let both learn from a batch."""
-        self._errors = None
         self.network.update(transitions)
         self.model.update(transitions)
 
@@ -86,7 +82,6 @@ class MixtureLearner:
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         if self._fitted == self.fit_updates:
             return
-        self._errors = None
 
         def advance(updates: int) -> None:
             self._fitted += updates
@@ -126,16 +121,8 @@ class MixtureLearner:
         self.network.restore(unprefixed("network", state))
         self.model.restore(unprefixed("model", state))
 
-    def calibrate(self, errors: KnownErrors) -> None:
-        """Draw from these errors, until it learns again."""
-        self._errors = errors
-
-    def solved(self) -> MixturePredictor | CalibratedPredictor:
-        """What it predicts now, with what else could be expected once it is calibrated."""
-        return self._predictor if self._errors is None else CalibratedPredictor(self._predictor, self._errors)
-
-    @property
-    def _predictor(self) -> MixturePredictor:
+    def solved(self) -> MixturePredictor:
+        """What it predicts now."""
         return MixturePredictor(self.network.solved(), self.model.solved(), self.weights)
 
     def metrics(self) -> dict[str, float]:
@@ -146,11 +133,11 @@ class MixtureLearner:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        return self._predictor.predict(observations, actions)
+        return self.solved().predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often an action was tried at all; a network knows no single pairs."""
-        return self._predictor.support(observations, actions)
+        return self.solved().support(observations, actions)
 
     def description(self) -> dict[str, Any]:
         """How both are built."""

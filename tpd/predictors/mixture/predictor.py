@@ -1,11 +1,10 @@
 """A mixture that learns no more, as plain values and arrays."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, FloatArray, Policy
-from tpd.predictors.calibrated import StoredPredictor
+from tpd.core.types import Array, FloatArray, Policy, Predictor
 from tpd.predictors.mixture.weights import mixed
 from tpd.predictors.model.predictor import ModelPredictor
 from tpd.predictors.network.predictor import NetworkPredictor
@@ -13,6 +12,19 @@ from tpd.predictors.network.state import prefixed
 
 KIND = "mixture"
 NETWORK, MODEL, WEIGHTS = "network", "model", "weights"
+
+
+class StoredPredictor(Predictor, Protocol):
+    """A predictor that can be written down as plain values and arrays."""
+
+    def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
+        """[batch]: the return over the horizon; None if that is not known."""
+
+    def description(self) -> dict[str, Any]:
+        """How it is built."""
+
+    def arrays(self) -> dict[str, Array]:
+        """Its weights."""
 
 
 class MixturePredictor:

@@ -22,13 +22,11 @@ from tpd.core.types import (
 )
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, number, one_of, whole_number
-from tpd.predictors.calibrated import CalibratedPredictor
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.columns import Columns, EndingEvents
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
-from tpd.predictors.network.errors import KnownErrors
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.returns import ReturnLearner, ReturnNetwork, return_settings
@@ -161,7 +159,6 @@ class NetworkFHTD:
         self._optimizer = torch.optim.AdamW(groups, lr=self._rate, weight_decay=0.0, fused=True)
         of_returns = None if self._returns is None else self._returns.target_network
         self._predictor = NetworkPredictor(self.target_network, self._tried, self._value_discount, of_returns)
-        self._calibrated: CalibratedPredictor | None = None
         self._selection = Selection(len(self.network.parts))
 
     def update(self, transitions: Transitions) -> None:
@@ -257,13 +254,9 @@ class NetworkFHTD:
         if self._returns is not None:
             self._returns.restore(unprefixed("returns", state))
 
-    def calibrate(self, errors: KnownErrors) -> None:
-        """Draw from these errors, until it learns again."""
-        self._calibrated = CalibratedPredictor(self._predictor, errors)
-
-    def solved(self) -> NetworkPredictor | CalibratedPredictor:
-        """What it predicts now, with what else could be expected once it is calibrated."""
-        return self._calibrated or self._predictor
+    def solved(self) -> NetworkPredictor:
+        """What it predicts now."""
+        return self._predictor
 
     def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
@@ -316,7 +309,6 @@ class NetworkFHTD:
             return
         if self.updates == 0:
             self._begin()
-        self._calibrated = None
         target = self._replay.targets(rows, self.target_network, self.bootstrap)
         steps, times = self._losses_of(self.network, rows, target)
         loss = steps.mean() + times.mean()

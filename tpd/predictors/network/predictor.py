@@ -11,10 +11,8 @@ from gymnasium import spaces
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
 from tpd.core.types import Array, FloatArray, IntArray
-from tpd.predictors.calibrated import ERROR, CalibratedPredictor
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
-from tpd.predictors.network.errors import KnownErrors
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
 
@@ -113,7 +111,7 @@ def read(
     description: Mapping[str, Any],
     arrays: Mapping[str, Array],
     features_extractor: FeaturesExtractor | None = None,
-) -> NetworkPredictor | CalibratedPredictor:
+) -> NetworkPredictor:
     """What `description` and `arrays` of a predictor say; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
@@ -130,11 +128,7 @@ def read(
         if not (of_returns.unit > 0).all():
             raise ValueError(f"returns have units above 0, not {of_returns.unit.min():g}")
     tried, discount = arrays["tried"], description["discount"]
-    predictor = NetworkPredictor(network, tried, discount, of_returns)
-    if not (known := _named(arrays, ERROR)):
-        return predictor
-    errors = KnownErrors.read(known, network.horizon, network.columns.width)
-    return CalibratedPredictor(predictor, errors)
+    return NetworkPredictor(network, tried, discount, of_returns)
 
 
 def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:
