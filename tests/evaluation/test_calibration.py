@@ -142,7 +142,7 @@ def test_bands_hold_the_truth_in_every_bin_of_forecasts(rollouts: float) -> None
 def test_misses_of_confident_forecasts_count() -> None:
     """A forecast of 0 where it often happens: the errors of its own bin make the band wide, and no others."""
     truth, forecast = world(200, 0)
-    forecast[..., 1] = 0.0
+    forecast[..., :2] = 0.0
     wide = known_errors(forecast, sampled(truth), EVENTS, np.random.default_rng(1))
     assert wide.quantiles[1, -1, 0, -3] == 1
     blind = wide.quantiles.copy()
