@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hydra.utils import instantiate
 
 from tests.support import small_mdp
 from tpd.core.outcomes import Outcome, OutcomeError, OutcomeSet, component, event, reward
@@ -135,3 +136,31 @@ def test_the_first_occurrence_of_a_named_event_is_asked_for_as_well(transitions:
         OutcomeSet([event("odd", small_mdp.odd)], first=["luck"])
     with pytest.raises(OutcomeError, match="there is no event 'reward'; there are none"):
         OutcomeSet([reward(0, 1)], first=["reward"])
+
+
+def at_least(t: Transitions, low: float = 1) -> Array:
+    return np.asarray(t.reward >= low)
+
+
+def test_functions_of_a_config_are_called_without_hydras_wrapper(transitions: Transitions) -> None:
+    """It takes about a millisecond at every call."""
+    plain, bound = (
+        instantiate({"_target_": f"{__name__}.at_least", "_partial_": True, **arguments})
+        for arguments in ({}, {"low": -99})
+    )
+    assert event("much", plain).function is at_least
+    assert 0 < event("much", plain).values(transitions).sum() < len(transitions)
+    assert event("any", bound).values(transitions).all()
+
+
+def test_simulated_outcomes_are_brought_within_what_is_declared(transitions: Transitions) -> None:
+    """A learned model makes transitions of which the claims of a set hold only nearly."""
+    wrong = replace(transitions, reward=transitions.reward + 0.3)
+    claims = OutcomeSet([event("odd", small_mdp.odd), component("rest", lambda t: t.reward * 9, -1, 1)], True)
+    with pytest.raises(OutcomeError, match="no event in one transition"):
+        OutcomeSet([event("odd", small_mdp.odd)], partition=True).observe(wrong)
+    simulated = claims.simulated(wrong)
+    assert (simulated[:, 0] == 1).all()
+    assert np.abs(simulated[:, 1]).max() == 1
+    with pytest.raises(OutcomeError, match="outcome 'lost' is no number"):
+        OutcomeSet([component("lost", lambda t: t.reward * np.nan, -1, 1)]).simulated(wrong)

@@ -68,6 +68,11 @@ class Course:
             self.steps = np.flatnonzero(~transitions.own)
             self._limit = np.minimum(self._limit, _next(~transitions.own))
 
+    def thin(self, most: int) -> None:
+        """Forecast at no more than so many steps, spread evenly."""
+        if len(self.steps) > most:
+            self.steps = self.steps[np.linspace(0, len(self.steps) - 1, most).astype(np.int64)]
+
     def portions(self, size: int) -> Iterator[IntArray]:
         """All steps, so many at a time."""
         for start in range(0, len(self.steps), size):

@@ -41,6 +41,15 @@ class IncompletePredictor(Predictor, Protocol):
 
 
 @runtime_checkable
+class SimulatingPredictor(Predictor, Protocol):
+    """A predictor that may simulate what it predicts, which takes milliseconds for each pair."""
+
+    @property
+    def simulates(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class TracksUnknown(Predictor, Protocol):
     """A predictor that knows how far into the future its data reaches."""
 

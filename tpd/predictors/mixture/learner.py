@@ -63,6 +63,11 @@ class MixtureLearner:
         return self.network.horizon
 
     @property
+    def simulates(self) -> bool:
+        """Whether the model has a share in any outcome."""
+        return bool(self.weights.any())
+
+    @property
     def updates(self) -> int:
         """How many updates both have made."""
         return self.network.updates + self.model.updates

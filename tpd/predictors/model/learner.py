@@ -46,6 +46,7 @@ class LearnedModel:
     """
 
     tie = ModelPredictor.tie
+    simulates = True
 
     def __init__(
         self,
