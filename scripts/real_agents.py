@@ -196,9 +196,13 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
     true = cases.expected[..., : predicted.shape[2]]
     events = [names.index(event) for event in parts.outcomes.legend.events]
     squares = 1e4 * ((predicted - true) ** 2)[..., events]
+    assert cases.standard_error is not None
+    noise = 1e4 * (cases.standard_error[..., : predicted.shape[2]] ** 2)[..., events]
     figures = {
         "policy mse": float(squares[cases.own].mean()),
         "foil mse": float(squares[~cases.own].mean()),
+        "policy mse of the rollouts alone": float(noise[cases.own].mean()),
+        "foil mse of the rollouts alone": float(noise[~cases.own].mean()),
         "cells out of order": float(out_of_order(predicted, names)),
     }
     pairs = judges.fresh.transitions[judges.steps]

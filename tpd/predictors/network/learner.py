@@ -46,7 +46,7 @@ from tpd.predictors.network.window_targets import WindowTargets
 
 CHECKS = 20
 """How often the networks are judged by the select episodes."""
-DIFFERENCE_DECAY = 0.01
+DIFFERENCE_DECAY = 1.0
 """Weight decay of what differs between actions."""
 SLOWEST = 0.05
 """Part of the learning rate that is left in the end."""
@@ -150,7 +150,7 @@ class NetworkFHTD:
         with _initialised(self._seed, "network"):
             self.network = OutcomeNetwork(*self._spaces, columns, **self._alike).to(self.device)
         self.target_network = copy.deepcopy(self.network).requires_grad_(False)
-        differing = [part.heads.difference for part in self.network.parts]
+        differing = [p for part in self.network.parts for p in (part.heads.difference, part.heads.offset)]
         others = [p for p in self.network.parameters() if not any(p is d for d in differing)]
         groups: list[dict[str, Any]] = [
             {"params": others},
