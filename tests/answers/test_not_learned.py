@@ -165,7 +165,7 @@ def test_plots_draw_no_line_and_no_band(panel: object, drawn: bool) -> None:
     colours = {name: plots.line_style(NAMES, name)["color"] for name in ("goal", "crash")}
     assert finite(axes, colours["goal"]) == STEPS
     assert finite(axes, colours["crash"]) == 0
-    assert [text.get_text() for text in axes.texts] == ["not learned: crash"]
+    assert [text.get_text() for text in axes.texts] == ["not learned or too rare to tell: crash"]
 
 
 def test_differences_and_rewards_that_are_not_learned_are_not_drawn() -> None:

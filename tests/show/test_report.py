@@ -17,7 +17,9 @@ from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.sentences.compare import paragraph
 from tpd.core.types import Array
+from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs.fuel_taxi.rules import Action
+from tpd.predictors.explainer import Explainer
 from tpd.run.ahead import BEFORE_ENDS, MOST_STEPS, roll_out_ahead
 from tpd.run.cli import CONFIG_FOLDER
 from tpd.run.experiment import learn
@@ -26,7 +28,7 @@ from tpd.run.results import live_run
 from tpd.show import report
 from tpd.show.progress import ProgressBars
 from tpd.show.report import page, pictures
-from tpd.show.report.contents import FEW_DRAWS, Contents
+from tpd.show.report.contents import FEW_DRAWS, Contents, gather
 from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
 from tpd.sources.episodes import Recorder
 from tpd.store.saved_runs import SavedRun
@@ -313,3 +315,18 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
 def _written(run: SavedRun, path: Path) -> Path:
     report.write(run, path)
     return path
+
+
+def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None:
+    legend, horizon = taxi.explainer.legend, taxi.explainer.predictor.horizon
+    none = np.full((2, horizon, len(legend.names) + 1), Verdict.NOT_LEARNED, dtype=np.int8)
+    verdicts = Verdicts(none, none, none[..., 0])
+    silent = Explainer(taxi.explainer.predictor, taxi.explainer.policy, legend, verdicts)
+    contents = gather(replace(taxi, explainer=silent), 1)
+    for name in ("told_at", "told_by", "told_return", "told_end"):
+        assert not contents.arrays[name].any()
+    assert contents.metadata["turning_points"] == []
+    said = [text for entry in contents.metadata["sentences"] for text in entry if text]
+    assert all("Not learned" in text or "never tried" in text for text in said)
+    assert not any(re.search(r"\d", text) for text in said)
+    assert "told_at" not in gather(taxi, 1).arrays

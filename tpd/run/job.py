@@ -198,6 +198,8 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
         note += [notes.escaped(line) for line in overall(findings.errors.metrics()).splitlines()]
     if findings.forecasts is not None:
         note += [notes.skill_table(findings.forecasts.frame())]
+        if parts.explainer.verdicts is not None:
+            note += [notes.verdict_table(findings.forecasts.frame())]
     note += [repeat_command(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
     return note + sorted((folder / "plots").glob("*.png"))

@@ -352,10 +352,10 @@ def _say_untold(
     columns = {name.removeprefix(FIRST): told[:, fact.legend.names.index(name)] for name in names}
     never = [name for name, steps in columns.items() if not steps.any()]
     partly = [name for name, steps in columns.items() if steps.any() and not steps.all()]
-    kinds = {"not learned": never, "partly learned": partly}
+    kinds = {"not learned or too rare to tell": never, "at some steps not": partly}
     said = [f"{kind}: {_listed(found)}" for kind, found in kinds.items() if found]
-    if said and not axes.texts:
-        _say_below(axes, "; ".join(said))
+    if said:
+        axes.text(0, -0.2, "; ".join(said), transform=axes.transAxes, va="center", fontsize=8, style="italic")
 
 
 def _listed(names: Sequence[str]) -> str:

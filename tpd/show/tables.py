@@ -65,24 +65,32 @@ def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | No
     return _with_deviation(value, None if std is None else float(std[metric][outcome]))
 
 
-def verdict_table(title: str, frame: pd.DataFrame) -> Table:
-    """Rows of outcomes: whether they are learned by some step, for the policy's action and others."""
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    judged = frame[frame["range"].str.startswith(BY)]
+def verdict_rows(forecasts: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Headings, and rows of outcomes: whether they are learned by some step, for each kind of actions."""
+    judged = forecasts[forecasts["range"].str.startswith(BY)]
     keys = zip(judged["actions"], judged["outcome"], judged["range"], strict=True)
-    rows = dict(zip(keys, judged.to_dict("records"), strict=True))
-    headings = {POLICY: "policy's action", FOIL: "other actions"}
-    kinds = [kind for kind in headings if kind in set(judged["actions"])]
-    steps = list(dict.fromkeys(judged["range"]))
-    table.add_column("outcome")
-    for kind in kinds:
-        for by in steps:
-            table.add_column(f"{headings[kind]}, {by}", justify="right")
+    found = dict(zip(keys, judged.to_dict("records"), strict=True))
+    words = {POLICY: "policy's action", FOIL: "other actions"}
+    kinds = [kind for kind in words if kind in set(judged["actions"])]
+    places = [(kind, by) for kind in kinds for by in dict.fromkeys(judged["range"])]
     outcomes = list(dict.fromkeys(judged["outcome"]))
-    for outcome in outcomes:
-        if FIRST + outcome not in outcomes:  # whether it has happened says more than how often
-            cells = [_verdict(rows[kind, outcome, by]) for kind in kinds for by in steps]
-            table.add_row(outcome.removeprefix(FIRST), *cells)
+    rows = [
+        [outcome.removeprefix(FIRST), *(_verdict(found[kind, outcome, by]) for kind, by in places)]
+        for outcome in outcomes
+        if FIRST + outcome not in outcomes  # whether it has happened says more than how often
+    ]
+    return [f"{words[kind]}, {by}" for kind, by in places], rows
+
+
+def verdict_table(title: str, forecasts: pd.DataFrame) -> Table:
+    """What `verdict_rows` says, and what it means."""
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    headings, rows = verdict_rows(forecasts)
+    table.add_column("outcome")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
     table.caption = (
         "learned: the skill in fresh episodes (the figure) exceeds 0.1 with 99 % confidence; too rare "
         "(the number of episodes with it): fewer than 20 with it, or without it. More transitions help where "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from tpd.show.tables import HEADINGS, at_each_step, figure, shown
+from tpd.show.tables import HEADINGS, at_each_step, figure, shown, verdict_rows
 
 GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves none between the columns of a table, nor below it
 MOST_RUNS = 30
@@ -67,6 +67,12 @@ def skill_table(forecasts: pd.DataFrame) -> str:
     return table(
         ["skill of", *("all steps" if steps == "all" else f"{steps} ahead" for steps in ranges)], rows
     )
+
+
+def verdict_table(forecasts: pd.DataFrame) -> str:
+    """Rows of outcomes, by which step what is learned, after the policy's actions and after others."""
+    headings, rows = verdict_rows(forecasts)
+    return table(["learned", *headings], [[escaped(name), *cells] for name, *cells in rows])
 
 
 def headlines(errors: pd.DataFrame | None, forecasts: pd.DataFrame | None) -> dict[str, float]:

@@ -320,7 +320,7 @@ class Charts {
     if (!missing.length) return [];
     const names = missing.map((k) => escaped(plainName(this.book.outcomes[k])));
     const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
-    const note = this.note(`not learned: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 0.99, "right");
+    const note = this.note(`not learned or too rare to tell: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 0.99, "right");
     return [{ ...note, y: 0.98, yanchor: "top", font: { size: 11 } }];
   }
 
