@@ -328,5 +328,7 @@ def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None
     assert contents.metadata["turning_points"] == []
     said = [text for entry in contents.metadata["sentences"] for text in entry if text]
     assert all("Not learned" in text or "never tried" in text for text in said)
-    assert not any(re.search(r"\d", text) for text in said)
+    foreseen = [text for text in said if "partly unknown" not in text]  # from which step on is no forecast
+    assert foreseen
+    assert not any(re.search(r"\d", text) for text in foreseen)
     assert "told_at" not in gather(taxi, 1).arrays
