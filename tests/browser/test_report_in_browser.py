@@ -82,6 +82,13 @@ def rewards_changed(frame: FrameLocator | Page) -> None:
         frame.get_by_label(f"reward of {name}", exact=True).fill(str(reward))
 
 
+def learned_shown(frame: FrameLocator | Page) -> None:
+    """Show what was learned, where the simulator was asked too."""
+    other = frame.locator("#other-answer")
+    if other.is_visible() and other.inner_text() == "Show what was learned":
+        other.click()
+
+
 def check_numbers(frame: FrameLocator | Page, run: SavedRun) -> None:
     """Move, pick a foil, change rewards: everything shown is what the explanation says."""
     assert run.recording is not None
@@ -92,6 +99,7 @@ def check_numbers(frame: FrameLocator | Page, run: SavedRun) -> None:
     frame.locator("#episode").select_option("1")
     frame.locator("#step").fill(str(STEP))
     expect(frame.locator("#state")).to_have_text(run.env.name_of_state(state))
+    learned_shown(frame)
 
     legend = run.explainer.legend
     traces = drawn(frame, "future")
@@ -250,3 +258,21 @@ def test_the_page_is_soon_interactive(page: Page, sweep: Sweep) -> None:
     ready = float(page.locator("body").get_attribute("data-ready") or "nan") / 1000
     print(f"interactive after {ready:.2f} s")
     assert 0 < ready < SECONDS_TO_INTERACT
+
+
+def test_steps_that_were_rolled_out_are_marked_and_what_was_learned_is_one_click_away(
+    page: Page, sweep: Sweep
+) -> None:
+    open_file(page, sweep.report)
+    steps = page.locator("#rolled-out button")
+    assert steps.count() > 0
+    steps.first.click()
+    expect(page.locator("#obtained-how")).to_contain_text("Asked of the simulator, by ")
+    expect(page.locator("#future-title")).to_contain_text("Rolled out after")
+    assert page.locator("#returns thead").inner_text().split().count("rollouts") == 1
+    rolled_out = page.locator("#sentence").inner_text()
+    page.locator("#other-answer").click()
+    expect(page.locator("#obtained-how")).to_have_text("Learned")
+    assert page.locator("#sentence").inner_text() != rolled_out
+    page.locator("#other-answer").click()
+    expect(page.locator("#sentence")).to_have_text(rolled_out)

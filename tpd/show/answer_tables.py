@@ -217,7 +217,7 @@ def _amounts(side: Explanation, k: int, is_event: bool, steps: int) -> list[str]
         return ["", "0"] if known else ["unknown", "unknown"]
     once = is_event and side.legend.names[k].startswith(FIRST)
     said = f"{100 * total:.1f} %" if once else f"{total:.2f}"
-    if band is not None:
+    if band is not None and band[0] < band[1]:
         low, high = band
         said += f" ({100 * low:.1f}..{100 * high:.1f})" if once else f" ({low:.2f}..{high:.2f})"
     peak = f"{100 * values[step]:.1f} %" if is_event else worth(float(values[step]))
