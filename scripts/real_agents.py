@@ -22,7 +22,12 @@ from scipy.stats import rankdata
 from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Predictor, Transitions
+from tpd.core.verdicts import Verdict
+from tpd.evaluation.calibration import calibrate
+from tpd.evaluation.coverage import FORECASTS, band_scores
+from tpd.evaluation.forecasts import forecast_skill
 from tpd.evaluation.windows import Course
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.mixture.learner import MixtureLearner
 from tpd.predictors.model.learner import LearnedModel
 from tpd.predictors.network.learner import NetworkFHTD
@@ -53,8 +58,9 @@ NETWORKS = {
     "window": list[str](),
 }
 BY = (5, 15, 29)
-EPISODES, MOMENTS, PAIRS = 250, 100, 10_000
+EPISODES, MOMENTS, PAIRS = 250, 100, 5000
 ROUNDING = 1e-5
+ENOUGH_MOMENTS = 20  # for the coverage of an event to be counted
 Figures = dict[str, float]
 
 
@@ -90,6 +96,8 @@ class Judges:
 
     cases: SampledCases
     """By rollouts from forks: the policy's action and a foil at moments of its episodes."""
+    others: SampledCases
+    """At other moments, by which bands are calibrated."""
     course: Course
     fresh: Episodes
     steps: IntArray
@@ -170,10 +178,11 @@ def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
     assert isinstance(truth, MonteCarlo)
     truth.moments = max(truth.moments, MOMENTS)
     cases = truth.cases(parts.evaluation.episodes, generator(seed, "evaluation"))
+    others = truth.cases(parts.evaluation.calibration_episodes, generator(seed, "calibration"))
     fresh = play(parts.env, policy, generator(seed, "verification"), episodes=EPISODES)
     course = Course(parts.outcomes, fresh)
     spread = np.linspace(0, len(course.steps) - 1, min(PAIRS, len(course.steps)))
-    return Judges(cases, course, fresh, course.steps[spread.astype(np.int64)], decisive)
+    return Judges(cases, others, course, fresh, course.steps[spread.astype(np.int64)], decisive)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -214,7 +223,38 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
         found = skills(np.cumsum(forecast[..., column], axis=1), column, judges)
         figures |= {f"{event}: {name}": value for name, value in found.items()}
-    return figures
+    explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
+    return figures | verdicts(explainer, parts, judges) | bands(explainer, judges)
+
+
+def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
+    """Whether the decisive events are learned, by a few steps: 1, or 0."""
+    found = forecast_skill(explainer, parts.outcomes, judges.fresh)
+    return {
+        f"{event}: learned {steps}": float(
+            found.by.verdict[row, found.names.index(FIRST + event)] == Verdict.LEARNED
+        )
+        for event in judges.decisive
+        for row, steps in enumerate(found.by.ranges)
+    }
+
+
+def bands(explainer: Explainer, judges: Judges) -> Figures:
+    """How often the bands of events hold the truth, by forecast, and what they are worth."""
+    calibrate(explainer, judges.others, generator(0, "calibration"))
+    scores = band_scores(explainer, judges.cases)
+    if scores is None:
+        return {}
+    figures = Figures()
+    for number, forecasts in enumerate(FORECASTS):
+        enough = scores.moments[:, number] >= ENOUGH_MOMENTS
+        covered = scores.covered[enough, number]
+        figures[f"least covered, {forecasts}"] = float(covered.min()) if enough.any() else np.nan
+        for event in judges.decisive:
+            share = scores.covered[scores.names.index(FIRST + event), number]
+            figures[f"{event}: covered, {forecasts}"] = float(share)
+    worse = scores.score >= scores.base_score
+    return figures | {"events with a band no better than the base rate's": float(worse.sum())}
 
 
 def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
@@ -267,7 +307,7 @@ def report(agent: str, found: Sequence[Mapping[str, Figures]]) -> None:
     print(f"\n{agent}, mean over {len(found)} seeds")
     names = list(found[0])
     rows = dict.fromkeys(figure for each in found[0].values() for figure in each)
-    print(f"{'':34s}" + "".join(f"{name:>14s}" for name in names))
+    print(f"{'':52s}" + "".join(f"{name:>14s}" for name in names))
     for row in rows:
         values = [[each[name].get(row, np.nan) for each in found] for name in names]
-        print(f"{row:34s}" + "".join(f"{np.mean(value):14.3f}" for value in values), flush=True)
+        print(f"{row:52s}" + "".join(f"{np.mean(value):14.3f}" for value in values), flush=True)
