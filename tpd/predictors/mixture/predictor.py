@@ -47,6 +47,11 @@ class MixturePredictor:
         return self.network.horizon
 
     @property
+    def simulates(self) -> bool:
+        """Whether the model takes part at all."""
+        return bool(self.weights.any())
+
+    @property
     def complete(self) -> bool:
         """Whether the model has policy and outcomes."""
         return self.model.complete
@@ -58,7 +63,7 @@ class MixturePredictor:
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
         one = self.network.predict(observations, actions)
-        if not self.weights.any():
+        if not self.simulates:
             return one
         return mixed(one, self.model.predict(observations, actions), self.weights)
 

@@ -46,6 +46,7 @@ class ModelPredictor:
     """
 
     tie = 0.03  # models are never exact
+    simulates = True
 
     def __init__(
         self,

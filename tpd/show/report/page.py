@@ -9,6 +9,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from tpd.predictors.explainer import SimulatingPredictor
 from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import pack, unpack
 from tpd.show.report.rolled_out import RolledOut
@@ -16,17 +17,30 @@ from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
+MOST_SIMULATED = 3000
+"""Pairs that are explained for a report, about, where each of them is simulated."""
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
 def write(run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = (), headline: str = "") -> None:
     """Write the report of a run, below a headline: of all its episodes, or of as many as fit."""
-    count = 1 if run.recording is None else len(run.recording.episodes)
+    count = _episodes(run)
     page = render(gather(run, count, rolled_out), headline)
     while len(page) > LARGEST and count > 1:
         count = max(1, min(count - 1, count * LARGEST // len(page)))
         page = render(gather(run, count, rolled_out), headline)
     path.write_bytes(page)
+
+
+def _episodes(run: SavedRun) -> int:
+    """How many episodes to show: all or, where each forecast is simulated, the first few."""
+    if run.recording is None:
+        return 1
+    begins, predictor = run.recording.episodes.begins, run.explainer.predictor
+    if not (isinstance(predictor, SimulatingPredictor) and predictor.simulates):
+        return len(begins)
+    actions = run.env.num_actions if run.env.discrete else 2
+    return max(1, int((begins * actions < MOST_SIMULATED).sum()))
 
 
 def render(contents: Contents, headline: str = "") -> bytes:
