@@ -126,7 +126,7 @@ def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
     assert "odd/foil_covered" in errors.metrics()
     assert 0.5 < errors.metrics()["covered/pi"] <= 1
     assert "pi_covered" in shown(errors.frame())
-    assert "of what is uncertain after the policy's actions has a band of 90%" in overall(errors.metrics())
+    assert "of what is expected after the policy's actions" in overall(errors.metrics())
     assert evaluate(explainer, env, cases).pi_bands is None
 
 

@@ -60,8 +60,8 @@ class Drift(gym.Env[Any, Any]):
         return np.array([self.place, self.place > 0], dtype=np.float32)
 
 
-gym.register(id="Drift-v0", entry_point="tests.predictors.test_model:Drift", max_episode_steps=50)
-ENV = Environment("Drift-v0")
+gym.register(id="Drifting-v0", entry_point="tests.predictors.test_model:Drift", max_episode_steps=50)
+ENV = Environment("Drifting-v0")
 
 
 def back(observations: Array) -> Array:

@@ -53,6 +53,7 @@ def save_results(
 ) -> None:
     """Write everything to the folder, and to the tracked run."""
     step = parts.training.transitions(parts.trainer)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULT).write_text("\n".join([*findings.lines, ""]))
     tracked.files(folder / RESULT)
     if findings.played is not None:

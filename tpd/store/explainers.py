@@ -132,8 +132,7 @@ def load(
 
 def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> KnownErrors | None:
     """The errors that the predictor is known to make, of so many steps and outcomes, if it was calibrated."""
-    named = stored.every(ANY)
-    known = {name.removeprefix(ERROR): array for name, array in named.items() if name.startswith(ERROR)}
+    known = stored.under(ERROR).every(ANY)
     if not known:
         return None
     with blame(folder / ARRAYS):
