@@ -22,7 +22,7 @@ from tpd.evaluation.calibration import (
     confident_quantiles,
     effective_moments,
     known_errors,
-    shared_bins,
+    neighbours,
     without_noise,
 )
 from tpd.evaluation.coverage import FORECASTS, band_scores
@@ -235,16 +235,23 @@ def test_moments_of_many_forecasts_count_once() -> None:
     assert effective_moments(np.array([], dtype=int)) == 0
 
 
-def test_bins_of_few_moments_share_but_not_with_the_confident_zeros() -> None:
-    said = np.concatenate([np.full(100, 0.001), np.full(5, 0.3), np.full(5, 0.6), np.full(90, 0.9)])[:, None]
-    groups = shared_bins(bins(said), np.arange(200))
-    assert len(groups) == len(EDGES) + 1
-    zero, unlikely, likely = (groups[bins(np.array(one))] for one in (0.001, [0.02, 0.1], [0.3, 0.6, 0.9]))
-    assert zero == 0
-    assert len(set(likely)) == 1
-    assert not set(unlikely) & {int(zero), *likely}
+def test_bins_of_few_moments_take_from_those_beside_but_never_across_1_and_20_percent() -> None:
+    said = np.concatenate([np.full(100, 0.001), np.full(5, 0.3), np.full(5, 0.97), np.full(90, 0.995)])[
+        :, None
+    ]
+    found = neighbours(bins(said), np.arange(200))
+    assert len(found) == len(EDGES) + 1
+    zero, unlikely, likely, high, sure = (
+        found[bins(np.array(one))] for one in (0.001, 0.02, 0.3, 0.97, 0.995)
+    )
+    assert zero == (0, 0)
+    assert unlikely == tuple(bins(np.array([0.02, 0.1])))  # all there is between 1 and 20 %
+    top = len(EDGES)
+    assert sure == (top, top)  # it has enough, and so keeps to itself
+    assert high == likely == (3, top)
     enough = np.repeat([0.3, 0.6, 0.9], ENOUGH)[:, None]
-    assert len(set(shared_bins(bins(enough), np.arange(3 * ENOUGH))[bins(enough[:, 0])])) == 3
+    alone = neighbours(bins(enough), np.arange(3 * ENOUGH))
+    assert all(alone[b] == (b, b) for b in bins(enough[:, 0]))
 
 
 def test_noise_of_the_truth_is_taken_out_of_errors_but_never_a_certain_miss() -> None:

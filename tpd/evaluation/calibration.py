@@ -5,8 +5,6 @@ what of it must be noise. Few moments tell the ends of a band badly, so the ends
 they promise with some confidence.
 """
 
-from itertools import pairwise
-
 import numpy as np
 from scipy import stats
 
@@ -20,9 +18,9 @@ from tpd.predictors.rollouts import SampledCases
 FEWEST = 20
 """Moments it takes: of the errors of fewer, not even the largest lies outside a band of 90 %."""
 ENOUGH = 30
-"""Moments of a bin; one with fewer shares those of a bin beside it."""
+"""Moments of a bin; one with fewer takes those of bins beside it too."""
 APART = (0.01, 0.2)
-"""Edges that no bin shares across: what is said to be next to impossible is no guide to what is likely."""
+"""Edges that no bin takes errors across: the next to impossible is no guide to what is likely."""
 CONFIDENCE = 0.75
 """That a quantile of the errors of all moments lies within the one that is taken from those seen."""
 
@@ -93,22 +91,25 @@ def without_noise(errors: FloatArray, seen: FloatArray, rollouts: FloatArray) ->
     return np.asarray(np.sign(errors) * np.sqrt(np.maximum(0, errors**2 - noise)))
 
 
-def shared_bins(number: IntArray, moment: IntArray) -> IntArray:
-    """[bin]: which bins share their errors, by the number of the first of them.
+def neighbours(number: IntArray, moment: IntArray) -> list[tuple[int, int]]:
+    """[bin]: the first and the last bin whose errors each takes, which is itself if it has enough moments.
 
-    From the bin of each forecast [case, horizon], and the moment of each case.
+    From the bin of each forecast [case, horizon], and the moment of each case. A bin with few moments takes
+    those of the bins beside it, of less certain forecasts first; those keep to their own.
     """
     kinds = np.searchsorted(APART, np.append(0, EDGES), side="right")
-    groups, moments = np.arange(len(kinds)), np.broadcast_to(moment[:, None], number.shape)
-    while True:
-        names = np.unique(groups)
-        counts = {name: effective_moments(moments[groups[number] == name]) for name in names.tolist()}
-        pairs = [(one, other) for one, other in pairwise(names.tolist()) if kinds[one] == kinds[other]]
-        poor = [pair for pair in pairs if min(counts[name] for name in pair) < ENOUGH]
-        if not poor:
-            return groups
-        one, other = min(poor, key=lambda pair: counts[pair[0]] + counts[pair[1]])
-        groups[groups == other] = one
+    moments, found = np.broadcast_to(moment[:, None], number.shape), []
+    for low in range(len(kinds)):
+        high, upwards = low, low < len(kinds) / 2
+        first = low
+        while effective_moments(moments[(number >= first) & (number <= high)]) < ENOUGH:
+            sides = [high + 1, first - 1] if upwards else [first - 1, high + 1]
+            near = [side for side in sides if 0 <= side < len(kinds) and kinds[side] == kinds[low]]
+            if not near:
+                break
+            first, high = min(first, near[0]), max(high, near[0])
+        found.append((first, high))
+    return found
 
 
 def effective_moments(moments: IntArray) -> int:
@@ -132,12 +133,12 @@ def span_quantiles(errors: FloatArray, number: IntArray, moment: IntArray, span:
 
 def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> tuple[FloatArray, IntArray]:
     """[bin, rank] and [bin]: the quantiles of the errors [case, horizon] in each bin, and their moments."""
-    groups, moments = shared_bins(number, moment), np.broadcast_to(moment[:, None], number.shape)
-    quantiles, counts = np.zeros((len(groups), RANKS)), np.zeros(len(groups), dtype=np.int64)
-    for name in np.unique(groups).tolist():
-        own = groups[number] == name
-        counts[groups == name] = effective_moments(moments[own])
-        quantiles[groups == name] = confident_quantiles(errors[own], int(counts[name]))
+    moments = np.broadcast_to(moment[:, None], number.shape)
+    quantiles, counts = np.zeros((len(EDGES) + 1, RANKS)), np.zeros(len(EDGES) + 1, dtype=np.int64)
+    for name, (first, last) in enumerate(neighbours(number, moment)):
+        own = (number >= first) & (number <= last)
+        counts[name] = effective_moments(moments[own])
+        quantiles[name] = confident_quantiles(errors[own], int(counts[name]))
     return quantiles, counts
 
 

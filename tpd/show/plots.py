@@ -42,6 +42,8 @@ FAINT = 0.25
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 MOST_NAMED = 3
+BELOW = 0.75
+"""Inches between the last row of plots and the text below it."""
 MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
 APART = 0.6
@@ -215,7 +217,7 @@ def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, lis
 
     The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
     """
-    top, text, bottom = 0.7, 0.22 * lines + 0.55, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
+    top, text, bottom = 0.7, 0.22 * lines + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
     figure = Figure(figsize=(width, height), dpi=110)
     inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
@@ -223,7 +225,7 @@ def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, lis
         rows, columns, top=1 - top / height, bottom=(text + bottom) / height, **inside
     )
     grid = [[figure.add_subplot(layout[r, c]) for c in range(columns)] for r in range(rows)]
-    room = figure.add_gridspec(1, 1, top=(text + bottom - 0.55) / height, bottom=bottom / height, **inside)
+    room = figure.add_gridspec(1, 1, top=(text + bottom - BELOW) / height, bottom=bottom / height, **inside)
     return figure, grid, figure.add_subplot(room[0, 0])
 
 
