@@ -53,7 +53,7 @@ class Page {
     if (book.left_out) {
       $("left-out").hidden = false;
       $("left-out").textContent =
-        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes: more would make the page too large.`;
+        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes: more would make the page too large, or take too long to simulate.`;
     }
     $("episode").replaceChildren(
       ...book.episodes.map((ending, i) =>
