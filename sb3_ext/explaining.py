@@ -18,7 +18,7 @@ def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = T
     Under VecNormalize the explainer sees raw observations, and the model its normalised ones.
     """
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
-        cfg = compose("config", ["explainer=network", *overrides])
+        cfg = compose("config", ["explainer=network_alongside", *overrides])
     env: Environment = instantiate(cfg.env, _convert_="all")
     env.check()
     _check_same_world(env, model)

@@ -42,11 +42,8 @@ TRAININGS: dict[str, tuple[Callable[[], BaseAlgorithm], str, int]] = {
 def forms() -> Figures:
     """FuelTaxi from a tenth of the paper's transitions: the direct softmax form, and regression on Q_h."""
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
-        cfg = compose(
-            "config", ["experiment=fuel_taxi_dqn", "policy=q_learning", "explainer.updates_per_step=0"]
-        )
+        cfg = compose("config", ["experiment=fuel_taxi_dqn", "policy=q_learning"])
         paper = compose("config", ["experiment=paper"]).evaluation.reference
-    cfg.explainer.updates_per_step = 0
     parts = build(cfg)
     parts.trainer.train()
     policy, outcomes = parts.trainer.policy, parts.outcomes

@@ -2,7 +2,7 @@
 
 Every agent and seed leaves a JSON file in outputs/benchmark_agents, and is not measured again while that is
 there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions,
-`networks=[window]` which networks besides model and mixture;
+`networks=[]` leaves out the networks with other targets;
 `overrides=[explainer.hidden=[64]] out=outputs/small` measures other settings, in another folder.
 """
 
@@ -55,10 +55,10 @@ DECISIVE = {
 NETWORKS = {
     "one-step": ["explainer.window=1"],
     "no bootstrap": ["explainer.bootstrap=false"],
-    "window": list[str](),
 }
+"""Other networks than that of the mixture, which has window targets with bootstrapping."""
 BY = (5, 15, 29)
-EPISODES, MOMENTS, PAIRS = 250, 100, 5000
+EPISODES, MOMENTS, ROLLOUTS, PAIRS = 250, 200, 10, 3000
 ROUNDING = 1e-5
 ENOUGH_MOMENTS = 20  # for the coverage of an event to be counted
 Figures = dict[str, float]
@@ -98,6 +98,8 @@ class Judges:
     """By rollouts from forks: the policy's action and a foil at moments of its episodes."""
     others: SampledCases
     """At other moments, by which bands are calibrated."""
+    before_ends: SampledCases | None
+    """At moments chosen by what came of them, the last steps before a termination; None where none does."""
     course: Course
     fresh: Episodes
     steps: IntArray
@@ -142,14 +144,15 @@ def measure_agent(settings: Settings, agent: str, seed: int) -> dict[str, Figure
     )
     judges = judging(parts, seed, DECISIVE[AGENTS[agent]])
     learners: dict[str, Any] = {}
-    found: dict[str, Figures] = {}
-    for name in dict.fromkeys([*settings.networks, "window"]):
-        overrides = NETWORKS[name]
-        learners[name] = made(settings, agent, seed, "explainer=network", *overrides).explainer.predictor
-        found[name] = {"seconds": seconds(lambda: taught(learners[name], batches))}  # noqa: B023
-    learners["model"] = made(settings, agent, seed, "explainer=model").explainer.predictor
-    found["model"] = {"seconds": seconds(lambda: taught(learners["model"], batches))}
-    auto = learners["auto"] = MixtureLearner(learners["window"], learners["model"])
+    found = {"constant": constant(parts, judges)}
+    auto = made(settings, agent, seed, "explainer=auto").explainer.predictor
+    assert isinstance(auto, MixtureLearner)
+    for name in settings.networks:
+        learners[name] = made(settings, agent, seed, "explainer=network", *NETWORKS[name]).explainer.predictor
+    learners |= {"window": auto.network, "model": auto.model}
+    for name, learner in learners.items():
+        found[name] = {"seconds": seconds(lambda: taught(learner, batches))}  # noqa: B023
+    learners["auto"] = auto
     found["auto"] = {"seconds": seconds(auto.weigh)}
     found["auto"]["seconds"] += found["window"]["seconds"] + found["model"]["seconds"]
     found["auto"] |= {name: value for name, value in auto.metrics().items() if name.startswith("mixture/")}
@@ -157,6 +160,17 @@ def measure_agent(settings: Settings, agent: str, seed: int) -> dict[str, Figure
         found[name] |= judged(parts, learner, judges)
         print(f"{agent}, seed {seed}: {name} took {found[name]['seconds']:.0f} s of CPU", flush=True)
     return found
+
+
+def constant(parts: Parts, judges: Judges) -> Figures:
+    """The errors of a forecast that is the same everywhere: the mean at other moments."""
+    names = parts.outcomes.legend.names
+    events = [names.index(event) for event in parts.outcomes.legend.events]
+    figures = Figures()
+    for whose, own in (("policy", True), ("foil", False)):
+        true, others = (side.expected[side.own == own][..., events] for side in (judges.cases, judges.others))
+        figures[f"{whose} mse"] = float(1e4 * ((true - others.mean(axis=0)) ** 2).mean())
+    return figures
 
 
 def made(settings: Settings, agent: str, seed: int, *overrides: str) -> Parts:
@@ -176,13 +190,17 @@ def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
     assert parts.evaluation.truth is not None
     truth = parts.evaluation.truth(parts.env, policy, parts.outcomes, horizon=horizon)
     assert isinstance(truth, MonteCarlo)
-    truth.moments = max(truth.moments, MOMENTS)
-    cases = truth.cases(parts.evaluation.episodes, generator(seed, "evaluation"))
-    others = truth.cases(parts.evaluation.calibration_episodes, generator(seed, "calibration"))
+    truth.moments, truth.rollouts = MOMENTS, ROLLOUTS
+    cases = truth.cases(EPISODES // 2, generator(seed, "evaluation"))
+    others = truth.cases(EPISODES // 2, generator(seed, "calibration"))
+    try:
+        before_ends = truth.cases(EPISODES // 2, generator(seed, "before ends"), before_ends=True)
+    except ValueError:  # no episode terminates
+        before_ends = None
     fresh = play(parts.env, policy, generator(seed, "verification"), episodes=EPISODES)
     course = Course(parts.outcomes, fresh)
     spread = np.linspace(0, len(course.steps) - 1, min(PAIRS, len(course.steps)))
-    return Judges(cases, others, course, fresh, course.steps[spread.astype(np.int64)], decisive)
+    return Judges(cases, others, before_ends, course, fresh, course.steps[spread.astype(np.int64)], decisive)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -223,6 +241,13 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
         found = skills(np.cumsum(forecast[..., column], axis=1), column, judges)
         figures |= {f"{event}: {name}": value for name, value in found.items()}
+    if judges.before_ends is not None:
+        ends = judges.before_ends[np.flatnonzero(judges.before_ends.own)]
+        late = predictor.predict(ends.observations, ends.actions)
+        for event in judges.decisive:
+            column = names.index(FIRST + event)
+            by, happened = (each[..., column].sum(axis=1) for each in (late, ends.expected))
+            figures[f"{event}: mse by 29 within 30 steps of an end"] = float(np.mean((by - happened) ** 2))
     explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
     return figures | verdicts(explainer, parts, judges) | bands(explainer, judges)
 

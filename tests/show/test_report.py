@@ -19,6 +19,7 @@ from tpd.answers.sentences.compare import paragraph
 from tpd.core.types import Array
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs.fuel_taxi.rules import Action
+from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.explainer import Explainer
 from tpd.run.ahead import BEFORE_ENDS, MOST_STEPS, roll_out_ahead
 from tpd.run.cli import CONFIG_FOLDER
@@ -279,15 +280,15 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
 ) -> None:
     recording = taxi.recording
     assert recording is not None
-    assert roll_out_ahead(small(), pd.DataFrame(), seconds=60) == []  # it is exact
-    assert roll_out_ahead(taxi, pd.DataFrame(), seconds=0) == []
-    found = roll_out_ahead(taxi, pd.DataFrame(), seconds=60)
+    assert roll_out_ahead(small(), None, seconds=60) == []  # it is exact
+    assert roll_out_ahead(taxi, None, seconds=0) == []
+    found = roll_out_ahead(taxi, None, seconds=60)
     ends = {(one.episode, len(recording.episodes[one.episode]) - one.step) for one in found}
     terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
     far_enough = [i for i in terminated if len(recording.episodes[i]) >= BEFORE_ENDS[0]]
     assert {(episode, BEFORE_ENDS[0]) for episode in far_enough[:MOST_STEPS]} <= ends
     assert 0 < len(found) <= MOST_STEPS
-    report.write(taxi, tmp_path / "report.html", found)
+    report.write(taxi, tmp_path / "report.html", rolled_out=found)
     shown = page.read(tmp_path / "report.html")
     places, pairs = shown.arrays["rolled_out_options"], len(shown.arrays["support"])
     assert places.max() == pairs - 1
@@ -322,7 +323,7 @@ def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None
     none = np.full((2, horizon, len(legend.names) + 1), Verdict.NOT_LEARNED, dtype=np.int8)
     verdicts = Verdicts(none, none, none[..., 0])
     silent = Explainer(taxi.explainer.predictor, taxi.explainer.policy, legend, verdicts)
-    contents = gather(replace(taxi, explainer=silent), 1)
+    contents = gather(replace(taxi, explainer=silent), [0])
     for name in ("told_at", "told_by", "told_return", "told_end"):
         assert not contents.arrays[name].any()
     assert contents.metadata["turning_points"] == []
@@ -331,4 +332,25 @@ def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None
     foreseen = [text for text in said if "partly unknown" not in text]  # from which step on is no forecast
     assert foreseen
     assert not any(re.search(r"\d", text) for text in foreseen)
-    assert "told_at" not in gather(taxi, 1).arrays
+    assert "told_at" not in gather(taxi, [0]).arrays
+
+
+def test_the_worst_and_the_best_episodes_are_shown_first(taxi: SavedRun, tmp_path: Path) -> None:
+    assert taxi.recording is not None
+    returns = episode_returns(taxi.recording.episodes)
+    ranked = page.ranked_episodes(taxi.recording)
+    assert sorted(ranked) == list(range(len(returns)))
+    assert returns[ranked[0]] == returns.min()
+    assert returns[ranked[1]] == returns.max()
+    two = sorted(ranked[:2])
+    contents = gather(taxi, two)
+    assert contents.metadata["numbers"] == two
+    begins = contents.arrays["begins"]
+    lengths = [len(taxi.recording.episodes[number]) for number in two]
+    assert begins.tolist() == [0, lengths[0]]
+    assert len(contents.arrays["happened"]) == sum(lengths)
+    whole = gather(taxi, list(range(len(returns))))
+    begin = int(whole.arrays["begins"][two[1]])
+    np.testing.assert_array_equal(
+        contents.arrays["happened"][lengths[0] :], whole.arrays["happened"][begin : begin + lengths[1]]
+    )

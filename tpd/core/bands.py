@@ -42,7 +42,8 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
     outside = (1 - level) / 2
     if len(draws) * outside + 1e-9 < 1 - outside:
         raise ValueError(f"{len(draws)} draws are too few for a band of {level:.3g}: all lie within it")
-    low, high = np.quantile(draws, [outside, 1 - outside], axis=0, method="weibull")
+    ordered = np.sort(draws, axis=0)  # several times faster than np.quantile
+    low, high = (_at(ordered, share * (len(draws) + 1) - 1) for share in (outside, 1 - outside))
     unknown = np.broadcast_to(
         ~known.reshape(known.shape + (1,) * (estimate.ndim - known.ndim)), estimate.shape
     )
@@ -50,3 +51,10 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
         np.where(unknown, np.nan, np.minimum(low, estimate)),
         np.where(unknown, np.nan, np.maximum(high, estimate)),
     )
+
+
+def _at(ordered: FloatArray, place: float) -> FloatArray:
+    """[...]: between the values [draw, ...] that lie next to a place in their order, counted from 0."""
+    below = min(max(0, int(place + 1e-9)), len(ordered) - 1)
+    above, share = min(below + 1, len(ordered) - 1), max(0.0, place - below)
+    return np.asarray(ordered[below] + share * (ordered[above] - ordered[below]))

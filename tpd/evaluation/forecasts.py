@@ -12,12 +12,12 @@ from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Transition
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.skill import Judged, Scores, judge, ratio, score, with_all
 from tpd.evaluation.windows import Columns, Course, Tally
-from tpd.predictors.explainer import Explainer, SimulatingPredictor
+from tpd.predictors.explainer import Explainer
 
 TERMINATED, RETURN = "terminated", "return"
 ALL = "all"
 CELLS = 2_000_000  # predictions held at once
-SIMULATED = 3000
+SIMULATED = 1000
 """Steps that are forecast, at most, where a forecast is simulated."""
 
 
@@ -135,7 +135,7 @@ def forecast_skill(
             f"the explainer forecasts {explainer.legend.names}, the outcomes are {outcomes.legend.names}"
         )
     predictor, course = explainer.predictor, Course(outcomes, episodes, foils)
-    if isinstance(predictor, SimulatingPredictor) and predictor.simulates:
+    if explainer.simulates:
         course.thin(SIMULATED)
     columns = _columns(explainer, outcomes)
     tally = Tally(len(episodes), predictor.horizon, columns)

@@ -83,6 +83,11 @@ class Explainer:
         self.errors = errors
 
     @property
+    def simulates(self) -> bool:
+        """Whether its predictor simulates what it predicts, which takes milliseconds for each pair."""
+        return isinstance(self.predictor, SimulatingPredictor) and self.predictor.simulates
+
+    @property
     def verdicts(self) -> Verdicts | None:
         """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where nobody judged it.
 

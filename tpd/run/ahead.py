@@ -26,7 +26,7 @@ ROLLOUTS = 50
 """Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
 
 
-def roll_out_ahead(run: SavedRun, points: pd.DataFrame, seconds: float) -> list[RolledOut]:
+def roll_out_ahead(run: SavedRun, points: pd.DataFrame | None, seconds: float) -> list[RolledOut]:
     """As many of the steps that matter as the seconds allow, in the order of the episodes."""
     recording = run.recording
     if recording is None or seconds <= 0:
@@ -54,7 +54,7 @@ def roll_out_ahead(run: SavedRun, points: pd.DataFrame, seconds: float) -> list[
     return [found[place] for place in sorted(found)]
 
 
-def _places(recording: Recording, points: pd.DataFrame) -> Iterator[tuple[int, int]]:
+def _places(recording: Recording, points: pd.DataFrame | None) -> Iterator[tuple[int, int]]:
     """Episode and step, the most telling first."""
     terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
     terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # the way to the end takes time
@@ -63,7 +63,7 @@ def _places(recording: Recording, points: pd.DataFrame) -> Iterator[tuple[int, i
             steps = len(recording.episodes[episode])
             if before <= steps:
                 yield episode, steps - before
-        if round_number == 0 and len(points):
+        if round_number == 0 and points is not None:
             for row in points.head(MOST_POINTS).to_dict("records"):
                 yield int(row["episode"]), int(row["step"])
 

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tpd.answers.turning_points import turning_points
 from tpd.run.ahead import roll_out_ahead
 from tpd.show import maps, report, timeline
 from tpd.show.atlas import MapSpec
+from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
@@ -30,16 +32,26 @@ def write_overview(
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:
-        points = pd.DataFrame()
+        points = None
         if run.explainer.predictor.horizon > 1:
-            points = turning_points(run.explainer, run.recording)
+            points = _turning_points(run, run.recording)
             write_table(points, folder / "turning_points.json")
             if len(points):
                 figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
                 figure.savefig(folder / "turning_points.png")
             tracked.table(points, "turning_points.json")
-        report.write(run, folder / REPORT, roll_out_ahead(run, points, seconds), headline)
+        rolled_out = roll_out_ahead(run, points, seconds)
+        report.write(run, folder / REPORT, points, rolled_out, headline)
     tracked.files(folder, OVERVIEW)
+
+
+def _turning_points(run: SavedRun, recording: Recording) -> pd.DataFrame:
+    """Of all episodes; where every forecast is simulated, of those that the report shows."""
+    if not run.explainer.simulates:
+        return turning_points(run.explainer, recording)
+    shown = sorted(report.shown_episodes(run))
+    points = turning_points(run.explainer, report.some_episodes(recording, shown))
+    return points.assign(episode=np.array(shown)[points["episode"]])
 
 
 def report_link(tracked: Run, overview: str) -> str:

@@ -61,7 +61,8 @@ class Forks:
         self._copy = next(
             (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments)), None
         )
-        self._step_seconds, self._fork_seconds = self._time_steps(moments), np.inf
+        self._make_seconds, self._step_seconds = self._time_replay(moments)
+        self._fork_seconds = np.inf
         if hasattr(os, "fork"):
             self._fork_seconds = max(self._prove_process(moment, rng) for moment in moments)
         for moment in moments:
@@ -96,10 +97,11 @@ class Forks:
         steps: how many each is likely to go. The futures are the same, however they are forked.
         """
         forks = sum(len(start.seeds) for start in starts)
-        way = max((len(start.moment.actions) for start in starts), default=0) * self._step_seconds
-        if not self.by_copy and way > self._fork_seconds:
+        replayed = sum(len(start.seeds) * len(start.moment.actions) for start in starts)
+        replaying = 0 if self.by_copy else forks * self._make_seconds + replayed * self._step_seconds
+        if replaying > forks * self._fork_seconds:
             return self.in_processes(starts, watched)
-        seconds = forks * (steps * self._step_seconds + (0 if self.by_copy else way))
+        seconds = forks * steps * self._step_seconds + replaying
         workers = min(_cores(), forks)
         if workers < 2 or seconds < WORTH_FORKING * workers * self._fork_seconds:
             return LocalWorlds(self._fork_all(starts), watched)
@@ -229,12 +231,19 @@ class Forks:
             return np.inf
         return _cpu_seconds() - began
 
-    def _time_steps(self, moments: Sequence[Moment]) -> float:
-        """Seconds of CPU that a step takes."""
-        began = _cpu_seconds()
+    def _time_replay(self, moments: Sequence[Moment]) -> tuple[float, float]:
+        """Seconds of CPU that it takes to make an environment, and to make a step."""
+        made = stepped = 0.0
         for moment in moments:
-            self._lead_to(moment).close()
-        return (_cpu_seconds() - began) / sum(1 + len(moment.actions) for moment in moments)
+            began = _cpu_seconds()
+            env = self._new()
+            env.reset(seed=moment.seed)
+            begun = _cpu_seconds()
+            for action in moment.actions:
+                env.step(action)
+            made, stepped = made + begun - began, stepped + _cpu_seconds() - begun
+            env.close()
+        return made / len(moments), stepped / max(1, sum(len(moment.actions) for moment in moments))
 
     def _prove_seeding(self, moment: Moment, rng: np.random.Generator) -> None:
         if not self._same_future(self.fork(moment, [1, 1]), moment.observation, rng):

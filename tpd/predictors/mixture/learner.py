@@ -18,7 +18,7 @@ from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.state import prefixed, unprefixed
 
 log = logging.getLogger(__name__)
-WINDOWS = 2000  # of the select episodes that the weights are fitted on
+WINDOWS = 1000  # of the select episodes that the weights are fitted on
 
 
 def network_and_model(

@@ -44,7 +44,7 @@ class WindowTargets:
         self._rows: tuple[IntArray, IntArray] | None = None
         """Rows to train on: where the policy chose the action, and where it did not."""
         self._next: FloatArray | None = None
-        """[row, num_actions]: what the policy does next, once it changes no more"""
+        """[row, num_actions]: what the policy does next, once it changes no more; NaN until that is needed"""
 
     def __len__(self) -> int:
         return len(self._replay)
@@ -65,19 +65,26 @@ class WindowTargets:
         self._rows = self._next = None
 
     def consult_policy(self) -> None:
-        """Find the actions that the policy, as it is now, would have chosen, and what it does after each."""
+        """Find the actions that the policy, as it is now, would have chosen; it changes no more."""
         kept = self.kept
-        kept.own[:] |= chosen_by(self._policy, kept.observation, kept.action, self._rng)
+        others = np.flatnonzero(~kept.own)
+        if len(others):
+            pairs = kept.observation[others], kept.action[others]
+            kept.own[others] = chosen_by(self._policy, *pairs, self._rng)
         self._rows = None
         if isinstance(self._policy, DiscretePolicy):
-            self._next = probabilities_of(self._policy, kept.next_observation)
+            num_actions = self._policy.probabilities(kept.observation[:1]).shape[1]
+            self._next = np.full((len(kept), num_actions), np.nan, dtype=np.float32)
 
     def following(self, rows: IntArray) -> NextActions:
         """What the policy does after the transitions of these rows."""
         observations = self.kept.next_observation[rows]
-        if self._next is not None:
-            return NextActions.among(observations, self._next[rows])
-        return NextActions.of(self._policy, observations, self._rng)
+        if self._next is None or not isinstance(self._policy, DiscretePolicy):
+            return NextActions.of(self._policy, observations, self._rng)
+        asked = np.unique(rows[np.isnan(self._next[rows, 0])])
+        if len(asked):
+            self._next[asked] = probabilities_of(self._policy, self.kept.next_observation[asked])
+        return NextActions.among(observations, self._next[rows])
 
     def batch(self, size: int) -> IntArray:
         """[batch]: random rows to train on, a part of them actions that the policy did not choose."""

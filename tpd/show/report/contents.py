@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.describe import Narrator
-from tpd.answers.turning_points import END, turning_points
+from tpd.answers.turning_points import END
 from tpd.core import colours
 from tpd.core.bands import LEVEL, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
@@ -21,7 +22,7 @@ from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
 from tpd.show.report.pictures import Pictures
 from tpd.show.report.rolled_out import RolledOut, rolled_out_pairs
-from tpd.show.report.rows import NEVER, Rows, each_step, first_episodes, numbered_states
+from tpd.show.report.rows import NEVER, Rows, each_step, numbered_states, some_episodes
 from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
@@ -41,10 +42,18 @@ class Contents:
     files: tuple[bytes, ...]
 
 
-def gather(run: SavedRun, episodes: int, rolled_out: Sequence[RolledOut] = ()) -> Contents:
-    """Everything about the first so many episodes."""
+def gather(
+    run: SavedRun,
+    numbers: list[int],
+    rolled_out: Sequence[RolledOut] = (),
+    points: pd.DataFrame | None = None,
+) -> Contents:
+    """Everything about the recorded episodes of these numbers, which are in order.
+
+    points: their turning points, and perhaps those of others; None where there are none.
+    """
     explainer, env = run.explainer, run.env
-    recording = None if run.recording is None else first_episodes(run.recording, episodes)
+    recording = None if run.recording is None else some_episodes(run.recording, numbers)
     fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
     if recording is None and not fields:
         raise ValueError(f"{run.name} has no recorded episodes, so there is nothing to report")
@@ -54,9 +63,9 @@ def gather(run: SavedRun, episodes: int, rolled_out: Sequence[RolledOut] = ()) -
     options = np.full(rows.valid.shape, NEVER, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
-    simulated = [one for one in rolled_out if one.episode < episodes]
-    beside = rolled_out_pairs(simulated, recording, rows, learned, options)
-    numbers, arrays = _numbers([learned, *(one.explanation for one in simulated)])
+    simulated = [one for one in rolled_out if one.episode in numbers]
+    beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
+    ranges, arrays = _numbers([learned, *(one.explanation for one in simulated)])
     metadata = {
         "name": run.name,
         "environment": env.id,
@@ -68,10 +77,12 @@ def gather(run: SavedRun, episodes: int, rolled_out: Sequence[RolledOut] = ()) -
         "layers": shown.layers,
         "tie": explainer.predictor.tie,
         "rounding": ROUNDING,
-        "left_out": 0 if run.recording is None else max(len(run.recording.episodes) - episodes, 0),
-        **numbers,
+        "numbers": list(numbers),
+        "left_out": 0 if run.recording is None else len(run.recording.episodes) - len(numbers),
+        **ranges,
         **_about_outcomes(learned),
-        **_about_episodes(explainer, env, recording),
+        "episodes": [] if recording is None else _endings(recording),
+        "turning_points": [] if points is None else _turning_points(explainer, env, points, numbers),
         **beside.metadata,
     }
     arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
@@ -115,15 +126,6 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
         "discount": explanation.discount,
         "enough_visits": ENOUGH_VISITS,
         "counted": explanation.counted,
-    }
-
-
-def _about_episodes(explainer: Explainer, env: Environment, recording: Recording | None) -> dict[str, Any]:
-    if recording is None:
-        return {"episodes": [], "turning_points": []}
-    return {
-        "episodes": _endings(recording),
-        "turning_points": _turning_points(explainer, env, recording),
     }
 
 
@@ -268,20 +270,20 @@ def _endings(recording: Recording) -> list[str]:
     return endings
 
 
-def _turning_points(explainer: Explainer, env: Environment, recording: Recording) -> list[dict[str, Any]]:
-    """The steps at which what is expected changes most."""
-    if explainer.predictor.horizon < 2:
-        return []
-    found = turning_points(explainer, recording)
+def _turning_points(
+    explainer: Explainer, env: Environment, points: pd.DataFrame, numbers: list[int]
+) -> list[dict[str, Any]]:
+    """The steps of these episodes at which what is expected changes most."""
     least = LEAST_CHANGE if explainer.predictor.tie == 0 else LEAST_CHANGE_OF_NETWORKS
-    largest = found[found["change"] >= least].head(MOST_TURNING_POINTS)
+    shown = points["episode"].isin(numbers) & (points["change"] >= least)
+    largest = points[shown].head(MOST_TURNING_POINTS)
 
     def met(row: dict[Hashable, Any]) -> str:
         return f" met {row['happened']}" if explainer.legend.partition else ""
 
     return [
         {
-            "episode": int(row["episode"]),
+            "episode": numbers.index(row["episode"]),
             "step": int(row["step"]),
             "text": (
                 f"Episode {row['episode']}, step {row['step']}: "

@@ -9,38 +9,64 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from tpd.predictors.explainer import SimulatingPredictor
+import numpy as np
+import pandas as pd
+
+from tpd.evaluation.played_return import episode_returns
 from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import pack, unpack
 from tpd.show.report.rolled_out import RolledOut
+from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
-MOST_SIMULATED = 3000
-"""Pairs that are explained for a report, about, where each of them is simulated."""
+MOST_PAIRS, MOST_SIMULATED = 6000, 1500
+"""Pairs that are explained for a report, about, where states have no numbers; where each is simulated."""
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
-def write(run: SavedRun, path: Path, rolled_out: Sequence[RolledOut] = (), headline: str = "") -> None:
-    """Write the report of a run, below a headline: of all its episodes, or of as many as fit."""
-    count = _episodes(run)
-    page = render(gather(run, count, rolled_out), headline)
-    while len(page) > LARGEST and count > 1:
-        count = max(1, min(count - 1, count * LARGEST // len(page)))
-        page = render(gather(run, count, rolled_out), headline)
+def write(
+    run: SavedRun,
+    path: Path,
+    points: pd.DataFrame | None = None,
+    rolled_out: Sequence[RolledOut] = (),
+    headline: str = "",
+) -> None:
+    """Write the report of a run: of all its episodes, or of as many as fit.
+
+    points: turning points of its episodes; None where there are none.
+    headline: what it begins with.
+    """
+    shown = shown_episodes(run)
+    page = render(gather(run, sorted(shown), rolled_out, points), headline)
+    while len(page) > LARGEST and len(shown) > 1:
+        shown = shown[: max(1, min(len(shown) - 1, len(shown) * LARGEST // len(page)))]
+        page = render(gather(run, sorted(shown), rolled_out, points), headline)
     path.write_bytes(page)
 
 
-def _episodes(run: SavedRun) -> int:
-    """How many episodes to show: all or, where each forecast is simulated, the first few."""
+def shown_episodes(run: SavedRun) -> list[int]:
+    """The numbers of the episodes to show, as many as can be explained in about a minute.
+
+    Those with most to explain come first: the worst, the best, the second worst and so on.
+    """
     if run.recording is None:
-        return 1
-    begins, predictor = run.recording.episodes.begins, run.explainer.predictor
-    if not (isinstance(predictor, SimulatingPredictor) and predictor.simulates):
-        return len(begins)
+        return []
+    ranked = ranked_episodes(run.recording)
+    if run.env.tabular:
+        return ranked
     actions = run.env.num_actions if run.env.discrete else 2
-    return max(1, int((begins * actions < MOST_SIMULATED).sum()))
+    steps = np.cumsum([len(run.recording.episodes[number]) for number in ranked])
+    pairs_before = np.append(0, steps[:-1]) * actions
+    most = MOST_SIMULATED if run.explainer.simulates else MOST_PAIRS
+    return ranked[: max(1, int((pairs_before < most).sum()))]
+
+
+def ranked_episodes(recording: Recording) -> list[int]:
+    """The numbers of all: the worst, the best, the second worst and so on."""
+    by_return = np.argsort(episode_returns(recording.episodes), kind="stable").tolist()
+    return [by_return.pop(0 if turn % 2 == 0 else -1) for turn in range(len(by_return))]
 
 
 def render(contents: Contents, headline: str = "") -> bytes:

@@ -53,11 +53,11 @@ class Page {
     if (book.left_out) {
       $("left-out").hidden = false;
       $("left-out").textContent =
-        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes: more would make the page too large, or take too long to simulate.`;
+        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes, among them the worst and the best: more would make the page too large, or take too long to explain.`;
     }
     $("episode").replaceChildren(
       ...book.episodes.map((ending, i) =>
-        element("option", { value: i }, `${i} (${book.episodeSteps(i).count} steps, ${ending})`),
+        element("option", { value: i }, `${book.numbers[i]} (${book.episodeSteps(i).count} steps, ${ending})`),
       ),
     );
     $("mode").hidden = !book.fields.length || !book.episodes.length;

@@ -39,11 +39,15 @@ class RolledOutPairs:
 def rolled_out_pairs(
     found: Sequence[RolledOut],
     recording: Recording | None,
+    numbers: list[int],
     rows: Rows,
     learned: Explanation,
     options: IntArray,
 ) -> RolledOutPairs:
-    """Where the pairs stand, which are numbered after those that were learned, and what is said of them."""
+    """Where the pairs stand, which are numbered after those that were learned, and what is said of them.
+
+    recording: only of the episodes with these numbers.
+    """
     places = np.full(options.shape, NEVER, dtype=np.int32)
     columns, outcomes = options.shape[1], learned.expected.shape[2]
     certain = np.zeros((len(found), columns, columns, outcomes), dtype=np.uint8)
@@ -51,7 +55,8 @@ def rolled_out_pairs(
     number = len(learned)
     for index, one in enumerate(found):
         assert recording is not None
-        entry = int(rows.steps[int(recording.episodes.begins[one.episode]) + one.step])
+        shown = numbers.index(one.episode)
+        entry = int(rows.steps[int(recording.episodes.begins[shown]) + one.step])
         state, taken = (int(value) for value in rows.entries[entry])
         places[state, one.columns] = number + np.arange(len(one.columns))
         number += len(one.columns)
@@ -62,7 +67,7 @@ def rolled_out_pairs(
         text = f"Episode {one.episode}, step {one.step}: {rows.name(state, taken)}, "
         beside = learned[options[state, taken] : options[state, taken] + 1]
         text += _headline(one.explanation[own : own + 1], beside)
-        points.append({"episode": one.episode, "step": one.step, "state": state, "text": text})
+        points.append({"episode": shown, "step": one.step, "state": state, "text": text})
     metadata = {"rolled_out": points, "rolled_out_sentences": sentences, "obtained": obtained}
     return RolledOutPairs(
         metadata, {"rolled_out_options": places, "rolled_out_sign_certain": certain} if found else {}

@@ -1,5 +1,6 @@
 """The rows of a report: states, their actions, and the recorded steps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -37,15 +38,19 @@ class Rows:
         return self.names[state if len(self.names) > 1 else 0][column]
 
 
-def first_episodes(recording: Recording, count: int) -> Recording:
-    """The recording without its later episodes."""
+def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
+    """The recording without its other episodes."""
     episodes = recording.episodes
-    end = len(episodes.transitions) if count >= len(episodes) else int(episodes.begins[count])
-    kept = Episodes(episodes.transitions[:end], episodes.begins[:count])
-    rows = recording.frame_rows[recording.frame_rows < end]
-    frames = recording.frames[: len(rows)]
-    masks = None if recording.masks is None else recording.masks[:end]
-    return Recording(kept, recording.happened[:end], recording.seeds[:count], masks, frames, rows)
+    ends = np.append(episodes.begins[1:], len(episodes.transitions))
+    lengths = (ends - episodes.begins)[list(numbers)]
+    steps = np.concatenate([np.arange(episodes.begins[number], ends[number]) for number in numbers])
+    kept = Episodes(episodes.transitions[steps], np.cumsum(lengths) - lengths)
+    framed = np.isin(recording.frame_rows, steps)
+    frames = tuple(recording.frames[k] for k in np.flatnonzero(framed))
+    rows = np.searchsorted(steps, recording.frame_rows[framed])
+    masks = None if recording.masks is None else recording.masks[steps]
+    seeds = recording.seeds[list(numbers)]
+    return Recording(kept, recording.happened[steps], seeds, masks, frames, rows)
 
 
 def numbered_states(
