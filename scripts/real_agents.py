@@ -58,7 +58,7 @@ NETWORKS = {
 }
 """Other networks than that of the mixture, which has window targets with bootstrapping."""
 BY = (5, 15, 29)
-EPISODES, MOMENTS, ROLLOUTS, PAIRS = 250, 200, 10, 3000
+EPISODES, MOMENTS, ROLLOUTS, PAIRS = 250, 120, 10, 2000
 ROUNDING = 1e-5
 ENOUGH_MOMENTS = 20  # for the coverage of an event to be counted
 Figures = dict[str, float]
@@ -328,11 +328,11 @@ def auc(said: FloatArray, happened: BoolArray) -> float:
 
 
 def report(agent: str, found: Sequence[Mapping[str, Figures]]) -> None:
-    """Means over the seeds, a column for each predictor."""
+    """Means over the seeds that have a predictor, a column for each."""
     print(f"\n{agent}, mean over {len(found)} seeds")
     names = list(found[0])
     rows = dict.fromkeys(figure for each in found[0].values() for figure in each)
     print(f"{'':52s}" + "".join(f"{name:>14s}" for name in names))
     for row in rows:
-        values = [[each[name].get(row, np.nan) for each in found] for name in names]
+        values = [[each[name].get(row, np.nan) for each in found if name in each] for name in names]
         print(f"{row:52s}" + "".join(f"{np.mean(value):14.3f}" for value in values), flush=True)

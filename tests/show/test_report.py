@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig

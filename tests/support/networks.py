@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support import small_mdp
+from tests.support import small_mdp, worlds  # noqa: F401, which registers its environments
 from tpd.core.outcomes import Outcome, OutcomeSet, event
 from tpd.core.seeding import generator
 from tpd.core.types import (

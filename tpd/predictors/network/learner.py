@@ -46,10 +46,10 @@ from tpd.predictors.network.window_targets import WindowTargets
 
 CHECKS = 20
 """How often the networks are judged by the select episodes."""
-DIFFERENCE_DECAY = 1.0
+DIFFERENCE_DECAY = 20.0
 """Weight decay of what differs between actions."""
-SLOWEST = 0.05
-"""Part of the learning rate that is left in the end."""
+WARM_UP, SLOWEST = 0.05, 0.05
+"""Part of the updates in which the learning rate rises, and part of it that is left in the end."""
 NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
 
 
@@ -203,7 +203,7 @@ class NetworkFHTD:
         check_every = max(1, self.fit_updates // CHECKS)
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         while self._fitted < end:
-            self._slow_down()
+            self._schedule()
             self.learn()
             self._fitted += 1
             progress(1)
@@ -212,11 +212,13 @@ class NetworkFHTD:
         if self._fitted == self.fit_updates:
             self._selection.put_best(self.target_network.parts)
 
-    def _slow_down(self) -> None:
-        """Let the learning rate fall, so that the last updates hardly move anything."""
-        left = 1 - self._fitted / self.fit_updates
+    def _schedule(self) -> None:
+        """Let the learning rate rise at first, then fall, so that the last updates hardly move anything."""
+        done = self._fitted / self.fit_updates
         for group in self._optimizer.param_groups:
-            group["lr"] = self._rate * max(SLOWEST, left)
+            group["lr"] = (
+                self._rate * min(1.0, (done + 1 / self.fit_updates) / WARM_UP) * max(SLOWEST, 1 - done)
+            )
 
     def state(self) -> State:
         """The networks, what is kept for replay, and how far learning and fitting are."""
