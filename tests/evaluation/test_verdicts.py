@@ -281,4 +281,4 @@ def test_a_budget_that_runs_out_says_what_was_left_out() -> None:
     none = Budget(0.0)
     none.parts("things", 10, 1.0, worked.append)
     assert worked == [1, 9, 1]
-    assert none.remark == "evaluation.seconds=0 ran out: judged by 1 of 10 things"
+    assert none.remark == "evaluation.seconds=0 ran out: only 1 of 10 things"

@@ -45,4 +45,4 @@ class Budget:
         if not self.left_out:
             return ""
         done = ", ".join(self.left_out)
-        return f"evaluation.seconds={self.seconds:g} ran out: judged by {done}"
+        return f"evaluation.seconds={self.seconds:g} ran out: only {done}"

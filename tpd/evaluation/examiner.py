@@ -91,7 +91,7 @@ class Examiner:
         """The errors in the end, with bands; from rollouts, of as many moments as fit into the budget."""
         if isinstance(self._truth, MonteCarlo):
             rng = generator(self._seed, "evaluation")
-            self._known = {episodes: self._cases(self._truth, episodes, rng, budget, UNTIL_ERRORS)}
+            self._known = {episodes: self._cases(self._truth, episodes, rng, budget, "errors", UNTIL_ERRORS)}
         return self.errors(episodes, bands=True)
 
     def calibrate(
@@ -105,11 +105,18 @@ class Examiner:
         if isinstance(truth, MonteCarlo) and learned and episodes:
             truth.progress = counter("calibration", truth.moments)
             rng = generator(self._seed, "calibration")
-            calibrate(self._explainer, self._cases(truth, episodes, rng, budget, UNTIL_CALIBRATED), rng)
+            cases = self._cases(truth, episodes, rng, budget, "calibration", UNTIL_CALIBRATED)
+            calibrate(self._explainer, cases, rng)
             truth.progress = None
 
     def _cases(
-        self, truth: MonteCarlo, episodes: int, rng: np.random.Generator, budget: Budget, share: float
+        self,
+        truth: MonteCarlo,
+        episodes: int,
+        rng: np.random.Generator,
+        budget: Budget,
+        purpose: str,
+        share: float,
     ) -> SampledCases:
         """Moments of so many episodes, until that share of the budget is spent."""
         moments = truth.moments
@@ -118,7 +125,7 @@ class Examiner:
             truth.moments = count
             return truth.cases(math.ceil(episodes * count / moments), rng)
 
-        parts = budget.parts("moments with rollouts", moments, share, some)
+        parts = budget.parts(f"moments with rollouts for {purpose}", moments, share, some)
         truth.moments = moments
         return joined(parts)
 
