@@ -279,9 +279,10 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
 ) -> None:
     recording = taxi.recording
     assert recording is not None
-    assert roll_out_ahead(small(), None, seconds=60) == []  # it is exact
-    assert roll_out_ahead(taxi, None, seconds=0) == []
-    found = roll_out_ahead(taxi, None, seconds=60)
+    every = range(len(recording.episodes))
+    assert roll_out_ahead(small(), None, 60, [0]) == []  # it is exact
+    assert roll_out_ahead(taxi, None, 0, every) == []
+    found = roll_out_ahead(taxi, None, 60, every)
     ends = {(one.episode, len(recording.episodes[one.episode]) - one.step) for one in found}
     terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
     far_enough = [i for i in terminated if len(recording.episodes[i]) >= BEFORE_ENDS[0]]

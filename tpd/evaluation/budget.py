@@ -21,14 +21,17 @@ class Budget:
         self.left_out = list[str]()
         self._start = time.perf_counter()
 
-    def parts(self, what: str, total: int, share: float, work: Callable[[int], Part]) -> list[Part]:
+    def parts(
+        self, what: str, total: int, share: float, work: Callable[[int], Part], least: int = 1
+    ) -> list[Part]:
         """A part of the work on `total` things, then of the rest as many as fit until that share is spent.
 
         How many are worked on depends on how long they take, and on nothing that they show.
+        least: work on so many of them, whatever it takes.
         """
         if not total:
             return []
-        pilot, begun = math.ceil(total / PILOT), time.perf_counter()
+        pilot, begun = min(total, max(least, math.ceil(total / PILOT))), time.perf_counter()
         parts = [work(pilot)]
         now = time.perf_counter()
         seconds_left = share * self.seconds - (now - self._start)

@@ -8,7 +8,7 @@ import numpy as np
 from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
-from tpd.evaluation.calibration import calibrate
+from tpd.evaluation.calibration import FEWEST, calibrate
 from tpd.evaluation.errors import METRICS, Errors, evaluate
 from tpd.guards.settings import number, one_of, whole_number
 from tpd.guards.sizes import require_memory
@@ -125,7 +125,7 @@ class Examiner:
             truth.moments = count
             return truth.cases(math.ceil(episodes * count / moments), rng)
 
-        parts = budget.parts(f"moments with rollouts for {purpose}", moments, share, some)
+        parts = budget.parts(f"moments with rollouts for {purpose}", moments, share, some, FEWEST)
         truth.moments = moments
         return joined(parts)
 

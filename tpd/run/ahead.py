@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import gymnasium as gym
 import numpy as np
@@ -26,8 +26,10 @@ ROLLOUTS = 50
 """Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
 
 
-def roll_out_ahead(run: SavedRun, points: pd.DataFrame | None, seconds: float) -> list[RolledOut]:
-    """As many of the steps that matter as the seconds allow, in the order of the episodes."""
+def roll_out_ahead(
+    run: SavedRun, points: pd.DataFrame | None, seconds: float, numbers: Sequence[int]
+) -> list[RolledOut]:
+    """As many of the steps that matter in these episodes as the seconds allow, in their order."""
     recording = run.recording
     if recording is None or seconds <= 0:
         return []
@@ -44,7 +46,7 @@ def roll_out_ahead(run: SavedRun, points: pd.DataFrame | None, seconds: float) -
             run.outcomes(),
             horizon=run.explainer.predictor.horizon,
         )
-        for episode, step in _places(recording, points):
+        for episode, step in _places(recording, points, numbers):
             if time.monotonic() - began > seconds or len(found) == MOST_STEPS:
                 break
             if (episode, step) not in found:
@@ -54,9 +56,11 @@ def roll_out_ahead(run: SavedRun, points: pd.DataFrame | None, seconds: float) -
     return [found[place] for place in sorted(found)]
 
 
-def _places(recording: Recording, points: pd.DataFrame | None) -> Iterator[tuple[int, int]]:
+def _places(
+    recording: Recording, points: pd.DataFrame | None, numbers: Sequence[int]
+) -> Iterator[tuple[int, int]]:
     """Episode and step, the most telling first."""
-    terminated = [i for i in range(len(recording.episodes)) if recording.episodes[i].terminated[-1]]
+    terminated = [i for i in numbers if recording.episodes[i].terminated[-1]]
     terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # the way to the end takes time
     for round_number, before in enumerate(BEFORE_ENDS):
         for episode in terminated:
@@ -64,7 +68,8 @@ def _places(recording: Recording, points: pd.DataFrame | None) -> Iterator[tuple
             if before <= steps:
                 yield episode, steps - before
         if round_number == 0 and points is not None:
-            for row in points.head(MOST_POINTS).to_dict("records"):
+            shown = points[points["episode"].isin(numbers)]
+            for row in shown.head(MOST_POINTS).to_dict("records"):
                 yield int(row["episode"]), int(row["step"])
 
 

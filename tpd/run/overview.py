@@ -1,5 +1,6 @@
 """The overview of a run: maps over all states, turning points of its episodes, and the report."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,24 +33,23 @@ def write_overview(
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:
-        points = None
+        points, shown = None, sorted(report.shown_episodes(run))
         if run.explainer.predictor.horizon > 1:
-            points = _turning_points(run, run.recording)
+            points = _turning_points(run, run.recording, shown)
             write_table(points, folder / "turning_points.json")
             if len(points):
                 figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
                 figure.savefig(folder / "turning_points.png")
             tracked.table(points, "turning_points.json")
-        rolled_out = roll_out_ahead(run, points, seconds)
+        rolled_out = roll_out_ahead(run, points, seconds, shown)
         report.write(run, folder / REPORT, points, rolled_out, headline)
     tracked.files(folder, OVERVIEW)
 
 
-def _turning_points(run: SavedRun, recording: Recording) -> pd.DataFrame:
+def _turning_points(run: SavedRun, recording: Recording, shown: Sequence[int]) -> pd.DataFrame:
     """Of all episodes; where every forecast is simulated, of those that the report shows."""
     if not run.explainer.simulates:
         return turning_points(run.explainer, recording)
-    shown = sorted(report.shown_episodes(run))
     points = turning_points(run.explainer, report.some_episodes(recording, shown))
     return points.assign(episode=np.array(shown)[points["episode"]])
 
