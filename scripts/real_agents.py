@@ -193,6 +193,7 @@ def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
     truth.moments, truth.rollouts = MOMENTS, ROLLOUTS
     cases = truth.cases(EPISODES // 2, generator(seed, "evaluation"))
     others = truth.cases(EPISODES // 2, generator(seed, "calibration"))
+    truth.moments = MOMENTS // 2
     try:
         before_ends = truth.cases(EPISODES // 2, generator(seed, "before ends"), before_ends=True)
     except ValueError:  # no episode terminates

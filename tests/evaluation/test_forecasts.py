@@ -372,3 +372,26 @@ def test_each_event_has_a_diagram_in_its_colour() -> None:
 def test_frequencies_over_few_windows_are_hollow() -> None:
     found = forecast_skill(told(only_odd(), 0.25), only_odd(), joined(episode([0, 1, 2], terminated=True)))
     assert points(reliability.draw(found, "mine").axes[0]) == [([0.25], [0.5], "#FFFFFF")]
+
+
+def test_thinned_windows_stand_for_all_and_come_as_often_from_the_ends_of_episodes() -> None:
+    rng, policy = generator(0, "test"), small_mdp.policy()
+    episodes = play(small_mdp.environment(), policy, rng, episodes=2000)
+    course = windows.Course(small_mdp.outcomes(), episodes)
+    whole = len(course.steps)
+    ends = np.append(episodes.begins[1:], whole)
+    course.thin(1200, (0, 2))
+    assert len(course.steps) == 1200
+    distance = ends[np.searchsorted(ends, course.steps, side="right")] - 1 - course.steps
+    strata = np.bincount(np.searchsorted((0, 2), distance))
+    np.testing.assert_array_equal(strata, 400)
+    assert abs(course.weight[course.steps].sum() - whole) < 1e-6
+    explainer = truth()
+    every = forecast_skill(explainer, small_mdp.outcomes(), episodes)
+    columns = module._columns(explainer, small_mdp.outcomes())
+    tally = windows.Tally(len(episodes), HORIZON, columns)
+    pairs = episodes.transitions[course.steps]
+    tally.add(course, course.steps, explainer.predict(pairs.observation, pairs.action))
+    some = module.score(tally.at.sum(axis=0))
+    np.testing.assert_allclose(some.base_rate, every.by_horizon.base_rate, atol=0.04)
+    np.testing.assert_allclose(some.score, every.by_horizon.score, atol=0.02)

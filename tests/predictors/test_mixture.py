@@ -60,6 +60,16 @@ def test_each_outcome_has_a_weight_of_its_own() -> None:
     assert (found[[1, 2, 3, 5]] == 0).all()  # the same: the first is taken
 
 
+def test_a_few_lucky_windows_earn_no_weight() -> None:
+    """The other prediction is better in three windows of 500, and the same elsewhere."""
+    one = np.full(SEEN.shape, 0.3, dtype=np.float32)
+    lucky, better = one.copy(), one.copy()
+    lucky[:3] = SEEN[:3]
+    better[::2] = SEEN[::2]
+    assert not weights(one, lucky).any()
+    np.testing.assert_allclose(weights(one, better), 1)
+
+
 def test_what_was_not_observed_does_not_count() -> None:
     one, other = np.full(SEEN.shape, 0.3), SEEN.copy()
     other[:, 2:] = 5

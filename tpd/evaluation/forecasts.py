@@ -136,7 +136,7 @@ def forecast_skill(
         )
     predictor, course = explainer.predictor, Course(outcomes, episodes, foils)
     if explainer.simulates:
-        course.thin(SIMULATED)
+        course.thin(SIMULATED, by_steps(predictor.horizon))
     columns = _columns(explainer, outcomes)
     tally = Tally(len(episodes), predictor.horizon, columns)
     known_steps = 0
@@ -205,4 +205,4 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
 
 def _reliability(bins: FloatArray, starts: Sequence[int]) -> Reliability:
     windows, forecast, observed = (with_all(part, starts, axis=0) for part in bins)
-    return Reliability(windows.astype(np.int64), ratio(forecast, windows), ratio(observed, windows))
+    return Reliability(np.rint(windows).astype(np.int64), ratio(forecast, windows), ratio(observed, windows))

@@ -106,7 +106,7 @@ def score(sums: FloatArray, starts: Sequence[int] | None = None) -> Scores:
             with_all(part, starts, axis=-2) for part in (windows, observed, errors, variation)
         )
     return Scores(
-        windows=windows[..., 0].astype(np.int64),
+        windows=np.rint(windows[..., 0]).astype(np.int64),
         base_rate=ratio(observed, windows),
         score=ratio(errors, windows),
         reference=ratio(variation, windows),

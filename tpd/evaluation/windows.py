@@ -1,6 +1,6 @@
 """Windows: a step of an episode together with a number of steps ahead, one forecast and one observation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,16 +62,32 @@ class Course:
         self._limit = begins[self.episode] + longest if limited else np.full(len(over), NEVER)
         self.steps: IntArray = np.arange(len(transitions))
         """[step]: where forecasts are made"""
+        self.weight = np.ones(len(transitions))
+        """[transition]: for how many steps each stands"""
         if foils:
             if transitions.own is None:
                 raise ValueError("foils are steps that the policy did not choose, and nothing says which")
             self.steps = np.flatnonzero(~transitions.own)
             self._limit = np.minimum(self._limit, _next(~transitions.own))
 
-    def thin(self, most: int) -> None:
-        """Forecast at no more than so many steps, spread evenly."""
-        if len(self.steps) > most:
-            self.steps = self.steps[np.linspace(0, len(self.steps) - 1, most).astype(np.int64)]
+    def thin(self, most: int, cuts: Sequence[int]) -> None:
+        """Forecast at no more than so many steps, as many near the end of an episode as far from it.
+
+        The strata are cut at these distances from the end: few steps decide how an episode ends, and an even
+        choice would miss them. A step counts for all those of its stratum that it stands for.
+        """
+        if len(self.steps) <= most:
+            return
+        stratum = np.searchsorted(cuts, self._end[self.steps] - 1 - self.steps)
+        chosen, left = list[IntArray](), most
+        for number in range(len(cuts) + 1):
+            steps = self.steps[stratum == number]
+            count = min(len(steps), left // (len(cuts) + 1 - number))
+            left -= count
+            if count:
+                chosen.append(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
+                self.weight[chosen[-1]] = len(steps) / count
+        self.steps = np.sort(np.concatenate(chosen))
 
     def portions(self, size: int) -> Iterator[IntArray]:
         """All steps, so many at a time."""
@@ -118,19 +134,19 @@ class Tally:
         """Take in forecasts [step, horizon, outcome]."""
         blocks = self._block[course.episode[steps]]
         firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
-        sums = np.zeros((2, len(steps), len(self._columns.names)))
+        sums, weight = np.zeros((2, len(steps), len(self._columns.names))), course.weight[steps]
         for h, (outcome, known) in enumerate(course.ahead(steps, forecast.shape[1])):
             expected, observed = (self._columns.of(values, h) for values in (forecast[:, h], outcome))
             sums += expected, observed
             for tally, said, seen in ((self.at, expected, observed), (self.by, *sums)):
                 terms = np.stack([np.ones_like(seen), seen, seen**2, (said - seen) ** 2], axis=1)
-                terms[~known] = 0
+                terms *= np.where(known, weight, 0)[:, None, None]
                 tally[blocks[firsts], :, h] += np.add.reduceat(terms, firsts)
-            self._add_to_bins(h, expected[known][:, self._events], observed[known][:, self._events])
+            said, seen = expected[known][:, self._events], observed[known][:, self._events]
+            self._add_to_bins(h, said, seen, weight[known, None])
 
-    def _add_to_bins(self, h: int, forecast: FloatArray, observed: FloatArray) -> None:
+    def _add_to_bins(self, h: int, forecast: FloatArray, observed: FloatArray, weight: FloatArray) -> None:
         number = np.clip((forecast * BINS).astype(int), 0, BINS - 1) + BINS * np.arange(len(self._events))
-        for part, weights in enumerate((None, forecast, observed)):
-            size = BINS * len(self._events)
-            sums = np.bincount(number.ravel(), None if weights is None else weights.ravel(), size)
+        for part, values in enumerate((np.ones_like(forecast), forecast, observed)):
+            sums = np.bincount(number.ravel(), (weight * values).ravel(), BINS * len(self._events))
             self.bins[part, h, self._events] += sums.reshape(-1, BINS)

@@ -8,6 +8,9 @@ import numpy as np
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, FloatArray
 
+BLOCKS, SURE = 20, 2.0
+"""Blocks of windows, and by how many standard errors a mixture must be better than one of its parts."""
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -52,21 +55,29 @@ def fitted_weights(
     """[outcome]: the share of the other prediction [batch, horizon, outcome] in the best mixture.
 
     The best mixture has the least squared error, which is the Brier score of events, over "at step h"
-    and, of first occurrences and termination, "by step h"; clipped to [0, 1]. One prediction is as good
-    as the other where they are the same: the first is then taken.
+    and, of first occurrences and termination, "by step h"; clipped to [0, 1]. The first prediction is taken
+    alone unless the mixture is better beyond chance: a few windows with a rare event tell nothing.
     """
     weights = np.zeros(one.shape[2])
     once = [*(name.startswith(FIRST) for name in names), True]
     for columns in shared:
-        agreement = difference = 0.0
+        agreement, difference = np.zeros(len(windows)), np.zeros(len(windows))
         for column in columns:
             error, step = windows.seen[..., column] - one[..., column], (other - one)[..., column]
             for wrong, apart in _questions(error, step, once[column]):
-                agreement += float((windows.weight * wrong * apart).sum(dtype=np.float64))
-                difference += float((windows.weight * apart**2).sum(dtype=np.float64))
-        if difference > 0:
-            weights[list(columns)] = np.clip(agreement / difference, 0, 1)
+                agreement += (windows.weight * wrong * apart).sum(axis=1, dtype=np.float64)
+                difference += (windows.weight * apart**2).sum(axis=1, dtype=np.float64)
+        if difference.any():
+            share = np.clip(agreement.sum() / difference.sum(), 0, 1)
+            if _beyond_chance(share * (2 * agreement - share * difference)):
+                weights[list(columns)] = share
     return weights
+
+
+def _beyond_chance(gains: FloatArray) -> bool:
+    """Whether gains [window] are more than 0, judged by blocks, since windows that follow are alike."""
+    blocks = [block.sum() for block in np.array_split(gains, min(BLOCKS, len(gains)))]
+    return len(blocks) > 1 and np.mean(blocks) > SURE * np.std(blocks, ddof=1) / np.sqrt(len(blocks))
 
 
 def _questions(error: FloatArray, step: FloatArray, once: bool) -> list[tuple[FloatArray, FloatArray]]:
