@@ -30,6 +30,7 @@ from tests.support.networks import (
     wait,
 )
 from tpd.core.outcomes import Outcome, OutcomeSet, event
+from tpd.core.seeding import generator
 from tpd.core.types import (
     Array,
     BoolArray,
@@ -51,6 +52,8 @@ from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.pair_network import Heads
 from tpd.predictors.network.predictor import ROWS_AT_ONCE, read
 from tpd.predictors.network.replay_buffer import ReplayBuffer
+from tpd.sources.collection import play
+from tpd.sources.exploration import Exploration
 from tpd.store import explainers
 
 
@@ -92,6 +95,26 @@ def test_transitions_of_another_policy_serve() -> None:
     behaviour, policy = small_mdp.policy(stochastic=False), small_mdp.policy(stochastic=True)
     learner = taught(small_network(policy), small_transitions(behaviour), updates=400)
     assert (typical_errors(learner, policy) < 0.03).all()
+
+
+def test_ordered_data_of_unknown_origin_are_backed_up_over_several_steps() -> None:
+    """Tree backups need fewer updates than one-step targets, whoever chose the actions."""
+    policy, exploration = small_mdp.policy(), Exploration(0.5)
+    episodes = play(
+        small_mdp.environment(), policy, generator(0, "test"), episodes=1500, exploration=exploration
+    )
+    steps = np.arange(len(episodes.transitions))
+    stream = np.searchsorted(episodes.begins, steps, side="right") - 1
+    transitions = replace(episodes.transitions, own=None, stream=stream)
+    errors = []
+    for window in (1, None):
+        learner = small_network(
+            policy, fit_updates=200, batch_size=128, target_update_rate=0.02, window=window
+        )
+        learner.update(transitions)
+        learner.fit()
+        errors.append(np.mean((learner.predict(STATES, ACTIONS) - exact(policy)) ** 2))
+    assert errors[1] < 0.75 * errors[0]
 
 
 def test_targets_of_a_stochastic_policy_are_expectations() -> None:

@@ -179,7 +179,7 @@ def check_frame(frame: bytes, name: str) -> None:
 def compressed(picture: Array) -> bytes:
     """A picture [height, width, 3] as a small WebP file."""
     image = Image.fromarray(np.asarray(picture, dtype=np.uint8))
-    image.thumbnail(FRAME_SIZE)
+    image.thumbnail(FRAME_SIZE, Image.Resampling.BILINEAR)
     file = io.BytesIO()
-    image.save(file, "WEBP", quality=FRAME_QUALITY)
+    image.save(file, "WEBP", quality=FRAME_QUALITY, method=2)  # nearly as small as 4, and faster
     return file.getvalue()

@@ -15,6 +15,8 @@ from tpd.predictors.network.targets import Targets
 
 FOILS = 0.25
 """Part of each batch that starts with an action that the policy did not choose."""
+BACKUPS = 4
+"""Tree backups after a window, at most: each costs as much as the first target."""
 MOST_SELECTED = 10_000
 
 
@@ -107,8 +109,15 @@ class WindowTargets:
         return rows[np.linspace(0, len(rows) - 1, min(MOST_SELECTED, len(rows))).astype(np.int64)]
 
     @torch.no_grad()
-    def targets(self, rows: IntArray, network: OutcomeNetwork, bootstrap: bool) -> Targets:
-        """What was observed in the windows of these rows; with `bootstrap`, then what the network expects."""
+    def targets(
+        self, rows: IntArray, network: OutcomeNetwork, bootstrap: bool, backups: int = BACKUPS
+    ) -> Targets:
+        """What was observed in the windows of these rows; with `bootstrap`, then what the network expects.
+
+        Where it is not known whether the policy chose the action after a window, but how likely it is to, the
+        window is followed by a tree backup: the target of that action counts as much as it is likely, and the
+        network is asked about the others only. So many backups follow each other at most.
+        """
         kept, order = self.kept, np.array(network.columns.order)
         seen, going_on, known, last = read_windows(
             rows,
@@ -126,12 +135,28 @@ class WindowTargets:
         if len(unfinished):
             following = self.following(last[unfinished])
             after = following.mean(network.expected(following.outputs(network))).numpy(force=True)
+            if backups and self._next is not None and self._window == self._horizon:
+                self._back_up(after, last[unfinished], network, backups)
         if self._discount is None:
             continue_windows(seen, going_on, known, unfinished, after)
         else:
             accumulate_windows(seen, going_on, known, unfinished, after, self._discount)
         target = torch.from_numpy(seen).to(network.device)
         return Targets(target, None if weight is None else torch.from_numpy(weight).to(target))
+
+    def _back_up(self, after: FloatArray, rows: IntArray, network: OutcomeNetwork, backups: int) -> None:
+        """Put the targets of the actions taken after these rows into what is expected then [row, ...]."""
+        assert self._next is not None
+        taken = self.kept.following[rows]
+        likely = np.where(taken >= 0, self._next[rows, self.kept.action[taken]], 0)
+        some = np.flatnonzero(likely)
+        if not len(some):
+            return
+        taken, likely = taken[some], likely[some, None, None]
+        pairs = self.kept.observation[taken], self.kept.action[taken]
+        guess = network.expected(network.outputs(network.features(*pairs), pairs[1])).numpy(force=True)
+        target = self.targets(taken, network, True, backups - 1).outcome.numpy(force=True)
+        after[some] += likely * (target - guess)
 
     def select_windows(self, at_most: int) -> Windows:
         """What was observed in the episodes that are not trained on, from at most so many steps on."""

@@ -21,7 +21,7 @@ from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
-MOST_PAIRS, MOST_SIMULATED = 6000, 2500
+MOST_PAIRS, MOST_SIMULATED = 4500, 2000
 """Pairs that are explained for a report, about, where states have no numbers; where each is simulated."""
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
