@@ -20,7 +20,7 @@ from tpd.predictors.rollouts import MonteCarlo, SampledCases, joined
 MOST_POINTS = 10_000
 EPISODE = 100
 """Bytes that an episode takes at least."""
-UNTIL_CALIBRATED, UNTIL_ERRORS = 0.75, 1.0
+UNTIL_CALIBRATED, UNTIL_ERRORS = 0.85, 1.0
 """Shares of the budget of seconds that are spent then."""
 
 

@@ -17,7 +17,7 @@ from tpd.sources.exploration import Exploration
 
 POLICY, FOIL = "policy", "foil"
 """Whose action a forecast is of, in tables."""
-UNTIL_POLICY, UNTIL_FOIL = 0.25, 0.45
+UNTIL_POLICY, UNTIL_FOIL = 0.4, 0.6
 """Shares of the budget that are spent once these episodes are played."""
 
 
