@@ -15,11 +15,12 @@ from matplotlib.colors import to_hex
 from tests.support import small_mdp
 from tpd.core.outcomes import Outcome, OutcomeSet, event
 from tpd.core.seeding import generator
-from tpd.core.types import Array, Episodes, FloatArray, Transitions, concatenate
+from tpd.core.types import Array, BoolArray, Episodes, FloatArray, Predictor, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.evaluation import forecasts as module
 from tpd.evaluation import windows
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill, step_ranges
+from tpd.evaluation.skill import score
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.show import plots, reliability
@@ -392,6 +393,49 @@ def test_thinned_windows_stand_for_all_and_come_as_often_from_the_ends_of_episod
     tally = windows.Tally(len(episodes), HORIZON, columns)
     pairs = episodes.transitions[course.steps]
     tally.add(course, course.steps, explainer.predict(pairs.observation, pairs.action))
-    some = module.score(tally.at.sum(axis=0))
+    some = score(tally.at.sum(axis=0))
     np.testing.assert_allclose(some.base_rate, every.by_horizon.base_rate, atol=0.04)
     np.testing.assert_allclose(some.score, every.by_horizon.score, atol=0.02)
+
+
+def test_outcomes_that_need_no_simulation_are_judged_by_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, outcomes = generator(0, "test"), small_mdp.outcomes()
+    episodes = play(small_mdp.environment(), small_mdp.policy(), rng, episodes=300)
+    monkeypatch.setattr(module, "SIMULATED", 100)
+    quick = np.array([True, False, False, True])
+    table = truth().predictor
+    predictor = Simulating(table, None)
+    simulated = forecast_skill(replace_predictor(predictor), outcomes, episodes)
+    both = forecast_skill(replace_predictor(Simulating(table, (table, quick))), outcomes, episodes)
+    whole = forecast_skill(truth(), outcomes, episodes)
+    assert not np.array_equal(simulated.by.scores.score, whole.by.scores.score)
+    taken = np.append(quick, False)  # the return is simulated
+    for name in ("skill_bound", "verdict"):
+        mine = getattr(both.by, name)
+        np.testing.assert_array_equal(mine[:, taken], getattr(whole.by, name)[:, taken])
+        np.testing.assert_array_equal(mine[:, ~taken], getattr(simulated.by, name)[:, ~taken])
+    np.testing.assert_array_equal(both.bins.forecast[:, taken], whole.bins.forecast[:, taken])
+
+
+@dataclass(frozen=True)
+class Simulating:
+    """Predicts what another does, and says that it simulates that."""
+
+    other: Predictor
+    unsimulated: tuple[Predictor, BoolArray] | None
+    simulates: ClassVar[bool] = True
+    tie: ClassVar[float] = 0.0
+
+    @property
+    def horizon(self) -> int:
+        return self.other.horizon
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        return self.other.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        return self.other.support(observations, actions)
+
+
+def replace_predictor(predictor: Predictor) -> Explainer:
+    return Explainer(predictor, small_mdp.policy(), small_mdp.outcomes().legend)

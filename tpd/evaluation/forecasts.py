@@ -1,8 +1,9 @@
 """Forecasts against what really happened, in fresh episodes that nobody learned from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from tpd.evaluation.skill import Judged, Scores, judge, ratio, score, with_all
 from tpd.evaluation.windows import Columns, Course, Tally
 from tpd.predictors.explainer import Explainer
 
+Skills = TypeVar("Skills")
 TERMINATED, RETURN = "terminated", "return"
 ALL = "all"
 CELLS = 2_000_000  # predictions held at once
@@ -129,15 +131,43 @@ def forecast_skill(
     have cut had the episode not terminated before: to keep only those that did would be a choice by
     what happened. With `foils`, the pairs are those that the policy did not choose, and windows end where
     it is left again; the episodes should leave it at most once within the horizon.
+
+    A predictor that simulates is asked about some of the pairs, and about all of them where it predicts an
+    outcome without simulating.
     """
     if explainer.legend.names != outcomes.legend.names:
         raise ValueError(
             f"the explainer forecasts {explainer.legend.names}, the outcomes are {outcomes.legend.names}"
         )
-    predictor, course = explainer.predictor, Course(outcomes, episodes, foils)
-    if explainer.simulates:
-        course.thin(SIMULATED, by_steps(predictor.horizon))
-    columns = _columns(explainer, outcomes)
+    course = Course(outcomes, episodes, foils)
+    if not explainer.simulates:
+        return _skill(explainer, outcomes, episodes, course)
+    quick = explainer.unsimulated
+    whole = None if quick is None else _skill(quick[0], outcomes, episodes, course)
+    course.thin(SIMULATED, by_steps(explainer.predictor.horizon))
+    simulated = _skill(explainer, outcomes, episodes, course)
+    if quick is None or whole is None:
+        return simulated
+    taken = np.zeros(len(simulated.names), dtype=np.bool_)
+    kept = _columns(explainer, outcomes).kept
+    taken[:kept] = quick[1][:kept]
+    return _with_columns(simulated, whole, taken)
+
+
+def _with_columns(one: Skills, other: Skills, taken: BoolArray) -> Skills:
+    """The first, with the columns [outcome] that are taken from the other."""
+    values = dict[str, Any]()
+    for each in fields(one):  # type: ignore[arg-type]
+        mine, theirs = getattr(one, each.name), getattr(other, each.name)
+        if is_dataclass(mine):
+            values[each.name] = _with_columns(mine, theirs, taken)
+        elif isinstance(mine, np.ndarray) and mine.ndim > 1:
+            values[each.name] = np.where(taken.reshape(-1, *(1,) * (mine.ndim - 2)), theirs, mine)
+    return replace(one, **values)  # type: ignore[type-var]
+
+
+def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, course: Course) -> ForecastSkill:
+    predictor, columns = explainer.predictor, _columns(explainer, outcomes)
     tally = Tally(len(episodes), predictor.horizon, columns)
     known_steps = 0
     for steps in course.portions(max(1, CELLS // (predictor.horizon * outcomes.width))):

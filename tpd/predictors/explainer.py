@@ -48,6 +48,10 @@ class SimulatingPredictor(Predictor, Protocol):
     def simulates(self) -> bool:
         """Whether it does."""
 
+    @property
+    def unsimulated(self) -> tuple[Predictor, BoolArray] | None:
+        """What predicts some outcomes without simulating, and which [outcome]; None if all are simulated."""
+
 
 @runtime_checkable
 class TracksUnknown(Predictor, Protocol):
@@ -86,6 +90,14 @@ class Explainer:
     def simulates(self) -> bool:
         """Whether its predictor simulates what it predicts, which takes milliseconds for each pair."""
         return isinstance(self.predictor, SimulatingPredictor) and self.predictor.simulates
+
+    @property
+    def unsimulated(self) -> "tuple[Explainer, BoolArray] | None":
+        """What explains some outcomes without simulating, and which [outcome]; None if nothing does."""
+        if not isinstance(self.predictor, SimulatingPredictor) or self.predictor.unsimulated is None:
+            return None
+        predictor, outcomes = self.predictor.unsimulated
+        return Explainer(predictor, self.policy, self.legend), outcomes
 
     @property
     def verdicts(self) -> Verdicts | None:

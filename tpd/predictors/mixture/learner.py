@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, FloatArray, Policy, State, Transitions
+from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor, State, Transitions
 from tpd.envs import Environment
 from tpd.predictors.mixture.predictor import MixturePredictor
 from tpd.predictors.mixture.weights import fitted_weights, groups
@@ -66,6 +66,11 @@ class MixtureLearner:
     def simulates(self) -> bool:
         """Whether the model has a share in any outcome."""
         return bool(self.weights.any())
+
+    @property
+    def unsimulated(self) -> tuple[Predictor, BoolArray]:
+        """The network, and the outcomes [outcome] in which the model has no share."""
+        return self.network, self.weights == 0
 
     @property
     def updates(self) -> int:

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, FloatArray, Policy, Predictor
+from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor
 from tpd.predictors.mixture.weights import mixed
 from tpd.predictors.model.predictor import ModelPredictor
 from tpd.predictors.network.predictor import NetworkPredictor
@@ -50,6 +50,11 @@ class MixturePredictor:
     def simulates(self) -> bool:
         """Whether the model takes part at all."""
         return bool(self.weights.any())
+
+    @property
+    def unsimulated(self) -> tuple[Predictor, BoolArray]:
+        """The network, and the outcomes [outcome] in which the model has no share."""
+        return self.network, self.weights == 0
 
     @property
     def complete(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, FloatArray
 
-BLOCKS, SURE = 20, 2.0
+BLOCKS, SURE = 20, 1.5
 """Blocks of windows, and by how many standard errors a mixture must be better than one of its parts."""
 
 

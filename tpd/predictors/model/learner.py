@@ -46,7 +46,7 @@ class LearnedModel:
     """
 
     tie = ModelPredictor.tie
-    simulates = True
+    simulates, unsimulated = True, None
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class ModelPredictor:
     """
 
     tie = 0.03  # models are never exact
-    simulates = True
+    simulates, unsimulated = True, None
 
     def __init__(
         self,
