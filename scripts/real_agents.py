@@ -279,8 +279,8 @@ def bands(explainer: Explainer, judges: Judges) -> Figures:
         for event in judges.decisive:
             share = scores.covered[scores.names.index(FIRST + event), number]
             figures[f"{event}: covered, {forecasts}"] = float(share)
-    worse = scores.score >= scores.base_score
-    return figures | {"events with a band no better than the base rate's": float(worse.sum())}
+    worse = scores.score > scores.base_score + 1e-9  # what never happens is a tie
+    return figures | {"events with a band worse than the base rate's": float(worse.sum())}
 
 
 def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
