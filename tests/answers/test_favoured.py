@@ -31,8 +31,14 @@ def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> 
     assert "apart" not in compare(contrast, 0, "run", "jump", chosen="run")
 
 
-def test_without_bands_everything_is_settled() -> None:
-    assert (toy([[0.5, 0.0]]) - toy([[0.3, 0.0]])).settled.all()
+def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> None:
+    fact, foil = toy([[0.5, 0.0]]), toy([[0.3, 0.0]])
+    assert (fact - foil).settled.all()
+    seen = np.zeros((1, 2))
+    fact, foil = (replace(one, observations=seen, support=np.array([50.0])) for one in (fact, foil))
+    assert not (fact - foil).settled.any()
+    assert "do not tell run (5.00) and jump (3.00) apart" in compare(fact - foil, 0, "run", "jump", "jump")
+    assert fact.obtained == "learned, but never judged"
 
 
 def test_a_bound_that_says_nothing_is_left_out() -> None:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from tpd.core.outcomes import OutcomeSet, event, reward
+from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.events import fuel_taxi as events
 from tpd.policies.function import FunctionPolicy
@@ -48,6 +49,28 @@ def test_short_episodes_have_a_picture_of_every_step() -> None:
     first, last = (np.asarray(Image.open(io.BytesIO(recording.frames[i]))) for i in (0, -1))
     assert first.shape[2] == 3
     assert (first != last).any()
+
+
+@pytest.mark.parametrize(("works", "frames"), [(1, 0), (3, 3), (4, 0)])
+def test_a_renderer_that_fails_later_costs_the_pictures_from_there_on(
+    works: int, frames: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Episodes of four steps: whoever lacks its first picture would be shown with those of another."""
+    drawn = 0
+
+    def draw(env: object) -> Array:
+        nonlocal drawn
+        drawn += 1
+        if drawn > works:
+            raise RuntimeError("GL context lost")
+        return np.zeros((8, 8, 3), dtype=np.uint8)
+
+    monkeypatch.setattr(episodes, "draw", draw)
+    recording = recorded(2 if frames == 0 else 1, limit=4)
+    kept = works if frames else 0
+    assert len(recording.frames) == kept
+    assert len(recording.episodes.transitions) == (8 if frames == 0 else 4)
+    assert "GL context lost" in caplog.text
 
 
 @pytest.mark.parametrize("steps", [1, 29, 30, 130, 131, 5000])

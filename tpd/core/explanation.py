@@ -131,7 +131,8 @@ class Explanation:
     def obtained(self) -> str:
         """How its numbers were obtained."""
         if self.rollouts is None:
-            return "exact" if self.certain.all() else "learned"
+            learned = "learned" if self.counted or self.verdicts is not None else "learned, but never judged"
+            return "exact" if self.certain.all() else learned
         if self.certain.all():
             return "by one rollout: nothing is random here"
         return f"by {len(self.rollouts)} rollouts"
@@ -396,9 +397,13 @@ class Contrast:
 
     @property
     def settled(self) -> BoolArray:
-        """[batch]: whether the band of the return difference excludes 0; all, where there are no bands."""
+        """[batch]: whether the band of the return difference excludes 0.
+
+        Without bands: what is exact or counted is settled, what a network guesses is not.
+        """
         if not self.drawn:
-            return np.ones(len(self.known), dtype=np.bool_)
+            certain = self.fact.certain & self.foil.certain
+            return np.asarray(certain | (self.fact.counted and self.foil.counted))
         low, high = (end[:, -1] for end in self.return_band())
         return np.asarray((low > 0) | (high < 0))
 

@@ -34,6 +34,9 @@ from tpd.store.explanations import save_explanation
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
+MOST_SIMULATED = 200
+"""States that are looked at for a what-if, where every answer is simulated."""
+
 
 def main(arguments: Sequence[str]) -> None:
     """Answer in the terminal and as files."""
@@ -218,6 +221,8 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
         met = np.unique(run.recording.episodes.transitions.observation, axis=0)
+        if run.explainer.simulates and len(met) > MOST_SIMULATED:  # each takes many milliseconds
+            met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
         found = what_if.fragility(run.explainer, run.env, met, outcome)
         fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
         rows = answer_tables.most_fragile(run.env, met, found, now)

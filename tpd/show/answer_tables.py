@@ -124,7 +124,8 @@ def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: boo
     if not learned.foreseen[0, -1] or not learned.told.by[0, -1, k]:
         return [said, _cells(learned, k, is_event)[1], ""]
     guess = float(learned.expected[0, :, k].sum())
-    outside = "" if low - SMALLEST_LISTED <= guess <= high + SMALLEST_LISTED else " *"
+    margin = _margin(rolled_out, true)
+    outside = "" if low - margin <= guess <= high + margin else " *"
     off = f"{100 * (guess - true):+.0f} points" if once else f"{guess - true:+.2f}"
     return [said, _cells(learned, k, is_event)[1], f"{off}{outside}"]
 
@@ -133,10 +134,16 @@ def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
     said = [_return(rolled_out), _return(learned)]
     if not learned.foreseen[0, -1] or not learned.told.returns[0, -1]:
         return [*said, ""]
-    guess = float(learned.expected_return[0, -1])
+    guess, true = (float(side.expected_return[0, -1]) for side in (learned, rolled_out))
     low, high = (float(end[0, -1]) for end in rolled_out.return_band())
-    outside = "" if low <= guess <= high else " *"
-    return [*said, f"{guess - float(rolled_out.expected_return[0, -1]):+.2f}{outside}"]
+    margin = _margin(rolled_out, true)
+    outside = "" if low - margin <= guess <= high + margin else " *"
+    return [*said, f"{guess - true:+.2f}{outside}"]
+
+
+def _margin(rolled_out: Explanation, true: float) -> float:
+    """How far off is as good as right: a few percent where one rollout was enough, and has no band."""
+    return max(SMALLEST_LISTED, 0.03 * abs(true)) if rolled_out.certain[0] else SMALLEST_LISTED
 
 
 def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:

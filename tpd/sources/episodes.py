@@ -85,6 +85,8 @@ class Recorder:
         for number in range(self.episodes):
             steps = _transitions(env, policy, number, most, outcomes.info_keys)
             pages = _pictured(env, number, steps) if pictures else {}
+            if pictures and 0 not in pages:  # else it would be shown with pictures of another
+                pictures, frames, frame_rows = False, [], []
             frame_rows += [len(parts) + time for time in pages]
             frames += pages.values()
             begins.append(len(parts))
@@ -112,7 +114,7 @@ def _transitions(
 def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict[int, bytes]:
     """Pictures by time: of the last steps, and of some before, as its seed and actions are played again.
 
-    They end where the environment shows something else the second time.
+    They end where the environment shows something else the second time, or cannot be drawn any more.
     """
     wanted, pages = set(picture_times(len(steps))), dict[int, bytes]()
     with contextlib.closing(env.make(render_mode="rgb_array")) as one:
@@ -124,7 +126,14 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
                         "%s is not repeatable, so pictures of episode %d end at step %d", env.id, seed, time
                     )
                     break
-                pages[time] = compressed(draw(one))
+                try:
+                    pages[time] = compressed(draw(one))
+                except Exception as error:  # of a renderer, for example one that has lost its OpenGL context
+                    log.warning(
+                        "%s cannot be drawn any more, so pictures of episode %d end at step %d: %s",
+                        *(env.id, seed, time, " ".join(str(error).split())),
+                    )
+                    break
             shown, *_ = one.step(step.action[0])
     return pages
 

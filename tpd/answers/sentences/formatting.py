@@ -16,7 +16,7 @@ def percent(probability: float) -> str:
     return "> 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"
 
 
-LARGEST_TOLD = 1000
+LARGEST_TOLD = 100
 """Times the size of the returns: a larger bound of a return is no information."""
 WIDE = 0.1
 """How wide the band of a probability has to be to be said, and that of a return difference relative to it."""

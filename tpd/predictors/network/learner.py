@@ -44,10 +44,9 @@ from tpd.predictors.network.state import (
 from tpd.predictors.network.targets import Losses, Targets, losses
 from tpd.predictors.network.window_targets import WindowTargets
 
-CHECKS = 20
-"""How often the networks are judged by the select episodes."""
-DIFFERENCE_DECAY = 20.0
-"""Weight decay of what differs between actions."""
+CHECKS, SELECTED_FROM = 20, 0.75
+"""How often the networks are judged by the select episodes, and from which part of the updates on: what was
+observed is no judge of steps beyond its windows, which are learned last."""
 WARM_UP, SLOWEST = 0.05, 0.05
 """Part of the updates in which the learning rate rises, and part of it that is left in the end."""
 NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
@@ -90,6 +89,7 @@ class NetworkFHTD:
         seed: int,
         window: int | None = None,
         bootstrap: bool = True,
+        difference_decay: float = 0.0,
         return_atoms: int = 0,
         features_extractor: FeaturesExtractor | None = None,
         device: str = "auto",
@@ -102,6 +102,7 @@ class NetworkFHTD:
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
         self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         self.bootstrap = boolean("bootstrap", bootstrap)
+        self.difference_decay = number("difference_decay", difference_decay, 0, 100)
         self.device = choose_device(device)
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
@@ -154,7 +155,7 @@ class NetworkFHTD:
         others = [p for p in self.network.parameters() if not any(p is d for d in differing)]
         groups: list[dict[str, Any]] = [
             {"params": others},
-            {"params": differing, "weight_decay": DIFFERENCE_DECAY},
+            {"params": differing, "weight_decay": self.difference_decay},
         ]
         self._optimizer = torch.optim.AdamW(groups, lr=self._rate, weight_decay=0.0, fused=True)
         of_returns = None if self._returns is None else self._returns.target_network
@@ -207,7 +208,8 @@ class NetworkFHTD:
             self.learn()
             self._fitted += 1
             progress(1)
-            if self._fitted % check_every == 0 or self._fitted == self.fit_updates:
+            late = self._fitted > SELECTED_FROM * self.fit_updates
+            if (late and self._fitted % check_every == 0) or self._fitted == self.fit_updates:
                 self._selection.offer(self.target_network.parts, self.select_losses())
         if self._fitted == self.fit_updates:
             self._selection.put_best(self.target_network.parts)

@@ -193,7 +193,7 @@ def _told(parts: Sequence[Explanation]) -> dict[str, Array]:
 def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
     """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
     if explanation.draws is None:
-        return {}
+        return _settled(explanation, options)
     powers = explanation.discount ** np.arange(explanation.horizon)
     counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
     columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
@@ -208,7 +208,8 @@ def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Arra
 
 def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
     """[state, column, column]: whether the band of the difference of two returns excludes 0."""
-    if explanation.legend.reward_bound is None:
+    without_doubt = explanation.draws is None and (explanation.counted or explanation.certain.all())
+    if explanation.legend.reward_bound is None or without_doubt:
         return {}
     columns = options.shape[1]
     settled = np.zeros((len(options), columns, columns), dtype=np.uint8)
