@@ -27,6 +27,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
 OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
+OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True)
 
 
 class SweepCallback(Callback):
