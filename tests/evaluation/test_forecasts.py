@@ -405,8 +405,8 @@ def test_outcomes_that_need_no_simulation_are_judged_by_all_windows(monkeypatch:
     quick = np.array([True, False, False, True])
     table = truth().predictor
     predictor = Simulating(table, None)
-    simulated = forecast_skill(replace_predictor(predictor), outcomes, episodes)
-    both = forecast_skill(replace_predictor(Simulating(table, (table, quick))), outcomes, episodes)
+    simulated = forecast_skill(explained_by(predictor), outcomes, episodes)
+    both = forecast_skill(explained_by(Simulating(table, (table, quick))), outcomes, episodes)
     whole = forecast_skill(truth(), outcomes, episodes)
     assert not np.array_equal(simulated.by.scores.score, whole.by.scores.score)
     taken = np.append(quick, False)  # the return is simulated
@@ -437,5 +437,5 @@ class Simulating:
         return self.other.support(observations, actions)
 
 
-def replace_predictor(predictor: Predictor) -> Explainer:
+def explained_by(predictor: Predictor) -> Explainer:
     return Explainer(predictor, small_mdp.policy(), small_mdp.outcomes().legend)

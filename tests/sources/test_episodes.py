@@ -51,9 +51,9 @@ def test_short_episodes_have_a_picture_of_every_step() -> None:
     assert (first != last).any()
 
 
-@pytest.mark.parametrize(("works", "frames"), [(1, 0), (3, 3), (4, 0)])
+@pytest.mark.parametrize(("works", "count", "frames"), [(1, 2, 0), (3, 1, 3), (4, 2, 0)])
 def test_a_renderer_that_fails_later_costs_the_pictures_from_there_on(
-    works: int, frames: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    works: int, count: int, frames: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Episodes of four steps: whoever lacks its first picture would be shown with those of another."""
     drawn = 0
@@ -66,10 +66,9 @@ def test_a_renderer_that_fails_later_costs_the_pictures_from_there_on(
         return np.zeros((8, 8, 3), dtype=np.uint8)
 
     monkeypatch.setattr(episodes, "draw", draw)
-    recording = recorded(2 if frames == 0 else 1, limit=4)
-    kept = works if frames else 0
-    assert len(recording.frames) == kept
-    assert len(recording.episodes.transitions) == (8 if frames == 0 else 4)
+    recording = recorded(count, limit=4)
+    assert len(recording.frames) == frames
+    assert len(recording.episodes.transitions) == 4 * count
     assert "GL context lost" in caplog.text
 
 

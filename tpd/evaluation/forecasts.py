@@ -142,15 +142,14 @@ def forecast_skill(
     course = Course(outcomes, episodes, foils)
     if not explainer.simulates:
         return _skill(explainer, outcomes, episodes, course)
-    quick = explainer.unsimulated
-    whole = None if quick is None else _skill(quick[0], outcomes, episodes, course)
+    quick, unsimulated = explainer.unsimulated or (None, np.zeros(outcomes.width, dtype=np.bool_))
+    whole = None if quick is None else _skill(quick, outcomes, episodes, course)
     course.thin(SIMULATED, by_steps(explainer.predictor.horizon))
     simulated = _skill(explainer, outcomes, episodes, course)
-    if quick is None or whole is None:
+    if whole is None:
         return simulated
-    taken = np.zeros(len(simulated.names), dtype=np.bool_)
-    kept = _columns(explainer, outcomes).kept
-    taken[:kept] = quick[1][:kept]
+    taken, kept = np.zeros(len(simulated.names), dtype=np.bool_), _columns(explainer, outcomes).kept
+    taken[:kept] = unsimulated[:kept]
     return _with_columns(simulated, whole, taken)
 
 

@@ -29,6 +29,8 @@ FEWEST_FOR_TAILS = 40
 """Rollouts, to tell how the return is distributed."""
 MOST_LISTED = 10
 SMALLEST_LISTED = 5e-4
+AS_GOOD_AS_RIGHT = 0.03
+"""Of the value itself: how far what was learned may be off a single rollout."""
 
 
 def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
@@ -142,8 +144,8 @@ def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
 
 
 def _margin(rolled_out: Explanation, true: float) -> float:
-    """How far off is as good as right: a few percent where one rollout was enough, and has no band."""
-    return max(SMALLEST_LISTED, 0.03 * abs(true)) if rolled_out.certain[0] else SMALLEST_LISTED
+    """How far outside the band is still right; a single rollout has a band without width."""
+    return max(SMALLEST_LISTED, AS_GOOD_AS_RIGHT * abs(true)) if rolled_out.certain[0] else SMALLEST_LISTED
 
 
 def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:

@@ -39,9 +39,9 @@ class ContrastNarrator:
         self._bands: list[list[float]] | None = None
         if self._differences.rewarded:
             self._settled = contrast.settled.tolist()
-        if contrast.drawn and self._differences.rewarded:
-            band = contrast.return_band()
-            self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
+            if contrast.drawn:
+                band = contrast.return_band()
+                self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two is worth more, and why; said too where that is not the one that was chosen."""

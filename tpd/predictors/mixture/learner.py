@@ -65,12 +65,12 @@ class MixtureLearner:
     @property
     def simulates(self) -> bool:
         """Whether the model has a share in any outcome."""
-        return bool(self.weights.any())
+        return self.solved().simulates
 
     @property
     def unsimulated(self) -> tuple[Predictor, BoolArray]:
         """The network, and the outcomes [outcome] in which the model has no share."""
-        return self.network, self.weights == 0
+        return self.solved().unsimulated
 
     @property
     def updates(self) -> int:

@@ -217,10 +217,9 @@ class NetworkFHTD:
     def _schedule(self) -> None:
         """Let the learning rate rise at first, then fall, so that the last updates hardly move anything."""
         done = self._fitted / self.fit_updates
+        rising, falling = (done + 1 / self.fit_updates) / WARM_UP, max(SLOWEST, 1 - done)
         for group in self._optimizer.param_groups:
-            group["lr"] = (
-                self._rate * min(1.0, (done + 1 / self.fit_updates) / WARM_UP) * max(SLOWEST, 1 - done)
-            )
+            group["lr"] = self._rate * min(1.0, rising) * falling
 
     def state(self) -> State:
         """The networks, what is kept for replay, and how far learning and fitting are."""
