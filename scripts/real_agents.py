@@ -58,7 +58,8 @@ NETWORKS = {
 }
 """Other networks than that of the mixture, which has window targets with bootstrapping."""
 BY = (5, 15, 29)
-EPISODES, MOMENTS, ROLLOUTS, PAIRS = 250, 120, 10, 2000
+EPISODES, PAIRS = 250, 2000
+MOMENTS, OTHER_MOMENTS, ROLLOUTS = 400, 120, 10
 ROUNDING = 1e-5
 ENOUGH_MOMENTS = 20  # for the coverage of an event to be counted
 Figures = dict[str, float]
@@ -192,8 +193,9 @@ def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
     assert isinstance(truth, MonteCarlo)
     truth.moments, truth.rollouts = MOMENTS, ROLLOUTS
     cases = truth.cases(EPISODES // 2, generator(seed, "evaluation"))
+    truth.moments = OTHER_MOMENTS
     others = truth.cases(EPISODES // 2, generator(seed, "calibration"))
-    truth.moments = MOMENTS // 2
+    truth.moments = OTHER_MOMENTS // 2
     try:
         before_ends = truth.cases(EPISODES // 2, generator(seed, "before ends"), before_ends=True)
     except ValueError:  # no episode terminates
@@ -240,8 +242,7 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         column = names.index(FIRST + event)
         by, happened = (np.cumsum(each[..., column], axis=1)[:, -1] for each in (predicted, true))
         figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
-        found = skills(np.cumsum(forecast[..., column], axis=1), column, judges)
-        figures |= {f"{event}: {name}": value for name, value in found.items()}
+        figures[f"{event}: AUC by {BY[-1]}"] = auc_of(forecast[:, : BY[-1] + 1, column], column, judges)
     if judges.before_ends is not None:
         ends = judges.before_ends[np.flatnonzero(judges.before_ends.own)]
         late = predictor.predict(ends.observations, ends.actions)
@@ -254,15 +255,15 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
 
 
 def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
-    """Whether the decisive events are learned, by a few steps: 1, or 0."""
+    """Brier skill of the decisive events by a few steps, and whether they are learned: 1, or 0."""
     found = forecast_skill(explainer, parts.outcomes, judges.fresh)
-    return {
-        f"{event}: learned {steps}": float(
-            found.by.verdict[row, found.names.index(FIRST + event)] == Verdict.LEARNED
-        )
-        for event in judges.decisive
-        for row, steps in enumerate(found.by.ranges)
-    }
+    figures = Figures()
+    for event in judges.decisive:
+        column = found.names.index(FIRST + event)
+        for row, steps in enumerate(found.by.ranges):
+            figures[f"{event}: skill {steps}"] = float(found.by.scores.skill[row, column])
+            figures[f"{event}: learned {steps}"] = float(found.by.verdict[row, column] == Verdict.LEARNED)
+    return figures
 
 
 def bands(explainer: Explainer, judges: Judges) -> Figures:
@@ -305,18 +306,13 @@ def effect(predicted: FloatArray, true: FloatArray, cases: SampledCases) -> Figu
     }
 
 
-def skills(forecast: FloatArray, column: int, judges: Judges) -> Figures:
-    """Brier skill by a few steps, and the AUC by the last, of forecasts [window, horizon]."""
-    figures, happened = Figures(), np.zeros(len(judges.steps))
-    for h, (outcome, known) in enumerate(judges.course.ahead(judges.steps, forecast.shape[1])):
+def auc_of(first: FloatArray, column: int, judges: Judges) -> float:
+    """The AUC of an event by the last step, from its first occurrences [window, horizon]."""
+    happened, known = np.zeros(len(judges.steps)), np.ones(len(judges.steps), dtype=np.bool_)
+    for outcome, seen in judges.course.ahead(judges.steps, first.shape[1]):
         happened += outcome[:, column]
-        if h in BY:
-            said, seen = forecast[known, h], happened[known]
-            spread = seen.var()
-            figures[f"skill by {h}"] = float(1 - np.mean((said - seen) ** 2) / spread) if spread else np.nan
-            if h == BY[-1]:
-                figures[f"AUC by {h}"] = auc(said, seen > 0)
-    return figures
+        known = seen
+    return auc(first[known].sum(axis=1), happened[known] > 0)
 
 
 def auc(said: FloatArray, happened: BoolArray) -> float:

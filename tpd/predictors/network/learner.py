@@ -89,6 +89,7 @@ class NetworkFHTD:
         seed: int,
         window: int | None = None,
         bootstrap: bool = True,
+        weight_decay: float = 0.0,
         difference_decay: float = 0.0,
         return_atoms: int = 0,
         features_extractor: FeaturesExtractor | None = None,
@@ -102,6 +103,7 @@ class NetworkFHTD:
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
         self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         self.bootstrap = boolean("bootstrap", bootstrap)
+        self.weight_decay = number("weight_decay", weight_decay, 0, 100)
         self.difference_decay = number("difference_decay", difference_decay, 0, 100)
         self.device = choose_device(device)
         if form == "fhgvf":
@@ -154,10 +156,10 @@ class NetworkFHTD:
         differing = [p for part in self.network.parts for p in (part.heads.difference, part.heads.offset)]
         others = [p for p in self.network.parameters() if not any(p is d for d in differing)]
         groups: list[dict[str, Any]] = [
-            {"params": others},
+            {"params": others, "weight_decay": self.weight_decay},
             {"params": differing, "weight_decay": self.difference_decay},
         ]
-        self._optimizer = torch.optim.AdamW(groups, lr=self._rate, weight_decay=0.0, fused=True)
+        self._optimizer = torch.optim.AdamW(groups, lr=self._rate, fused=True)
         of_returns = None if self._returns is None else self._returns.target_network
         self._predictor = NetworkPredictor(self.target_network, self._tried, self._value_discount, of_returns)
         self._selection = Selection(len(self.network.parts))
