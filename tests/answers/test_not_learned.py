@@ -95,6 +95,15 @@ def test_returns_that_are_not_learned_are_neither_compared_nor_valued() -> None:
     assert "its return is not learned" in remarks(one, 0)
 
 
+def test_no_reward_is_named_for_an_outcome_whose_count_is_not_learned() -> None:
+    one, other = future(), future(goal=0.1, risk=0.2)
+    assert what_if.overtaking(one - other, 0, "goal") is not None
+    assert what_if.overtaking(one - other, 0, "crash") is None
+    said = overtakes(one - other, 0, "crash", "run", "jump")
+    assert said == "How often crash happens is not learned, so no reward can be named."
+    assert all(not interval.order for interval in what_if.ranking(one, "crash", -1, 1))
+
+
 def test_an_end_that_is_not_learned_has_no_probability() -> None:
     one = future(end=NOT_LEARNED)
     said = remarks(one, 0)[0]

@@ -144,7 +144,9 @@ def test_too_many_pairs_are_refused_when_they_are_known() -> None:
     outcomes = small_mdp.outcomes()
     horizon = psutil.virtual_memory().available // (10 * 8 * (outcomes.width + 1))
     count = 10**6
-    learned = ReplayedFHTD(Environment("tests.sources.test_exploration:Vast-v0"), Anything(), outcomes, horizon=horizon)
+    learned = ReplayedFHTD(
+        Environment("tests.sources.test_exploration:Vast-v0"), Anything(), outcomes, horizon=horizon
+    )
     states, nothing = np.arange(count), np.zeros(count, dtype=bool)
     learned.update(Transitions(states, np.zeros(count, dtype=int), states, states % 2.0, nothing, nothing))
     with pytest.raises(ValueError, match=r"1000001 x .* would take"):

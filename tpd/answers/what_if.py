@@ -73,10 +73,16 @@ def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArra
     return np.where(known, valued(explanation, rewards).expected_return[:, -1], np.nan)
 
 
-def discounted_counts(explanation: Explanation, outcome: str) -> FloatArray:
-    """[batch]: `sum_h discount^h O_h`, by which the return grows with the reward of the outcome."""
+def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArray, FloatArray]:
+    """[batch] each: the return, and `sum_h discount^h O_h`, by which it grows with the reward of the outcome.
+
+    NaN where one of them is unknown or not learned.
+    """
     powers = explanation.discount ** np.arange(explanation.horizon)
-    return np.asarray(explanation.expected[:, :, explanation.legend.names.index(outcome)] @ powers)
+    column = explanation.legend.names.index(outcome)
+    worth, told = returns(explanation, {}), explanation.told.by[:, -1, column]
+    count = np.where(told & ~np.isnan(worth), explanation.expected[:, :, column] @ powers, np.nan)
+    return np.where(told, worth, np.nan), count
 
 
 def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
@@ -88,8 +94,8 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     reward = reward_of(fact.legend, outcome)
     if reward != reward_of(foil.legend, outcome):
         raise ValueError(f"fact and foil are valued by different rewards of {outcome!r}")
-    count = float((discounted_counts(fact, outcome) - discounted_counts(foil, outcome))[0])
-    difference = float((returns(fact, {}) - returns(foil, {}))[0])
+    sides = (returns_and_counts(side, outcome) for side in (fact, foil))
+    difference, count = (float(one[0] - other[0]) for one, other in zip(*sides, strict=True))
     if np.isnan(difference) or abs(count) <= SAME_COUNT:
         return None
     at = reward - difference / count
@@ -119,9 +125,9 @@ def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> 
     if not low < high:
         raise ValueError(f"rewards range from low to a higher high, got {low} to {high}")
     now = reward_of(explanation.legend, outcome)
-    worth = returns(explanation, {})
+    worth, count = returns_and_counts(explanation, outcome)
     rows = np.flatnonzero(~np.isnan(worth))
-    slope = discounted_counts(explanation, outcome)[rows]
+    slope = count[rows]
     offset = worth[rows] - now * slope
     ends = [low, *_crossings(offset, slope, low, high), high]
     found = list[RewardInterval]()
@@ -163,20 +169,25 @@ class Fragility:
     """[state]: the action that overtakes it first; -1 where none ever does"""
     reward: FloatArray
     """[state]: the reward at which it does; NaN where none ever does"""
+    obtained: str
+    """How the numbers were obtained."""
 
 
 def fragility(explainer: Explainer, env: Environment, states: Array, outcome: str) -> Fragility:
-    """The reward nearest to what it is now at which another known valid action overtakes the best one."""
+    """The reward nearest to what it is now at which another known valid action overtakes the best one.
+
+    Actions whose return or whose count of the outcome was not learned are left out.
+    """
     now = reward_of(explainer.legend, outcome)
     valid = env.mask(states)
     row, action = np.nonzero(valid)
     explanation = explainer.explain(states[row], action)
     worth, count = np.full(valid.shape, np.nan), np.zeros(valid.shape)
-    worth[row, action], count[row, action] = returns(explanation, {}), discounted_counts(explanation, outcome)
-    return _nearest(worth, count, now)
+    worth[row, action], count[row, action] = returns_and_counts(explanation, outcome)
+    return _nearest(worth, count, now, explanation.obtained)
 
 
-def _nearest(worth: FloatArray, count: FloatArray, now: float) -> Fragility:
+def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) -> Fragility:
     """From returns and discounted counts [state, action]; NaN where not valid or unknown."""
     states = np.arange(len(worth))
     known: BoolArray = ~np.isnan(worth)
@@ -198,4 +209,5 @@ def _nearest(worth: FloatArray, count: FloatArray, now: float) -> Fragility:
         best=np.where(known.any(axis=1), best, -1),
         rival=np.where(never, -1, rival),
         reward=np.where(never, np.nan, now + np.where(never, 0, moved)),
+        obtained=obtained,
     )

@@ -28,6 +28,7 @@ from tpd.show.atlas import Atlas, MapSpec
 from tpd.show.figures import page
 from tpd.show.tables import show
 from tpd.show.what_if_plots import against_reward, fragile, return_distributions
+from tpd.sources.episodes import Recording
 from tpd.sources.named_states import NamedState
 from tpd.store import saved_runs
 from tpd.store.explanations import save_explanation
@@ -220,14 +221,7 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
         print(f"  {outcome} worth {low:8.4g} to {high:8.4g}: {names[row]} is worth most")
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
-        met = np.unique(run.recording.episodes.transitions.observation, axis=0)
-        if run.explainer.simulates and len(met) > MOST_SIMULATED:  # each takes many milliseconds
-            met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
-        found = what_if.fragility(run.explainer, run.env, met, outcome)
-        fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
-        rows = answer_tables.most_fragile(run.env, met, found, now)
-        show(answer_tables.fragile_table(outcome, rows))
-        (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))
+        _fragile_states(run, run.recording, outcome, now, out)
     spec = MapSpec.from_config(run.maps, run.env)
     if spec is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
@@ -236,3 +230,20 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
             found.best < 0, np.nan, np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
         )
         maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")
+
+
+def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: float, out: Path) -> None:
+    """Where in the recorded episodes a small change of the reward lets another action overtake."""
+    met = np.unique(recording.episodes.transitions.observation, axis=0)
+    some = f"in {len(met)} states of the recorded episodes"
+    if run.explainer.simulates and len(met) > MOST_SIMULATED:  # each takes many milliseconds
+        some = f"in {MOST_SIMULATED} of the {len(met)} states of the recorded episodes"
+        met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
+    found = what_if.fragility(run.explainer, run.env, met, outcome)
+    if (found.best < 0).all():
+        print(f"{some}: not told, because the return or the count of {outcome} was not learned\n")
+        return
+    fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
+    rows = answer_tables.most_fragile(run.env, met, found, now)
+    show(answer_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})"))
+    (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))

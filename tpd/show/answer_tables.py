@@ -296,10 +296,10 @@ def most_fragile(env: Environment, states: Array, found: Fragility, now: float) 
     ]
 
 
-def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Where the decision hangs by a thread."""
+def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str) -> Table:
+    """Where a small change of the reward changes the best action; `where` names the states and the method."""
     table = Table(
-        title=f"Where another action overtakes first as {outcome} is worth more or less",
+        title=f"Where another action overtakes first as {outcome} is worth more or less, {where}",
         title_justify="left",
         caption_justify="left",
     )
@@ -307,8 +307,7 @@ def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(heading)
     for row in rows[:MOST_LISTED]:
         table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
+    table.caption = "the rest of the policy is unchanged"
     if len(rows) > MOST_LISTED:
-        table.caption = (
-            f"and {len(rows) - MOST_LISTED} more of the states met, with the rest of the policy unchanged"
-        )
+        table.caption = f"and {len(rows) - MOST_LISTED} more states; {table.caption}"
     return table

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from tpd.answers.what_if import Fragility, discounted_counts, returns
+from tpd.answers.what_if import Fragility, returns_and_counts
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.show.plots import CURVE_LOOKS
@@ -23,7 +23,7 @@ def against_reward(
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
     rewards = np.array([now - reach, now + reach])
-    worth_now, slope = returns(explanation, {}), discounted_counts(explanation, outcome)
+    worth_now, slope = returns_and_counts(explanation, outcome)
     looks = cycle(CURVE_LOOKS)
     for name, value, grows in zip(names, worth_now, slope, strict=True):
         look: dict[str, Any] = {**next(looks), "marker": ""}

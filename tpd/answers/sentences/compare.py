@@ -267,6 +267,9 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
             return sentence(f"{into_unknown(pair)}, so no reward can be named")
         if not pair.worth_told:
             return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
+    column = contrast.fact.legend.names.index(outcome)
+    if not contrast.told.by[row, -1, column]:
+        return sentence(f"how often {outcome} happens is not learned, so no reward can be named")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:
