@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from tests.support.networks import HORIZON, network
-from tpd.core.first_occurrences import reconciled
+from tpd.core.first_occurrences import before_the_end, reconciled
 from tpd.core.outcomes import FIRST, OutcomeSet, event
 from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
 from tpd.envs import Environment
@@ -162,6 +162,15 @@ def test_reconciling_moves_first_occurrences_only_as_far_as_needed() -> None:
     np.testing.assert_array_equal(fitting[..., :2], expected[..., :2])
     assert np.abs(fitting - expected).max() > 0.1
     assert reconciled(fitting, legend) is fitting
+
+
+def test_nothing_is_expected_after_the_end() -> None:
+    legend = OutcomeSet([event("a", Fall.left), event("b", Fall.right)], first=["a"]).legend
+    expected = np.array([[[0.9, 0.2, 0.9, 0.7], [0.5, 0.3, 0.1, 0.3], [0.4, 1e-9, 0.0, 0.0]]])
+    fitting = before_the_end(expected, legend)
+    np.testing.assert_allclose(fitting[0, :, 0], [0.9, 0.3, 0], atol=1e-9)
+    np.testing.assert_array_equal(fitting[0, :, 1:], expected[0, :, 1:])
+    assert before_the_end(fitting, legend) is fitting
 
 
 def minimised(outcomes: OutcomeSet, target: FloatArray, known: IntArray | None) -> FloatArray:

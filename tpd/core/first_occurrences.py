@@ -1,4 +1,4 @@
-"""First occurrences and their events: what one says of the other."""
+"""First occurrences, their events and the end of the episode: what one says of the other."""
 
 import numpy as np
 
@@ -39,3 +39,19 @@ def _fitting(first: FloatArray, at: FloatArray | None) -> FloatArray:
         fitting[..., h] = np.clip(first[..., h], least, most)
         happened = happened + fitting[..., h]
     return fitting
+
+
+def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
+    """[..., horizon, outcome + 1]: the same, with no event more likely than that the episode still runs.
+
+    The last column is termination.
+    """
+    ends = expected[..., -1]
+    running = np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]
+    events = [legend.names.index(name) for name in legend.events]
+    beyond = expected[..., events] > running + ROUNDING
+    if not beyond.any():
+        return expected
+    moved = expected.copy()
+    moved[..., events] = np.where(beyond, running, expected[..., events])
+    return moved

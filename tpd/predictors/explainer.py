@@ -6,7 +6,7 @@ import numpy as np
 
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
-from tpd.core.first_occurrences import reconciled
+from tpd.core.first_occurrences import before_the_end, reconciled
 from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.pairs import row_numbers
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
@@ -145,7 +145,7 @@ class Explainer:
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
-        predicted = reconciled(predictor.predict(observations, actions), self.legend)
+        predicted = self._consistent(predictor.predict(observations, actions))
         unknown: FloatArray = np.zeros(predicted.shape[:2])
         if isinstance(predictor, TracksUnknown):
             unknown = predictor.unknown(observations, actions)
@@ -207,7 +207,11 @@ class Explainer:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome + 1]: what `explain` expects of each pair, and last of termination."""
-        return reconciled(self.predictor.predict(observations, actions), self.legend)
+        return self._consistent(self.predictor.predict(observations, actions))
+
+    def _consistent(self, predicted: FloatArray) -> FloatArray:
+        """The same, where outcomes that were learned apart contradict each other no more."""
+        return reconciled(before_the_end(predicted, self.legend), self.legend)
 
     def _check(self, observations: Array, actions: Array) -> None:
         if actions.ndim == 0 or len(actions) != len(observations):
