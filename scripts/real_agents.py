@@ -61,7 +61,7 @@ BY = (5, 15, 29)
 EPISODES, PAIRS = 250, 2000
 MOMENTS, OTHER_MOMENTS, ROLLOUTS = 400, 120, 10
 ROUNDING = 1e-5
-ENOUGH_MOMENTS = 20  # for the coverage of an event to be counted
+ENOUGH_MOMENTS = 20  # for the bands of an event to be counted
 Figures = dict[str, float]
 
 
@@ -222,7 +222,8 @@ def taught(learner: NetworkFHTD | LearnedModel, batches: Sequence[Transitions]) 
 def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
     """All figures of one predictor."""
     cases, names = judges.cases, parts.outcomes.legend.names
-    predicted = predictor.predict(cases.observations, cases.actions)[..., :-1]
+    explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
+    predicted = explainer.predict(cases.observations, cases.actions)[..., :-1]
     true = cases.expected[..., : predicted.shape[2]]
     events = [names.index(event) for event in parts.outcomes.legend.events]
     squares = 1e4 * ((predicted - true) ** 2)[..., events]
@@ -236,7 +237,7 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         "cells out of order": float(out_of_order(predicted, names)),
     }
     pairs = judges.fresh.transitions[judges.steps]
-    forecast = predictor.predict(pairs.observation, pairs.action)[..., :-1]
+    forecast = explainer.predict(pairs.observation, pairs.action)[..., :-1]
     figures["cells out of order"] += out_of_order(forecast, names)
     for event in judges.decisive:
         column = names.index(FIRST + event)
@@ -245,12 +246,11 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         figures[f"{event}: AUC by {BY[-1]}"] = auc_of(forecast[:, : BY[-1] + 1, column], column, judges)
     if judges.before_ends is not None:
         ends = judges.before_ends[np.flatnonzero(judges.before_ends.own)]
-        late = predictor.predict(ends.observations, ends.actions)
+        late = explainer.predict(ends.observations, ends.actions)
         for event in judges.decisive:
             column = names.index(FIRST + event)
             by, happened = (each[..., column].sum(axis=1) for each in (late, ends.expected))
             figures[f"{event}: mse by 29 within 30 steps of an end"] = float(np.mean((by - happened) ** 2))
-    explainer = Explainer(predictor, parts.trainer.policy, parts.outcomes.legend)
     return figures | verdicts(explainer, parts, judges) | bands(explainer, judges)
 
 
@@ -280,7 +280,8 @@ def bands(explainer: Explainer, judges: Judges) -> Figures:
         for event in judges.decisive:
             share = scores.covered[scores.names.index(FIRST + event), number]
             figures[f"{event}: covered, {forecasts}"] = float(share)
-    worse = scores.score > scores.base_score + 1e-9  # what never happens is a tie
+    told = scores.moments[:, 1:].sum(axis=1) >= ENOUGH_MOMENTS  # that it may happen at all
+    worse = told & (scores.score > scores.base_score)
     return figures | {"events with a band worse than the base rate's": float(worse.sum())}
 
 
