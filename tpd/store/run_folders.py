@@ -1,7 +1,9 @@
 """The folders of runs and sweeps: locks, status records, and which folder to resume in."""
 
+import fcntl
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +46,19 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def is_busy(folder: Path) -> bool:
+    """Whether another process works in a folder; nothing is written to find out."""
+    lock = folder / LOCK
+    if not lock.is_file():
+        return False
+    with lock.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -96,27 +111,14 @@ def command() -> list[str]:
 def resume_folder(root: str, name: str) -> str:
     """The folder in which the same command was begun and not finished, else a new one of that name.
 
-    A new one is made at once, so that no other process takes the same.
+    It only looks: a config is composed without side effects. The number of the process keeps apart runs that
+    begin in the same second.
     """
     for record in sorted(Path(root).glob("*/*.json"), reverse=True):
-        if record.name not in (STATUS, SWEEP) or not _same_unfinished(record):
-            continue
-        try:
-            with locked(record.parent):
-                return str(record.parent)
-        except BusyError:
-            continue
-    taken = (f"{root}/{name}" + ("" if again == 1 else f"_{again}") for again in count(1))
-    return next(folder for folder in taken if _make(Path(folder)))
-
-
-def _make(folder: Path) -> bool:
-    """Whether the folder is new, and so ours; one that cannot be made is left to whoever is to use it."""
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        return not isinstance(error, FileExistsError)
-    return True
+        if record.name in (STATUS, SWEEP) and _same_unfinished(record) and not is_busy(record.parent):
+            return str(record.parent)
+    again = (f"{root}/{name}_{os.getpid()}" + ("" if k == 1 else f"_{k}") for k in count(1))
+    return next(folder for folder in again if not Path(folder).exists())
 
 
 def _same_unfinished(record: Path) -> bool:
