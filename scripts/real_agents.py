@@ -245,12 +245,13 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
         figures[f"{event}: AUC by {BY[-1]}"] = auc_of(forecast[:, : BY[-1] + 1, column], column, judges)
     if judges.before_ends is not None:
-        ends = judges.before_ends[np.flatnonzero(judges.before_ends.own)]
+        ends = judges.before_ends
         late = explainer.predict(ends.observations, ends.actions)
         for event in judges.decisive:
             column = names.index(FIRST + event)
             by, happened = (each[..., column].sum(axis=1) for each in (late, ends.expected))
-            figures[f"{event}: mse by 29 within 30 steps of an end"] = float(np.mean((by - happened) ** 2))
+            near = {"mse by 29": float(np.mean((by - happened)[ends.own] ** 2))} | effect(by, happened, ends)
+            figures |= {f"{event}: {name} within 30 steps of an end": value for name, value in near.items()}
     return figures | verdicts(explainer, parts, judges) | bands(explainer, judges)
 
 
