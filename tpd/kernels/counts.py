@@ -1,9 +1,9 @@
 """Counted transitions: counting them, and solving the model that they make."""
 
 import numpy as np
-from numba import njit
 
 from tpd.core.types import FloatArray, IntArray
+from tpd.kernels.compiler import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,9 +1,9 @@
 """Updates of tables from batches of transitions: fixed-horizon TD and Q-learning."""
 
 import numpy as np
-from numba import njit
 
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.kernels.compiler import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})

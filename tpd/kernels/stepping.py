@@ -1,9 +1,9 @@
 """Environments whose dynamics are a table, stepped many at a time."""
 
 import numpy as np
-from numba import njit
 
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.kernels.compiler import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

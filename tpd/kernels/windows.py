@@ -1,9 +1,9 @@
 """Windows of replayed transitions: what was observed from each on, as long as the policy itself acted."""
 
 import numpy as np
-from numba import njit
 
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.kernels.compiler import njit
 
 
 @njit(cache=True)

@@ -270,7 +270,8 @@ def _origin() -> dict[str, str]:
 def _git(folder: Path, *arguments: str) -> str | None:
     """The answer of git, or None where there is no git or no repository."""
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+        safely = ["git", "-c", "core.fsmonitor=false"]  # a program that a repository may name
+        done = subprocess.run([*safely, *arguments], cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

@@ -1,0 +1,57 @@
+"""numba, whatever lies in the working directory: it would take its settings from a file there, such as the
+folder of a cache whose pickles it then runs.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SETTINGS = ".numba_config.yaml"
+
+
+def private_cache() -> Path:
+    """A folder for compiled code that only this user can write to; where there is none, for this run only."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        root = named if named.is_absolute() else Path.home() / ".cache"
+        folder = root / "tpd" / "numba"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    except (OSError, RuntimeError):  # no home, or none that can be written to
+        return _passing()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022 or not os.access(folder, os.W_OK):
+        return _passing()
+    return folder
+
+
+def _passing() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tpd-numba-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def _settings_hidden() -> Iterator[None]:
+    """Hide the file of settings while numba is imported, which looks for it at once."""
+    exists = os.path.exists
+    os.path.exists = lambda path: path != SETTINGS and exists(path)
+    try:
+        yield
+    finally:
+        os.path.exists = exists
+
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(private_cache()))
+with _settings_hidden():
+    from numba import njit
+    from numba.core import config
+
+if config._config_fname != os.devnull:
+    config._config_fname = os.devnull  # looked for again before every compilation
+    config._env_reloader.reset()  # type: ignore[no-untyped-call]  # numba may have been imported before, with the file's settings
+
+__all__ = ["njit"]
