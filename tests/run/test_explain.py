@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from tests.support.commands import IN_TURN, ROOT, tpd_run
 from tpd.answers.what_if import returns
 from tpd.run import explain as answer
-from tpd.run.question import QuestionError, parse
+from tpd.run.question import parse
 from tpd.sources.forks import Forks
 from tpd.sources.moments import Moment
 from tpd.store import saved_runs
@@ -180,9 +180,25 @@ def test_questions_that_are_no_questions_are_refused() -> None:
         (["row=2"], "say of which run"),
         (["run=x", "what"], "key=value"),
         (["run=x", "state=1", "row=2"], "given twice"),
+        (["run=x", "state=1", "state=2"], "state= is given twice"),
+        (["run="], "say of which run"),
+        (["run=x", "against="], "against= is empty"),
+        (["run=x", "rewards=[1,2]"], "rewards are given by name"),
+        (["run=x", "rewards.a=many"], "rewards.a must lie in"),
+        (["run=x", "resolve=perhaps"], "resolve must be true or false"),
+        (["run=x", "rollouts=-1"], "rollouts must be 0 or more"),
+        (["run=x", "precision=0"], "precision must lie in"),
+        (["run=x", "trust={a: b}"], "trust names modules"),
+        (["run=x", "state={"], "key=value"),
     ):
-        with pytest.raises(QuestionError, match=complaint):
+        with pytest.raises(ValueError, match=complaint):
             parse(arguments)
+
+
+def test_names_are_taken_as_they_are_typed() -> None:
+    asked = parse(["run=12345678901234567890123456789012", "against=1e5", "what_if=[failure]", "trust=mine"])
+    assert (asked.run, asked.against) == ("12345678901234567890123456789012", "1e5")
+    assert (asked.what_if, asked.trust) == ("[failure]", ("mine",))
 
 
 def test_help_comes_without_a_run(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
@@ -18,9 +20,10 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from tests.support.breakable import Server
 from tpd.store.run_folders import locked
-from tpd.tracking import outbox
+from tpd.tracking import backend_store, outbox
 from tpd.tracking.backend_store import prepare
 from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.fetch import fetch
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 from tpd.tracking.outbox import forget, open_run
 
@@ -214,6 +217,10 @@ HOSTILE = {
     "a link": ('{"do": "files", "with": ["linked", null]}', "leads out of"),
     "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "leads out of"),
     "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "nothing that a run writes down"),
+    "a program in PostScript": (
+        '{"do": "describe", "with": [{"picture": "page.png"}]}',
+        "cannot identify image",
+    ),
     "no call": ("[1, 2]", "nothing that a run writes down"),
     "no JSON": ("{", "is no JSON"),
     "brackets": ("[" * 100_000, "is no JSON"),
@@ -229,6 +236,7 @@ def test_a_folder_of_strangers_sends_nothing_but_its_own(
     with open_run(local, folder, "run", {}, {}) as run:
         run.metrics({"loss": 1})
     (folder / "linked").symlink_to(tmp_path / "secret.txt")
+    (folder / "page.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
     with (folder / JOURNAL).open("a") as journal:
         journal.write(line + "\n")
     told = dict[Path, str]()
@@ -237,6 +245,89 @@ def test_a_folder_of_strangers_sends_nothing_but_its_own(
     assert told_of in told[folder]
     client = MlflowClient(local.uri)
     assert client.list_artifacts(str(run.id)) == client.list_artifacts(str(run.id), "note") == []
+
+
+def test_a_run_that_a_folder_did_not_start_is_left_alone(local: MlflowTracking, tmp_path: Path) -> None:
+    with open_run(local, tmp_path / "mine", "mine", {}, {}) as mine:
+        mine.metrics({"loss": 1})
+    theirs = tmp_path / "theirs"
+    with open_run(local, theirs, "theirs", {}, {}) as other:
+        other.metrics({"loss": 2})
+    state = json.loads((theirs / DELIVERY_STATE).read_text())
+    (theirs / DELIVERY_STATE).write_text(json.dumps({**state, "run_id": mine.id, "delivered": 0}))
+    told = dict[Path, str]()
+    assert deliver_all(theirs, told.__setitem__, trusted) == 1
+    assert "was not started from this folder" in told[theirs]
+    assert history(local.uri, mine.id, "loss") == [(0, 1.0)]
+    assert MlflowClient(local.uri).get_run(str(mine.id)).info.status == "FINISHED"
+
+
+def test_nothing_is_registered_that_nobody_asked_for(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered = list[str]()
+    monkeypatch.setattr(
+        MlflowRun, "_models", lambda self, name=None: [SimpleNamespace(model_uri="models:/m")]
+    )
+    monkeypatch.setattr(MlflowRun, "_new_version", lambda self, name, uri: registered.append(name))
+    with open_run(local, tmp_path / "run", "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    state = json.loads((tmp_path / "run" / DELIVERY_STATE).read_text())
+    state["store"]["register"] = "production"
+    (tmp_path / "run" / DELIVERY_STATE).write_text(json.dumps({**state, "delivered": 0}))
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
+    assert "not registered as production, which register=true does" in told[tmp_path / "run"]
+    assert registered == []
+    assert deliver_all(tmp_path, told.__setitem__, trusted, register=True) == 0
+    assert "registered as production" in told[tmp_path / "run"]
+    assert registered == ["production"]
+
+
+def stores(folder: Path) -> dict[str, tuple[str, str]]:
+    """Stores that cannot be used, and what is said of them."""
+    (folder / "folder.db").mkdir()
+    (folder / "text.db").write_text("this is no database, however long it is read" * 50)
+    (folder / "file").touch()
+    return {
+        "a folder": (f"{folder}/folder.db", "is no file"),
+        "no database": (f"{folder}/text.db", "is no SQLite database"),
+        "a query": (f"{folder}/a?b/mlflow.db", r"a name has % or \?"),
+        "an escape": (f"{folder}/50%25/mlflow.db", r"a name has % or \?"),
+        "below a file": (f"{folder}/file/mlflow.db", "cannot be written"),
+    }
+
+
+def test_a_store_that_cannot_be_used_is_refused_at_once(tmp_path: Path) -> None:
+    before = None
+    for path, complaint in stores(tmp_path).values():
+        before = before or sorted(tmp_path.rglob("*"))
+        start = time.monotonic()
+        with pytest.raises(ValueError, match=complaint):
+            prepare(f"sqlite:///{path}", "small")
+        with pytest.raises(ValueError):  # noqa: PT011  # where there is none, that is said
+            fetch("nowhere", f"sqlite:///{path}", tmp_path / "fetched")
+        assert time.monotonic() - start < 10
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_store_that_is_held_for_ever_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend_store, "SECONDS_TO_LEAVE", 0.2)
+    with (
+        FileLock(tmp_path / "mlflow.db.lock"),
+        pytest.raises(TimeoutError, match="for another process that makes"),
+    ):
+        prepare(f"sqlite:///{tmp_path}/mlflow.db", "small")
+
+
+def test_looking_for_a_run_makes_no_store(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no store"):
+        fetch("nowhere", f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "run")
+    with pytest.raises(ValueError, match="uri must name a store that MLflow knows"):
+        fetch("nowhere", "nonsense://x", tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("no_delivery")

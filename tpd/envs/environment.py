@@ -15,6 +15,7 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 from tpd.core.observations import check_space
 from tpd.core.types import Array, BoolArray
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
+from tpd.guards.settings import shown
 
 log = logging.getLogger(__name__)
 
@@ -202,15 +203,17 @@ class Environment:
     def action(self, name: Any) -> Any:
         """An action given by name or number or, where actions are continuous, as numbers."""
         if not self.discrete:
-            values = np.asarray(name, dtype=self.action_space.dtype)
-            if not self.action_space.contains(values):
-                raise ValueError(f"{self.id} has no action {name!r}; its actions are {self.action_space}")
+            values = _vector(name, self.action_space)
+            if values is None or not self.action_space.contains(values):
+                raise ValueError(
+                    f"{self.id} has no action {shown(name)}; its actions are {self.action_space}"
+                )
             return values
         if isinstance(name, str) and name in self._action_names:
             return self._action_names.index(name)
-        if isinstance(name, int) and 0 <= name < self.num_actions:
+        if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < self.num_actions:
             return name
-        raise ValueError(f"{self.id} has no action {name!r}; it has {', '.join(self._action_names)}")
+        raise ValueError(f"{self.id} has no action {shown(name)}; it has {', '.join(self._action_names)}")
 
     @functools.cached_property
     def _action_names(self) -> tuple[str, ...]:
@@ -225,20 +228,21 @@ class Environment:
         if isinstance(description, Mapping) and set(description) != set(self.state_fields):
             fields = ", ".join(self.state_fields)
             has = f"it has the fields {fields}, all of which are needed" if fields else "it has no fields"
-            raise ValueError(f"{self.id} does not know the state {dict(description)}: {has}")
+            raise ValueError(f"{self.id} does not know the state {shown(dict(description))}: {has}")
         if not self.tabular:
-            vector = np.asarray(description, dtype=self.observation_space.dtype)
-            if vector.shape != self.observation_space.shape:
-                raise ValueError(
-                    f"{self.id} has observations of shape {self.observation_space.shape}, got {description!r}"
-                )
+            vector, shape = _vector(description, self.observation_space), self.observation_space.shape
+            if vector is None or vector.shape != shape:
+                raise ValueError(f"{self.id} has observations of shape {shape}, got {shown(description)}")
             return vector
         num_states, _ = self.table_shape()
-        if isinstance(description, int) and 0 <= description < num_states:
+        number = isinstance(description, int) and not isinstance(description, bool)
+        if number and 0 <= description < num_states:  # type: ignore[operator]
             return np.array(description)
         if isinstance(description, Mapping):
             return np.array(int(self._probe.encode(**description)))
-        raise ValueError(f"{self.id} does not know the state {description!r}; it has {num_states} states")
+        raise ValueError(
+            f"{self.id} does not know the state {shown(description)}; it has {num_states} states"
+        )
 
     @property
     def map_layout(self) -> Mapping[str, str]:
@@ -287,3 +291,11 @@ def numbers(values: Any) -> str:
     flat = np.ravel(values)
     shown = ", ".join(f"{value:.3g}" for value in flat[:8])
     return f"({shown}, …)" if len(flat) > 8 else f"({shown})"
+
+
+def _vector(given: Any, space: gym.Space[Any]) -> Array | None:
+    """What was typed as an element of a space; None if it is no numbers."""
+    try:
+        return np.asarray(given, dtype=space.dtype)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -8,19 +8,28 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 
-
+LONGEST_SHOWN = 60
 MOST = 1e15
 """Upper bound for loop counts."""
+
+
+def shown(value: object) -> str:
+    """A value in an error: on one line, and not too long."""
+    try:
+        said = " ".join(repr(value).split())
+    except ValueError:  # thousands of digits, which Python refuses to write
+        return "a number without end"
+    return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]} ..."
 
 
 def whole_number(name: str, value: object, at_least: int, at_most: float = MOST) -> int:
     """The value as an int; 5e6 is whole, 0.5 and "many" are not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-        raise ValueError(f"{name} must be a whole number, got {value!r}")
+        raise ValueError(f"{name} must be a whole number, got {shown(value)}")
     if value < at_least:
-        raise ValueError(f"{name} must be {at_least} or more, got {value!r}")
+        raise ValueError(f"{name} must be {at_least} or more, got {shown(value)}")
     if value > at_most:
-        raise ValueError(f"{name} must be {at_most:g} or less, got {value!r}")
+        raise ValueError(f"{name} must be {at_most:g} or less, got {shown(value)}")
     return int(value)
 
 
@@ -33,21 +42,21 @@ def number(name: str, value: object, low: float, high: float, *, above_low: bool
         and value <= high
     )
     if not inside:
-        raise ValueError(f"{name} must lie in {'(' if above_low else '['}{low}, {high}], got {value!r}")
+        raise ValueError(f"{name} must lie in {'(' if above_low else '['}{low}, {high}], got {shown(value)}")
     return float(value)  # type: ignore[arg-type]  # checked above
 
 
 def boolean(name: str, value: object) -> bool:
     """The value, if it is true or false and not merely a word."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {value!r}")
+        raise ValueError(f"{name} must be true or false, got {shown(value)}")
     return value
 
 
 def one_of(name: str, value: T, allowed: Collection[T]) -> T:
     """The value, if it is allowed."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {shown(value)}")
     return value
 
 

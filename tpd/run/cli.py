@@ -93,19 +93,29 @@ def _run_to_the_end() -> None:
         raise
 
 
+SYNC_USAGE = """usage: tpd-sync [folder] [uri=...] [register=true]
+  folder         of runs or sweeps, else outputs
+  uri=           a store that you trust; those below the working directory need not be named
+  register=true  also register the explainers of finished runs, under the names that the folders say"""
+
+
 def sync() -> None:
     """Deliver to the tracking store what it did not take when it should have."""
+    words = sys.argv[1:]
+    named = {word.removeprefix("uri=") for word in words if word.startswith("uri=")}
+    folders = [Path(word) for word in words if "=" not in word] or [Path("outputs")]
+    known = [word for word in words if "=" not in word or word.startswith("uri=") or word == "register=true"]
+    if len(known) < len(words) or "" in named or len(folders) > 1 or not folders[0].is_dir():
+        sys.exit(SYNC_USAGE)
     from tpd.tracking.backend_store import absolute
     from tpd.tracking.delivery import below_here, deliver_all
 
-    named = {absolute(word.removeprefix("uri=")) for word in sys.argv[1:] if word.startswith("uri=")}
-    folders = [Path(word) for word in sys.argv[1:] if not word.startswith("uri=")] or [Path("outputs")]
-    if len(folders) > 1 or not folders[0].is_dir():
-        sys.exit("usage: tpd-sync [folder of runs or sweeps, else outputs] [uri=of a store that you trust]")
+    trusted = {absolute(uri) for uri in named}
     left = deliver_all(
         folders[0],
         lambda where, told: print(f"{where}: {told}"),
-        lambda uri: uri in named or below_here(uri),
+        lambda uri: uri in trusted or below_here(uri),
+        register="register=true" in words,
     )
     sys.exit(f"{left} folders are not delivered" if left else None)
 

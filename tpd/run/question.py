@@ -1,12 +1,15 @@
 """What can be asked of a finished run, and how it is typed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
+from tpd.guards.files import brief
+from tpd.guards.settings import boolean, number, shown, whole_number
 from tpd.predictors.simulation import PRECISION
 from tpd.sources.named_states import START
 
@@ -33,6 +36,9 @@ Settings:  store=sqlite:///mlflow.db            the MLflow store
 """
 
 
+LARGEST_REWARD = 1e15
+
+
 class QuestionError(ValueError):
     """A question that cannot be answered as it was put."""
 
@@ -57,22 +63,58 @@ class Question:
     trust: Sequence[str] = ()
 
 
+TEXT = ("run", "against", "what_if", "store", "out")
+"""Settings that are taken as they are typed: an id of a run may look like a number."""
+
+
 def parse(arguments: Sequence[str]) -> Question:
     """Read `key=value`; the fields of a state, and the place in an episode, may be given as keys."""
-    try:
-        given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
-    except OmegaConfBaseException as error:
-        raise QuestionError(f"settings are given as key=value: {error}") from error
-    assert isinstance(given, dict)
+    typed = dict[str, str]()
     for argument in arguments:
-        if "=" not in argument:
-            raise QuestionError(f"settings are given as key=value, got {argument!r}")
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise QuestionError(f"settings are given as key=value, got {shown(argument)}")
+        if key in typed:
+            raise QuestionError(f"{key}= is given twice")
+        typed[key] = value
+    texts = {key: typed[key] for key in TEXT if key in typed}
+    given = _values([argument for argument in arguments if argument.partition("=")[0] not in TEXT])
     known = {f.name for f in fields(Question)}
-    place = {str(key): given.pop(key) for key in list(given) if key not in known}
+    place = {key: given.pop(key) for key in list(given) if key not in known}
     if place and "state" in given:
-        raise QuestionError(f"the state is given twice: state={given['state']} and {', '.join(place)}")
-    if "run" not in given:
+        raise QuestionError(f"the state is given twice: state={shown(given['state'])} and {', '.join(place)}")
+    if not texts.get("run"):
         raise QuestionError("say of which run: run=<MLflow run id, model URI or output folder>")
+    empty = [key for key, value in texts.items() if not value]
+    if empty:
+        raise QuestionError(f"{empty[0]}= is empty")
     if place:
         given["state"] = place
-    return Question(**{str(key): value for key, value in given.items()})
+    return _checked(Question(**{**given, **texts}))
+
+
+def _values(arguments: Sequence[str]) -> dict[str, Any]:
+    """The values of settings, as YAML reads them."""
+    try:
+        given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
+    except (OmegaConfBaseException, YAMLError, RecursionError) as error:
+        raise QuestionError(f"settings are given as key=value: {brief(error)}") from error
+    assert isinstance(given, dict)
+    return {str(key): value for key, value in given.items()}
+
+
+def _checked(question: Question) -> Question:
+    """The question, if its settings are of the kinds that they should be."""
+    rewards, trust = question.rewards, question.trust
+    if not isinstance(rewards, Mapping):
+        raise QuestionError(f"rewards are given by name, as rewards.failure=-20, got {shown(rewards)}")
+    for name, reward in rewards.items():
+        number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
+    boolean("resolve", question.resolve)
+    if question.rollouts is not None:
+        whole_number("rollouts", question.rollouts, at_least=0)
+    number("precision", question.precision, 0, 1, above_low=True)
+    trusted = [trust] if isinstance(trust, str) else trust
+    if not isinstance(trusted, list | tuple) or not all(isinstance(module, str) for module in trusted):
+        raise QuestionError(f"trust names modules, as trust=[my_module], got {shown(trust)}")
+    return replace(question, trust=tuple(trusted))

@@ -82,7 +82,7 @@ def find_recorded(
     picture = env.picture(observation)
     if recording.frames:
         frame = recording.frame_of(episodes.begins[episode] + step)
-        picture = np.asarray(Image.open(io.BytesIO(recording.frames[int(frame)])))
+        picture = np.asarray(Image.open(io.BytesIO(recording.frames[int(frame)]), formats=["WEBP"]))
     state = NamedState(observation[None], name, picture, recording.moment(episode, step))
     return state, steps.action[step]
 

@@ -1,13 +1,14 @@
 """The MLflow store: made ready once, before anything writes to it."""
 
 import contextlib
+import os
 import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
@@ -17,7 +18,7 @@ from tpd.guards.versions import WRITTEN_BY, require_version
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
-SECONDS_TO_ANSWER = 10
+SECONDS_TO_ANSWER, SECONDS_TO_LEAVE = 10, 120
 RUN_VERSION = "tpd.version"
 EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
@@ -29,12 +30,11 @@ def prepare(uri: str, experiment: str) -> str:
     for each other here, and when one dies in them, so the file is there once they are done; WAL lets
     processes read while another one writes.
     """
-    if uri.startswith("http"):
-        _knock(uri)
+    require_usable(uri)
     with locked_store(uri):
         if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
             _make(Path(uri.removeprefix(SQLITE)))
-        client = _client(uri)
+        client = client_of(uri)
         _require_version(client, uri)
         found = client.get_experiment_by_name(experiment)
         if uri.startswith(SQLITE):
@@ -56,10 +56,10 @@ def _make(path: Path) -> None:
     unfinished.replace(path)
 
 
-def _client(uri: str) -> MlflowClient:
+def client_of(uri: str) -> MlflowClient:
     """Refuse a kind of store that there is not, as one of runs and not of models."""
     try:
-        return MlflowClient(tracking_uri=uri)
+        return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except UnsupportedModelRegistryStoreURIException as error:
         raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
@@ -89,6 +89,34 @@ def _require_version(client: MlflowClient, uri: str) -> None:
         require_version(f"the store {uri}", wrote, ": name another one (tracking.uri=...)")
 
 
+def require_usable(uri: str) -> None:
+    """Refuse a store that cannot be used: MLflow would try again for minutes, or write beside it."""
+    if uri.startswith("http"):
+        _knock(uri)
+    if not uri.startswith(SQLITE):
+        return
+    path = Path(uri.removeprefix(SQLITE)).absolute()
+    for place in (path, Path.cwd()):  # the files of runs lie in the working directory
+        if {"%", "?"} & set(str(place)):
+            raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
+    if path.exists():
+        _require_database(path)
+    made = next(parent for parent in path.parents if parent.exists())
+    if not os.access(made, os.W_OK | os.X_OK):
+        raise ValueError(f"the store {path} cannot be written: {made} is no folder that you may write to")
+
+
+def _require_database(path: Path) -> None:
+    if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+        raise ValueError(f"the store {path} is no file that you may read and write")
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA schema_version")
+    except sqlite3.DatabaseError as error:
+        if not isinstance(error, sqlite3.OperationalError):  # else somebody else is writing
+            raise ValueError(f"the store {path} is no SQLite database, or a broken one ({error})") from error
+
+
 def _knock(uri: str) -> None:
     """Refuse a server that does not answer at all, instead of retrying for minutes."""
     try:
@@ -116,5 +144,13 @@ def locked_store(uri: str) -> Iterator[None]:
         return
     path = Path(uri.removeprefix(SQLITE))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(path.name + ".lock")):
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    try:
+        lock.acquire(timeout=SECONDS_TO_LEAVE)
+    except Timeout:
+        waited = f"waited {SECONDS_TO_LEAVE} s for another process that makes or changes {path}"
+        raise TimeoutError(f"{waited}; if there is none, remove {lock.lock_file}") from None
+    try:
         yield
+    finally:
+        lock.release()

@@ -36,12 +36,15 @@ Trusts = Callable[[str], bool]
 
 
 class Delivery:
-    """The state and the journal of a folder, and the run that they belong to."""
+    """The state and the journal of a folder, and the run that they belong to.
 
-    def __init__(self, folder: Path) -> None:
+    register: whether its explainer becomes a version of the registered model that the folder names.
+    """
+
+    def __init__(self, folder: Path, register: bool = True) -> None:
         self.folder = folder
         self._state = _read_state(folder / DELIVERY_STATE)
-        self.tracking = MlflowTracking(**self._state["store"])
+        self.tracking = MlflowTracking(**self._state["store"] | ({} if register else {"register": None}))
         self.run: MlflowRun | None = None
         """In the store, once it has been reached."""
         self._failures = 0
@@ -204,13 +207,18 @@ def below_here(uri: str) -> bool:
     return uri.startswith(SQLITE) and Path(uri.removeprefix(SQLITE)).resolve().is_relative_to(Path.cwd())
 
 
-def deliver_all(folder: Path, tell: Callable[[Path, str], None], trusts: Trusts) -> int:
-    """Deliver what lies in this folder and below it, telling how it went; how many folders are left."""
+def deliver_all(
+    folder: Path, tell: Callable[[Path, str], None], trusts: Trusts, register: bool = False
+) -> int:
+    """Deliver what lies in this folder and below it, telling how it went; how many folders are left.
+
+    register: also register the explainers of finished runs, under the names that the folders say.
+    """
     left = 0
     for state in sorted(folder.rglob(DELIVERY_STATE)):
         try:
             with locked(state.parent):
-                told, done = _deliver_folder(state.parent, trusts)
+                told, done = _deliver_folder(state.parent, trusts, register)
         except BusyError:
             told, done = "its run is still under way", True
         except Exception as error:
@@ -221,12 +229,13 @@ def deliver_all(folder: Path, tell: Callable[[Path, str], None], trusts: Trusts)
     return left
 
 
-def _deliver_folder(folder: Path, trusts: Trusts) -> tuple[str, bool]:
+def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, bool]:
     """What to tell of it, and whether all of it is delivered."""
-    delivery = Delivery(folder)
-    waiting, refused = delivery.waiting(), len(delivery.refused)
-    ended = any(entry["do"] in ("end", "abandon") for entry in delivery.entries()[-1:])
-    if not waiting and not refused and ended:
+    delivery = Delivery(folder, register)
+    waiting, refused, last = delivery.waiting(), len(delivery.refused), delivery.entries()[-1:]
+    ended = any(entry["do"] in ("end", "abandon") for entry in last)
+    model = delivery.store["register"] if any(entry["with"] == ["FINISHED"] for entry in last) else None
+    if not waiting and not refused and ended and not (register and model):
         return "", True
     if not trusts(delivery.tracking.uri):
         raise PermissionError(f"name its store, if you trust it: uri={delivery.tracking.uri}")
@@ -236,6 +245,11 @@ def _deliver_folder(folder: Path, trusts: Trusts) -> tuple[str, bool]:
     if not ended:
         delivery.begin().end("KILLED")  # nobody writes to it any more
         told += "; the run was interrupted"
+    if model and register:
+        delivery.begin().end("FINISHED")  # which registers it, unless that is done
+        told += f"; registered as {model}"
+    elif model:
+        told += f"; not registered as {model}, which register=true does"
     if delivery.refused:
         told += f"; {len(delivery.refused)} refused: {delivery.refused[0]['error']}"
     return told, not delivery.refused

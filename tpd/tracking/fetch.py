@@ -12,7 +12,7 @@ from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
 from tpd.store import explainers
 from tpd.store.run_folders import require_own_version
 from tpd.store.saved_runs import CONFIG, EPISODES, EXPLAINER
-from tpd.tracking.backend_store import RUN_VERSION
+from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, require_usable
 
 MODELS = "models:/"
 
@@ -22,7 +22,11 @@ def fetch(name: str, uri: str, folder: Path) -> Path:
     if (Path(name) / CONFIG).exists():
         require_own_version(Path(name))
         return Path(name)
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    absent = uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists()
+    if absent:  # MLflow would make one
+        raise ValueError(f"run={name} is no folder of a run, and there is no store {uri}")
+    require_usable(uri)
+    client = client_of(uri)
     try:
         run = client.get_run(_run_of_model(client, name) if name.startswith(MODELS) else name)
         require_version(f"run={name}", {WRITTEN_BY: run.data.tags.get(RUN_VERSION, FIRST_VERSION)})

@@ -35,6 +35,8 @@ PARAMS_PER_CALL = 100
 METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
+PICTURES, MOST_PIXELS = ("PNG", "JPEG"), 50_000_000
+"""The formats that are opened: for others Pillow may start programs."""
 TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
 TOKEN = "tpd.token"  # the tag of a run by which it is found again
 
@@ -76,7 +78,7 @@ class MlflowTracking:
         return MlflowRun(client, self.uri, run, self.register)
 
     def resume(self, run_id: str | None, token: str) -> "MlflowRun | None":
-        """A run that was started before, by its id or by its token; None if there is none."""
+        """A run that was started before, by its token and, if known, its id; None if there is none."""
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
         if run_id is None:
@@ -85,8 +87,11 @@ class MlflowTracking:
             if not found:
                 return None
             run_id = found[0].info.run_id
+        run = client.get_run(run_id)
+        if run.data.tags.get(TOKEN) != token:
+            raise PermissionError(f"run {run_id} of {self.uri} was not started from this folder")
         client.update_run(run_id, status="RUNNING")
-        return MlflowRun(client, self.uri, client.get_run(run_id), self.register)
+        return MlflowRun(client, self.uri, run, self.register)
 
     def ui_command(self) -> str:
         """What to type to look at the runs."""
@@ -227,9 +232,11 @@ class MlflowRun:
     def _picture(self, path: Path, number: int) -> str:
         """A picture of the folder, narrow enough for the page of the run."""
         name = f"{number}_{path.name}"
-        with tempfile.TemporaryDirectory() as folder, Image.open(path) as picture:
+        with tempfile.TemporaryDirectory() as folder, Image.open(path, formats=PICTURES) as picture:
+            if picture.width * picture.height > MOST_PIXELS:
+                raise ValueError(f"{path}: has {picture.width} x {picture.height} pixels, which is absurd")
             picture.thumbnail((WIDEST_PICTURE, 10 * WIDEST_PICTURE))
-            picture.save(Path(folder) / name)
+            picture.save(Path(folder) / name, format=picture.format)
             self._client.log_artifact(self._run_id, str(Path(folder) / name), "note")
         query = urllib.parse.urlencode({"path": f"note/{name}", "run_uuid": self._run_id})
         return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
