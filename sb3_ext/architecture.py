@@ -14,7 +14,8 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from torch.nn.modules import activation
 
-from sb3_ext.unpickling import SavedAgent, Weights
+from sb3_ext.unpickling import SavedAgent
+from sb3_ext.weights import Weights
 
 Algorithm = type[BaseAlgorithm]
 Space = spaces.Space[Any]

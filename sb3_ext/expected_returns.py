@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sb3_ext.unpickling import PickledObject, array_of, read_agent, unpickled
+from sb3_ext.inert_pickles import PickledObject, array_of, unpickled
+from sb3_ext.unpickling import read_agent
 from tpd.core.types import FloatArray
 from tpd.guards.files import REAL, StoredArrays
 from tpd.guards.settings import number

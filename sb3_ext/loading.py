@@ -20,7 +20,8 @@ from stable_baselines3.common.preprocessing import is_image_space, is_image_spac
 from stable_baselines3.common.vec_env import VecTransposeImage
 
 from sb3_ext.architecture import TRUST, Algorithm, Space, policy_arguments
-from sb3_ext.unpickling import SavedAgent, Weights, one_line, read_agent
+from sb3_ext.unpickling import SavedAgent, one_line, read_agent
+from sb3_ext.weights import Weights
 from tpd.guards.settings import boolean
 
 Env = gym.Env[Any, Any]

@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_ext.unpickling import PickledObject, array_of, one_line, read_pickle
+from sb3_ext.inert_pickles import PickledObject, array_of, read_pickle
+from sb3_ext.unpickling import one_line
 from tpd.core.types import Array, FloatArray
 from tpd.guards.settings import boolean
 

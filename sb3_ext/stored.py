@@ -28,7 +28,8 @@ from sb3_ext.architecture import (
 from sb3_ext.loading import ALGORITHMS, EPSILON_GREEDY, build_policy, playing_model
 from sb3_ext.normalization import ObservationNormalization, frozen
 from sb3_ext.policies import SB3Policy, as_policy
-from sb3_ext.unpickling import SavedAgent, Weights
+from sb3_ext.unpickling import SavedAgent
+from sb3_ext.weights import Weights
 from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.envs.spaces import from_plain, to_plain

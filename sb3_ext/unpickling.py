@@ -1,34 +1,23 @@
-"""Files that others wrote, read into plain data: nothing in them is run."""
+"""Saved agents that others wrote, read into plain data: nothing in them is run."""
 
-import io
 import itertools
 import json
-import pickle
-import pickletools
 import re
 import struct
-import sys
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
-import torch
+from sb3_ext.weights import Weights, read_weights
 
-from tpd.core.types import Array
-
-LARGEST_SETTINGS = 64 * 2**20
+LARGEST_SETTINGS = 16 * 2**20
 LARGEST_WEIGHTS = 2 * 2**30
-LARGEST_PICKLE = 256 * 2**20
 LONGEST_LINE = 600
 LARGEST_COMPRESSION = 200  # weights hardly compress, JSON not by that much
-LARGEST_REUSE = 4  # a shared extractor's weights go by three names: its own, the actor's, the critic's
 
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError)
-
-Weights = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -98,47 +87,21 @@ def _settings(content: bytes) -> dict[str, Any]:
 
 
 def _weights(content: bytes) -> Weights:
-    _check_claim(_unpacked_size(content), len(content))
     try:
-        weights = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # broken bytes raise almost anything
-        named = re.search(r"GLOBAL (\S+)", str(error))
-        what = f"names {named[1]}, which is no weight" if named else f"is broken ({type(error).__name__})"
-        raise ValueError(f"policy.pth in it {what}; nothing of it was run") from error
-    if not isinstance(weights, dict) or not all(map(_is_weight, weights.keys(), weights.values())):
-        raise ValueError("policy.pth in it is no table of weights")
-    claimed = sum(weight.numel() * weight.element_size() for weight in weights.values())
-    _check_claim(claimed, LARGEST_REUSE * len(content))
+        weights = read_weights(content)
+    except ValueError as error:
+        raise ValueError(f"policy.pth in it {error}") from error
+    except BROKEN as error:
+        raise ValueError(f"policy.pth in it is broken ({type(error).__name__})") from error
     endless = [name for name, weight in weights.items() if not weight.isfinite().all()]
     if endless:
         raise ValueError(f"its weights {endless[0]} are not finite")
-    return dict(weights)
+    return weights
 
 
-def _unpacked_size(content: bytes) -> int:
-    """Of the weights, which are a zip of their own since torch 1.6."""
-    if not content.startswith(b"PK"):
-        return len(content)
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return sum(entry.file_size for entry in archive.infolist())
-    except BROKEN as error:
-        raise ValueError(f"policy.pth in it is broken ({type(error).__name__})") from error
-
-
-def _check_claim(claimed: int, largest: int, name: str = "policy.pth") -> None:
+def _check_claim(claimed: int, largest: int, name: str) -> None:
     if claimed > largest:
         raise ValueError(f"{name} in it claims an absurd size of {claimed} bytes")
-
-
-def _is_weight(name: object, weight: object) -> bool:
-    return (
-        isinstance(name, str)
-        and isinstance(weight, torch.Tensor)
-        and weight.device.type == "cpu"
-        and weight.layout == torch.strided
-        and not (weight.is_complex() or weight.is_quantized)
-    )
 
 
 def _renamed(weights: Weights) -> Weights:
@@ -168,123 +131,3 @@ def _unshared(weights: Weights) -> Weights:
         else:
             unshared[name] = weight
     return unshared
-
-
-class PickledObject:
-    """What a pickle says of one object: where its class lives, its arguments and its state.
-
-    It stands for everything that a pickle names, whatever that is, and does nothing.
-    """
-
-    origin: ClassVar[str]
-    arguments: tuple[Any, ...]
-    state: Any
-    items: list[Any]
-    """What was appended to it, where it is a container."""
-
-    def __new__(cls, *arguments: Any, **_: Any) -> "PickledObject":
-        record = object.__new__(cls)
-        record.arguments = arguments
-        record.state = None
-        record.items = []
-        return record
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Take what the pickle passes, and leave it at that."""
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-    def __setitem__(self, _: Any, __: Any) -> None:
-        """Mappings of other kinds than Python's own stay empty: nobody asks for their items."""
-
-    def append(self, item: Any) -> None:
-        self.items.append(item)
-
-    def extend(self, items: Any) -> None:
-        self.items.extend(items)
-
-    def add(self, _: Any) -> None:
-        """Sets stay empty too."""
-
-
-CONTAINERS = {"builtins.set", "builtins.frozenset", "collections.OrderedDict", "collections.deque"}
-NUMPY = re.compile(
-    r"numpy\.(dtype|ndarray|random\..*|_?core\.multiarray\.(_reconstruct|scalar)|_?core\.numeric\._frombuffer)"
-)
-NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
-
-
-class InertUnpickler(pickle.Unpickler):
-    """Turns every class that a pickle names into a PickledObject, and refuses what no record is about."""
-
-    def find_class(self, module: str, name: str) -> type[PickledObject]:
-        """A record of its own for each name; the name is never imported."""
-        origin = f"{module}.{name}"
-        root = module.partition(".")[0]
-        if root == "numpy":
-            known = NUMPY.fullmatch(origin) is not None or (module == root and name in np.sctypeDict)
-        else:
-            known = root not in sys.stdlib_module_names or origin in CONTAINERS
-        if not known:
-            raise ValueError(f"names {origin}, which has no place in such a file; nothing of it was run")
-        return type("NamedPickledObject", (PickledObject,), {"origin": origin})
-
-
-def read_pickle(path: Path) -> Any:
-    """The pickle with records in place of objects; a ValueError says what is wrong with it."""
-    if not path.is_file():
-        raise ValueError("there is no such file")
-    if path.stat().st_size > LARGEST_PICKLE:
-        raise ValueError(f"has an absurd size of {path.stat().st_size} bytes")
-    return unpickled(path.read_bytes())
-
-
-def unpickled(content: bytes) -> Any:
-    """The same of a pickle that is at hand."""
-    try:
-        for opcode, argument, _ in pickletools.genops(content):
-            if "PUT" in opcode.name and int(argument or 0) > len(content):  # so much memory it would take
-                raise ValueError(f"it claims {argument} objects")
-    except ValueError as error:
-        raise ValueError(f"is no pickle, or a broken one ({error})") from error
-    try:
-        return InertUnpickler(io.BytesIO(content)).load()
-    except ValueError:
-        raise
-    except Exception as error:  # broken bytes raise almost anything
-        raise ValueError(f"is a broken pickle ({type(error).__name__})") from error
-
-
-def array_of(value: Any) -> Array:
-    """The array that numpy's record, or a plain number, stands for."""
-    match value:
-        case bool() | int() | float():
-            return np.asarray(value)
-        case PickledObject(origin=origin, state=(_, shape, dtype, fortran, content)) if (
-            "._reconstruct" in origin
-        ):
-            return _array(content, dtype, shape, "F" if fortran else "C")
-        case PickledObject(origin=origin, arguments=(content, dtype, shape, order)) if (
-            "._frombuffer" in origin
-        ):
-            return _array(content, dtype, shape, order)
-        case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
-            return _array(content, dtype, (), "C")
-    raise ValueError(f"has {_shown(value)} where numbers are due")
-
-
-def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
-    match dtype:
-        case PickledObject(origin="numpy.dtype", arguments=(str(code), *_), state=(_, str(byte_order), *_)):
-            known = code in NUMBERS and byte_order in {"<", ">", "|", "="}
-        case _:
-            known = False
-    whole = isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)
-    if not known or not whole or order not in ("C", "F") or not isinstance(content, bytes | bytearray):
-        raise ValueError(f"has an array of {_shown(dtype)} that is not plain")
-    return np.frombuffer(content, np.dtype(byte_order + code)).reshape(shape, order=order).copy()
-
-
-def _shown(value: Any) -> str:
-    return value.origin if isinstance(value, PickledObject) else type(value).__name__

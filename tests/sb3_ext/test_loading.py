@@ -598,7 +598,7 @@ def test_files_that_are_no_agents(file: Path) -> None:
     assert refused(file, env) == "data in it is a list, not a table of settings"
     for weights in (b"", b"PK\x05\x06" + bytes(18), entries["policy.pth"][:-100], b"junk"):
         write_zip(file, {**entries, "policy.pth": weights})
-        assert "policy.pth in it is broken" in refused(file, env)
+        assert re.match("policy.pth in it is (broken|no pickle, or a broken one)", refused(file, env))
 
 
 def test_weights_that_are_none(file: Path) -> None:
@@ -607,7 +607,12 @@ def test_weights_that_are_none(file: Path) -> None:
     huge = torch.zeros(1).expand(10**6, 10**6)
     for changed, told in (
         ([1.0], "policy.pth in it is no table of weights"),
-        ({name: 1.0}, "policy.pth in it is no table of weights"),
+        ({name: 1.0}, "policy.pth in it has a float as action_net.weight, which is no weight"),
+        ({name: [torch.zeros(1)]}, "policy.pth in it has a list as action_net.weight, which is no weight"),
+        (
+            {name: torch.zeros(1).to(torch.float8_e4m3fn)},
+            "policy.pth in it has torch._utils._rebuild_tensor_v3",
+        ),
         ({name: torch.full((3, 8), torch.nan)}, f"its weights {name} are not finite"),
         ({name: huge}, "policy.pth in it claims an absurd size"),
         ({"mlp_extractor.policy_net.0.weight": torch.zeros(10**6, 1)}, "is made of two agents"),
@@ -641,7 +646,8 @@ def test_hostile_weights(legacy: bool, file: Path) -> None:
     trace = file.with_name("trace")
     change(file, weights=lambda weights: {**weights, "bomb": Bomb(trace)}, legacy=legacy)
     assert re.match(
-        r"policy.pth in it names \w+\.mkdir, which is no weight", refused(file, Toy(VECTOR, THREE))
+        r"policy.pth in it names \w+\.mkdir, which has no place in such a file",
+        refused(file, Toy(VECTOR, THREE)),
     )
     assert not trace.exists()
 
@@ -776,7 +782,7 @@ def test_hostile_statistics(protocol: int, tmp_path: Path) -> None:
         (b"cbuiltins\neval\n(S'1'\ntR.", "builtins.eval"),
         (b"c__builtin__\neval\n(S'1'\ntR.", "__builtin__.eval"),
         (b"cos\nsystem\n(S'exit'\ntR.", "os.system"),
-        (b"(S'exit'\nios\nsystem\n.", "os.system"),
+        (b"(S'exit'\nios\nsystem\n.", "opcode INST"),
         (b"cnumpy\nload\n(S'x'\ntR.", "numpy.load"),
         (b"cnumpy.testing._private.utils\nrunstring\n(S'1'\n}tR.", "numpy.testing._private.utils.runstring"),
         (b"ctorch\nload\n(S'x'\ntR.", "torch.load"),
@@ -798,7 +804,7 @@ def test_damaged_statistics_load_or_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="is no pickle, or a broken one"):
             load_normalization(file, VECTOR)
     file.write_bytes(b"\x80\x04Nr\xff\xff\xff\x7f.")
-    with pytest.raises(ValueError, match="it claims 2147483647 objects"):
+    with pytest.raises(ValueError, match="not the statistics"):  # a memo of 2**31 objects takes no memory
         load_normalization(file, VECTOR)
     with pytest.raises(ValueError, match="there is no such file"):
         load_normalization(tmp_path / "nothing.pkl", VECTOR)

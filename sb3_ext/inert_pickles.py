@@ -1,0 +1,274 @@
+"""Pickles that others wrote, read into plain records.
+
+Nothing in them is run or imported, and nothing in them can make the reading long, deep or large: the opcodes
+are few and counted, lengths are bounded by the file, and only words and small numbers are ever hashed.
+"""
+
+import io
+import pickletools
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tpd.core.types import Array
+
+LARGEST_PICKLE = 256 * 2**20
+MOST_OPCODES = 300_000
+LARGEST_NUMBER = 2**63
+CONTAINERS = {"builtins.set", "builtins.frozenset", "collections.OrderedDict", "collections.deque"}
+NUMPY = re.compile(
+    r"numpy\.(dtype|ndarray|random\..*|_?core\.multiarray\.(_reconstruct|scalar)|_?core\.numeric\._frombuffer)"
+)
+NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
+
+PLAIN = re.compile(r"(SHORT_)?(BIN)?(INT[12]?|LONG[14]?|FLOAT|STRING|BYTES8?|UNICODE8?)|BYTEARRAY8")
+"""Opcodes that bring a value with them."""
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+class PickledName(NamedTuple):
+    """A class or function that a pickle names."""
+
+    origin: str
+
+
+@dataclass(eq=False)
+class PickledObject:
+    """What a pickle says of one object: where its class lives, its arguments and its state.
+
+    It stands for everything that a pickle names, whatever that is, and does nothing.
+    """
+
+    origin: str
+    arguments: tuple[Any, ...]
+    state: Any = None
+    items: list[Any] = field(default_factory=list)
+    """What was appended to it, where it is a container."""
+    mapping: dict[Any, Any] = field(default_factory=dict)
+    """What was set in it, where it is a mapping."""
+
+
+class PersistentId(NamedTuple):
+    """What is kept outside of the pickle."""
+
+    value: Any
+
+
+class InertUnpickler:
+    """A stack machine for the opcodes of plain objects; every other one is refused."""
+
+    def __init__(self, content: io.BytesIO) -> None:
+        self._content = content
+        self._stack: list[Any] = []
+        self._below: list[list[Any]] = []
+        """The stacks below each mark."""
+        self._memo: dict[int, Any] = {}
+
+    def load(self) -> Any:
+        """The object of the next pickle of the content."""
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
+            if count >= MOST_OPCODES:
+                raise ValueError(f"has more than {MOST_OPCODES} opcodes")
+            if opcode.name == "STOP":
+                return self._stack.pop()
+            if not (self._push(opcode.name, argument) or self._gather(opcode.name)):
+                self._change(opcode.name, argument)
+        raise EOFError
+
+    def _push(self, opcode: str, argument: Any) -> bool:
+        """Whether it was an opcode that puts a new value on the stack."""
+        if PLAIN.fullmatch(opcode):
+            self._stack.append(argument)
+        elif opcode in CONSTANTS:
+            self._stack.append(CONSTANTS[opcode])
+        elif opcode in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"):
+            self._stack.append({"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": set}[opcode]())
+        elif opcode == "GLOBAL":
+            module, _, name = argument.partition(" ")
+            self._stack.append(_named(module, name))
+        elif opcode in ("GET", "BINGET", "LONG_BINGET"):
+            self._stack.append(self._memo[argument])
+        elif opcode == "DUP":
+            self._stack.append(self._stack[-1])
+        elif opcode == "PERSID":
+            self._stack.append(PersistentId(argument))
+        elif opcode == "MARK":
+            self._below.append(self._stack)
+            self._stack = []
+        else:
+            return opcode in ("PROTO", "FRAME")
+        return True
+
+    def _gather(self, opcode: str) -> bool:
+        """Whether it was an opcode that makes one value of those at the top of the stack."""
+        pop = self._stack.pop
+        if opcode in TUPLES:
+            taken = [pop() for _ in range(TUPLES[opcode])]
+            made: Any = tuple(reversed(taken))
+        elif opcode in ("TUPLE", "LIST"):
+            made = (tuple if opcode == "TUPLE" else list)(self._since_mark())
+        elif opcode == "DICT":
+            made = dict(_pairs(self._since_mark()))
+        elif opcode == "FROZENSET":
+            made = frozenset(map(_key, self._since_mark()))
+        elif opcode == "STACK_GLOBAL":
+            name, module = pop(), pop()
+            made = _named(module, name)
+        elif opcode in ("REDUCE", "NEWOBJ"):
+            arguments, made_by = pop(), pop()
+            made = _object(made_by, arguments)
+        elif opcode == "NEWOBJ_EX":
+            _, arguments, made_by = pop(), pop(), pop()
+            made = _object(made_by, arguments)
+        elif opcode == "OBJ":
+            made_by, *rest = self._since_mark()
+            made = _object(made_by, tuple(rest))
+        elif opcode == "BINPERSID":
+            made = PersistentId(pop())
+        else:
+            return False
+        self._stack.append(made)
+        return True
+
+    def _change(self, opcode: str, argument: Any) -> None:
+        """What changes the value at the top of the stack, or is kept of it."""
+        if opcode == "POP":
+            self._stack.pop()
+        elif opcode == "POP_MARK":
+            self._since_mark()
+        elif opcode == "MEMOIZE":
+            self._memo[len(self._memo)] = self._stack[-1]
+        elif opcode in ("PUT", "BINPUT", "LONG_BINPUT"):
+            self._memo[argument] = self._stack[-1]
+        elif opcode in ("APPEND", "APPENDS"):
+            new = [self._stack.pop()] if opcode == "APPEND" else self._since_mark()
+            self._container(list, "items").extend(new)
+        elif opcode == "ADDITEMS":
+            new = self._since_mark()
+            if isinstance(self._stack[-1], set):
+                self._stack[-1].update(map(_key, new))
+        elif opcode in ("SETITEM", "SETITEMS"):
+            new = [self._stack.pop(), self._stack.pop()][::-1] if opcode == "SETITEM" else self._since_mark()
+            self._container(dict, "mapping").update(_pairs(new))
+        elif opcode == "BUILD":
+            state = self._stack.pop()
+            if not isinstance(self._stack[-1], PickledObject):
+                raise ValueError("gives a state to what is no object")
+            self._stack[-1].state = state
+        else:
+            raise ValueError(f"has the opcode {opcode}, which has no place in such a file")
+
+    def _since_mark(self) -> list[Any]:
+        taken, self._stack = self._stack, self._below.pop()
+        return taken
+
+    def _container(self, kind: type, part: str) -> Any:
+        """The container at the top of the stack, or that of the object there."""
+        top = self._stack[-1]
+        if isinstance(top, PickledObject):
+            return getattr(top, part)
+        if not isinstance(top, kind):
+            raise ValueError(f"puts items into a {type(top).__name__}")
+        return top
+
+
+def _named(module: Any, name: Any) -> PickledName:
+    """A name that such a file may have; it is never imported."""
+    if not isinstance(module, str) or not isinstance(name, str):
+        raise ValueError("names what is no name")
+    origin, root = f"{module}.{name}", module.partition(".")[0]
+    if root == "numpy":
+        known = NUMPY.fullmatch(origin) is not None or (module == root and name in np.sctypeDict)
+    else:
+        known = root not in sys.stdlib_module_names or origin in CONTAINERS
+    if not known:
+        raise ValueError(f"names {origin}, which has no place in such a file; nothing of it was run")
+    return PickledName(origin)
+
+
+def _object(made_by: Any, arguments: Any) -> PickledObject:
+    if not isinstance(made_by, PickledName) or not isinstance(arguments, tuple):
+        raise ValueError("makes an object of what is no class")
+    return PickledObject(made_by.origin, arguments)
+
+
+def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    return [(_key(key), value) for key, value in zip(items[::2], items[1::2], strict=True)]
+
+
+def _key(key: Any) -> Any:
+    """A key, if it is hashed at once and not among many of the same hash."""
+    if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31):
+        return key
+    raise ValueError(f"has {shown(key)} for a key, where words are due")
+
+
+def read_pickle(path: Path) -> Any:
+    """The pickle with records in place of objects; a ValueError says what is wrong with it."""
+    if not path.is_file():
+        raise ValueError("there is no such file")
+    if path.stat().st_size > LARGEST_PICKLE:
+        raise ValueError(f"has an absurd size of {path.stat().st_size} bytes")
+    return unpickled(path.read_bytes())
+
+
+def unpickled(content: bytes) -> Any:
+    """The same of a pickle that is at hand."""
+    return next_pickle(io.BytesIO(content))
+
+
+def next_pickle(content: io.BytesIO) -> Any:
+    """The same of the next of several pickles."""
+    try:
+        return InertUnpickler(content).load()
+    except ValueError as error:
+        said = str(error)
+        own = said.startswith(("has ", "names ", "makes ", "gives ", "puts "))
+        raise ValueError(said if own else f"is no pickle, or a broken one ({said})") from error
+    except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"is a broken pickle ({type(error).__name__})") from error
+
+
+def array_of(value: Any) -> Array:
+    """The array that numpy's record, or a plain number, stands for."""
+    match value:
+        case bool() | float():
+            return np.asarray(value)
+        case int() if abs(value) < LARGEST_NUMBER:
+            return np.asarray(value)
+        case PickledObject(origin=origin, state=(_, shape, dtype, fortran, content)) if (
+            "._reconstruct" in origin
+        ):
+            return _array(content, dtype, shape, "F" if fortran else "C")
+        case PickledObject(origin=origin, arguments=(content, dtype, shape, order)) if (
+            "._frombuffer" in origin
+        ):
+            return _array(content, dtype, shape, order)
+        case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
+            return _array(content, dtype, (), "C")
+    raise ValueError(f"has {shown(value)} where numbers are due")
+
+
+def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
+    match dtype:
+        case PickledObject(origin="numpy.dtype", arguments=(str(code), *_), state=(_, str(byte_order), *_)):
+            known = code in NUMBERS and byte_order in {"<", ">", "|", "="}
+        case _:
+            known = False
+    whole = isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)
+    if not known or not whole or order not in ("C", "F") or not isinstance(content, bytes | bytearray):
+        raise ValueError(f"has an array of {shown(dtype)} that is not plain")
+    try:
+        return np.frombuffer(content, np.dtype(byte_order + code)).reshape(shape, order=order).copy()
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"has an array that is broken ({error})") from error
+
+
+def shown(value: Any) -> str:
+    """What a value is, in a word."""
+    return value.origin if isinstance(value, PickledObject | PickledName) else f"a {type(value).__name__}"
