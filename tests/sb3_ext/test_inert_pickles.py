@@ -124,7 +124,8 @@ def test_weights_that_are_not_there_are_refused(pickled: bytes, complaint: str) 
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool"])
 def test_weights_are_those_that_torch_reads(kind: str, legacy: bool) -> None:
     table = torch.arange(24).to(getattr(torch, kind)).reshape(2, 3, 4)
-    weights = OrderedDict(a=table, b=table[:, 1], c=table.permute(2, 1, 0)[1:], d=torch.zeros(()), e=table[:0])
+    turned = table.permute(2, 1, 0)[1:]
+    weights = OrderedDict(a=table, b=table[:, 1], c=turned, d=torch.zeros(()), e=table[:0])
     content = io.BytesIO()
     torch.save(weights, content, _use_new_zipfile_serialization=not legacy)
     read = read_weights(content.getvalue())

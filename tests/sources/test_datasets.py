@@ -244,7 +244,7 @@ def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
                     "high": "1",
                 }
             },
-            "GB are free",
+            "bytes is absurd",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from tpd import __version__
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.atomic import atomic_write_text
+from tpd.guards.files import read_json
 from tpd.guards.settings import whole_number
 from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 
@@ -78,7 +79,7 @@ class DatasetDescription:
         if not path.is_file():
             raise ValueError(f"{folder} holds no dataset: there is no {DESCRIPTION} in it")
         try:
-            plain = json.loads(path.read_text())
+            plain = read_json(path)
             require_version(path, plain)
             if plain["format"] != FORMAT:
                 raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")

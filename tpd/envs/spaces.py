@@ -1,5 +1,6 @@
 """Spaces as plain values, so that JSON can hold them and no code has to run to read them."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from tpd.core.types import Array
-from tpd.guards.sizes import require_memory
+from tpd.guards.settings import whole_number
+
+LARGEST_SPACE = 40_000_000
+"""Bytes of one element; a picture of 4K takes 25 million."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -31,11 +35,26 @@ def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The space that `to_plain` wrote down."""
+    """The space that `to_plain` wrote down, if it is not absurdly large."""
+    if (size := _bytes(plain)) > LARGEST_SPACE:
+        raise ValueError(f"a space of {size} bytes is absurd")
+    return _made(plain)
+
+
+def _bytes(plain: Mapping[str, Any]) -> int:
+    """How much room an element of the space takes."""
+    if plain["kind"] == "Dict":
+        return sum(_bytes(part) for part in plain["spaces"].values())
+    shape = np.atleast_1d(plain["n"]).tolist() if plain["kind"] == "MultiBinary" else plain.get("shape", [])
+    sizes = [whole_number("a size of a space", size, at_least=0) for size in shape]
+    return math.prod(sizes) * int(np.dtype(plain.get("dtype", "int8")).itemsize)
+
+
+def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
     match plain["kind"]:
         case "Dict":
             return spaces.Dict(
-                [(key, from_plain(part)) for key, part in plain["spaces"].items()]
+                [(key, _made(part)) for key, part in plain["spaces"].items()]
             )  # keeps the order
         case "Box":
             dtype = np.dtype(plain["dtype"]).type
@@ -49,7 +68,6 @@ def from_plain(plain: Mapping[str, Any]) -> spaces.Space[Any]:
                 _array(plain, "nvec", dtype), dtype, start=_array(plain, "start", dtype)
             )
         case "MultiBinary":
-            _require_room(np.atleast_1d(plain["n"]).tolist(), np.int8)
             return spaces.MultiBinary(plain["n"])
     raise ValueError(f"there is no space of kind {plain['kind']!r}")
 
@@ -61,9 +79,4 @@ def _digits(values: Array) -> Any:
 
 
 def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
-    _require_room(plain["shape"], dtype)
     return np.array(np.broadcast_to(np.array(plain[name], dtype=str).astype(dtype), plain["shape"]))
-
-
-def _require_room(shape: list[int], dtype: npt.DTypeLike) -> None:
-    require_memory("a space", tuple(shape), np.dtype(dtype).name, "such observations cannot be had here")

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -17,9 +17,11 @@ from tpd.guards.sizes import require_memory
 Array = npt.NDArray[Any]
 WHOLE, REAL, ANY = "iu", "iuf", "biufV"
 """The kinds of numbers that an array may hold, by NumPy's letters; V are Dict observations."""
-LARGEST_JSON = 64 * 2**20
-LARGEST_COMPRESSION = 200  # of much; little may swell by more, as zeros do
-LITTLE, MUCH = 2**20, 64 * 2**20
+LARGEST_JSON = 16 * 2**20
+"""Values take up to twenty times as much room as their text."""
+LITTLE, MUCH = 2**20, 400 * 2**20
+LARGEST_COMPRESSION = 2
+"""A file may hold so many times its own size, if that is more than MUCH."""
 LONGEST_REASON = 300
 
 
@@ -106,15 +108,28 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path}: is no JSON ({brief(error)})") from error
 
 
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an npz file that `read_arrays` takes: compressed, unless it would hold too much for its size."""
+    with path.open("wb") as file:  # else NumPy would change the name
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    if sum(array.nbytes for array in arrays.values()) > _most_held(path) // 2:
+        with path.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+
+def _most_held(path: Path) -> int:
+    """How much a file of arrays may hold, in bytes."""
+    return max(MUCH, LARGEST_COMPRESSION * path.stat().st_size)
+
+
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an npz file, none of them of objects; a ValueError says what is wrong with it."""
     require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            largest = max(MUCH, LARGEST_COMPRESSION * path.stat().st_size)
             claimed = sum(entry.file_size for entry in entries)
-            if claimed > largest:
+            if claimed > _most_held(path):
                 raise ValueError(f"it claims to hold {claimed} bytes")
             require_memory("what it holds", (claimed,), "uint8", "it does not fit here")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}

@@ -8,7 +8,7 @@ import numpy as np
 from tpd.core.types import Array, DiscretePolicy
 from tpd.envs import Environment
 from tpd.guards.atomic import atomic_write
-from tpd.guards.files import REAL, StoredArrays, blame
+from tpd.guards.files import REAL, StoredArrays, blame, write_arrays
 from tpd.policies.pretrained import Pretrained
 from tpd.policies.tabular import TabularPolicy
 
@@ -60,5 +60,5 @@ def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
     arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
     values = policy.action_values(states)
     arrays |= {} if values is None else {"action_values": values}
-    with atomic_write(folder / POLICY) as unfinished, unfinished.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with atomic_write(folder / POLICY) as unfinished:
+        write_arrays(unfinished, arrays)

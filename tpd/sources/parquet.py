@@ -26,6 +26,7 @@ ORDER = ("stream", "own")
 """Columns that only ordered transitions have."""
 INFO = "info."
 MOST_BYTES = 64_000_000
+LARGEST_GROUP = 4 * MOST_BYTES
 """Of a row group, so that it fits into memory whatever the transitions consist of."""
 
 
@@ -124,6 +125,7 @@ def read_shard(path: Path, description: DatasetDescription) -> Iterator[Transiti
         names += [name for name in ORDER if name in file.schema_arrow.names]
         _check_columns(path, file.schema_arrow, names)
         rows = _rows(file.schema_arrow)
+        _check_sizes(path, file)
         for group in range(file.num_row_groups):
             for table in _batches(path, file, group, rows, names):
                 columns = {name: _to_numpy(path, name, table.column(name)) for name in names}
@@ -165,6 +167,15 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
     before, after = schema.field("observation").type, schema.field("next_observation").type
     if before != after:
         raise DatasetError(f"{path}: the column next_observation is of type {after}, not {before}")
+
+
+def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
+    """Refuse rows and groups of rows that are larger than any that are written."""
+    row = sum(_bytes(field.type) for field in file.schema_arrow)
+    groups = (file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
+    for what, size in (("a row", row), ("a group of rows", max(groups, default=0))):
+        if size > LARGEST_GROUP:
+            raise DatasetError(f"{path}: {what} claims an absurd size of {size} bytes")
 
 
 def _plain(kind: Any) -> bool:

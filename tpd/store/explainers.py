@@ -17,7 +17,7 @@ import numpy as np
 from tpd import __version__
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
-from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
 from tpd.guards.settings import number, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
@@ -80,8 +80,8 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     if explainer.errors is not None:
         arrays |= {f"{ERROR}{name}": values for name, values in explainer.errors.arrays().items()}
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / ARRAYS, allow_pickle=False, **arrays)
-    np.savez_compressed(folder / AGENT, allow_pickle=False, **agent)
+    write_arrays(folder / ARRAYS, arrays)
+    write_arrays(folder / AGENT, agent)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tpd.core.explanation import Explanation
-from tpd.guards.files import ANY, REAL, StoredArrays, blame
+from tpd.guards.files import ANY, REAL, StoredArrays, blame, write_arrays
 from tpd.guards.settings import number
 from tpd.store.legends import read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
@@ -24,7 +24,7 @@ def save_explanation(explanation: Explanation, path: Path) -> None:
     arrays |= verdict_arrays(explanation.verdicts)
     if explanation.rollouts is not None:
         arrays["rollouts"] = explanation.rollouts.astype(np.float32)
-    np.savez_compressed(path, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
+    write_arrays(path, {"metadata": np.array(json.dumps(metadata)), **arrays})
 
 
 def load_explanation(path: Path) -> Explanation:

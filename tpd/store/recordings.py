@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from tpd.core.types import Array, Episodes, Transitions
-from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
 from tpd.sources.episodes import Recording, check_frame
 
 RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
@@ -25,7 +25,7 @@ def save_recording(recording: Recording, path: Path) -> None:
     }
     if recording.masks is not None:
         arrays["masks"] = recording.masks
-    np.savez_compressed(path, allow_pickle=False, **arrays)
+    write_arrays(path, arrays)
 
 
 def load_recording(path: Path) -> Recording:

@@ -1,0 +1,52 @@
+"""What a file declares is bounded by what it holds."""
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from tpd.envs.spaces import from_plain, to_plain
+from tpd.guards import files
+from tpd.guards.files import read_arrays, write_arrays
+
+BOX = {"kind": "Box", "shape": [20_000, 20_000], "dtype": "float32", "low": "0.0", "high": "1.0"}
+LARGE: dict[str, dict[str, Any]] = {
+    "a box": BOX,
+    "many boxes": {"kind": "Dict", "spaces": {str(k): {**BOX, "shape": [2_000_000]} for k in range(10)}},
+    "bits": {"kind": "MultiBinary", "n": 10**10},
+    "many sizes": {"kind": "MultiDiscrete", "shape": [10**8], "dtype": "int64", "nvec": "2", "start": "0"},
+    "a size below 0": {**BOX, "shape": [-5]},
+    "a size that is a word": {**BOX, "shape": ["many"]},
+}
+
+
+@pytest.mark.parametrize("plain", LARGE.values(), ids=LARGE)
+def test_spaces_that_are_too_large_are_refused_before_there_is_room_made(plain: dict[str, Any]) -> None:
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"is absurd|a size of a space must be"):
+        from_plain(plain)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_pictures_of_4k_are_not_too_large() -> None:
+    space = spaces.Box(0, 255, (2160, 3840, 3), np.uint8)
+    assert from_plain(to_plain(space)) == space
+
+
+def test_arrays_are_compressed_only_as_far_as_they_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MUCH", 10_000)
+    arrays = {"zeros": np.zeros(100_000), "few": np.arange(3)}
+    write_arrays(tmp_path / "arrays.npz", arrays)
+    read = read_arrays(tmp_path / "arrays.npz")
+    assert {name: array.tolist() for name, array in read.items()} == {
+        name: array.tolist() for name, array in arrays.items()
+    }
+    np.savez_compressed(tmp_path / "swells.npz", zeros=np.zeros(100_000))
+    with pytest.raises(ValueError, match="it claims to hold 800128 bytes"):
+        read_arrays(tmp_path / "swells.npz")
