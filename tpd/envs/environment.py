@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 StateDescription = int | Mapping[str, Any] | Sequence[float]
 
 
+class MaskError(ValueError):
+    """A mask of actions that cannot be one."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """A registered environment: makes one or many, and knows its names and, where it has one, its model."""
@@ -182,12 +186,26 @@ class Environment:
         return int(self.observation_space.n), self.num_actions
 
     def mask(self, observations: Array) -> BoolArray:
-        """[batch, num_actions]: which actions are valid; all, where the environment does not say."""
+        """[batch, num_actions]: which actions are valid; all, where the environment does not say.
+
+        None may be where nobody acts, as after the end of an episode.
+        """
         if self.mask_function is not None:
-            return np.asarray(self.mask_function(observations), dtype=np.bool_)
+            mask, due = np.asarray(self.mask_function(observations)), (len(observations), self.num_actions)
+            if mask.shape != due or mask.dtype.kind not in "biu":
+                found = f"{mask.dtype} of shape {mask.shape}"
+                raise MaskError(f"the mask function of {self.id} gives {found}, not true or false {due}")
+            return mask.astype(np.bool_)
         if self.model is None:
             return np.ones((len(observations), self.num_actions), dtype=np.bool_)
         return self.model.mask[observations]
+
+    def require_choice(self, observations: Array, mask: BoolArray) -> None:
+        """Refuse observations [batch] in which somebody acted, and no action is valid by their mask."""
+        none = np.flatnonzero(~mask.any(axis=1))
+        if len(none):
+            name = self.name_of_state(observations[none[0]])
+            raise MaskError(f"the mask of {self.id} allows no action in {name}, where there must be one")
 
     def name_of_action(self, action: Any) -> str:
         """The action in words, or as numbers where it is continuous."""

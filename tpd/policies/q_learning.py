@@ -125,6 +125,7 @@ class QLearning:
         self.policy.version = int(state["version"])
 
     def _learn(self, t: Transitions) -> None:
+        self._env.require_choice(t.observation, self._mask[t.observation])
         self.policy.version += 1
         q_learning_update(
             self._q,

@@ -50,13 +50,14 @@ def _task(cfg: "DictConfig") -> float | None:
     if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
         log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.core.outcomes import OutcomeError
+    from tpd.envs.environment import MaskError
     from tpd.guards.sizes import TooLargeError
     from tpd.run.job import run_job
     from tpd.sources.stepping import StepError
 
     try:
         return run_job(cfg)
-    except (TooLargeError, OutcomeError, StepError) as error:  # which show only while it runs
+    except (TooLargeError, OutcomeError, MaskError, StepError) as error:  # which show only while it runs
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         sys.exit(str(error))

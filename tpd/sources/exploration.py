@@ -58,8 +58,8 @@ def mix(probabilities: FloatArray, other: FloatArray, epsilon: float) -> FloatAr
 
 
 def uniform(valid: BoolArray) -> FloatArray:
-    """[batch, num_actions]: any valid action, equally likely."""
-    return np.asarray(valid / valid.sum(axis=1, keepdims=True))
+    """[batch, num_actions]: any valid action, equally likely; 0 where none is."""
+    return np.asarray(valid / np.maximum(valid.sum(axis=1, keepdims=True), 1))
 
 
 def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
