@@ -164,3 +164,19 @@ def test_simulated_outcomes_are_brought_within_what_is_declared(transitions: Tra
     assert np.abs(simulated[:, 1]).max() == 1
     with pytest.raises(OutcomeError, match="outcome 'lost' is no number"):
         OutcomeSet([component("lost", lambda t: t.reward * np.nan, -1, 1)]).simulated(wrong)
+
+
+@pytest.mark.parametrize("column", ["observation", "action", "next_observation", "reward", "terminated"])
+def test_a_function_that_writes_into_its_batch_is_refused_by_name(column: str) -> None:
+    def careless(transitions: Transitions) -> Array:
+        getattr(transitions, column)[0] = 0
+        return np.ones(len(transitions))
+
+    numbers, ends = np.arange(1, 4), np.zeros(3, dtype=bool)
+    transitions = Transitions(numbers, numbers.copy(), numbers.copy(), numbers * 1.0, ~ends, ends)
+    kept = getattr(transitions, column).copy()
+    for look in (OutcomeSet([event("careless", careless)]).observe, event("careless", careless).simulated):
+        with pytest.raises(OutcomeError, match=r"outcome 'careless' failed: .*read-only"):
+            look(transitions)
+    np.testing.assert_array_equal(getattr(transitions, column), kept)
+    getattr(transitions, column)[0] = 0  # others may

@@ -1,6 +1,7 @@
 """Environments that do after a while what they never said they would."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.sources.stepping import StepError
 
 AFTER = 3000
 
@@ -80,3 +82,45 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: it observed 77")
+
+
+class Words(gym.Env[Any, Any]):
+    """Says what its steps give in words, or in whatever it is told."""
+
+    observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+
+    def __init__(self, reward: Any = 1.0, terminated: Any = False, truncated: Any = False) -> None:
+        self.given = reward, terminated, truncated
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, Any]:
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, Any, Any, Any, Any]:
+        return 1, *self.given, {}
+
+
+gym.register(id="Words-v0", entry_point="tests.sources.test_stepping:Words", disable_env_checker=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"reward": "1.5"}, "the reward is '1.5', which is no number"),
+        ({"reward": None}, "the reward is None, which is no number"),
+        ({"terminated": "no"}, "terminated is 'no', which is neither true nor false"),
+        ({"truncated": 0.5}, "truncated is 0.5, which is neither true nor false"),
+    ],
+)
+def test_words_are_neither_rewards_nor_ends(given: dict[str, Any], complaint: str) -> None:
+    env = Environment("Words-v0", kwargs=given)
+    policy = TabularPolicy(np.full((3, 2), 0.5), 0.9)
+    with pytest.raises(StepError, match=re.escape(complaint)):
+        next(collect(env, policy, generator(0, "x"), steps=10, exploration=Exploration(0.5), num_envs=2))
+
+
+@pytest.mark.parametrize("given", [{"reward": np.float32(1)}, {"reward": True}, {"terminated": 0}, {}])
+def test_numbers_of_any_kind_are(given: dict[str, Any]) -> None:
+    env = Environment("Words-v0", kwargs=given)
+    policy = TabularPolicy(np.full((3, 2), 0.5), 0.9)
+    batch = next(collect(env, policy, generator(0, "x"), steps=10, exploration=Exploration(0.5), num_envs=2))
+    assert (batch.reward == 1).all()

@@ -376,6 +376,16 @@ def shards(file: str) -> dict[str, Spoil]:
         "actions without number": with_keys(file, action_space__n=-1),
         "states of objects": with_keys(file, observation_space__dtype="O"),
         "fewer states than were seen": with_keys(file, observation_space__n=1),
+        "observations of 20 000 x 20 000": with_keys(
+            file,
+            observation_space={
+                "kind": "Box",
+                "shape": [20_000, 20_000],
+                "dtype": "float32",
+                "low": "0",
+                "high": "1",
+            },
+        ),
     }
 
 
@@ -444,6 +454,7 @@ def arrays(file: str, name: str) -> dict[str, Spoil]:
         "another shape": changed(lambda array: array[None]),
         "an array less": with_entries(file, lambda good: {n: c for n, c in good.items() if n != member}),
         "no finite numbers": changed(lambda array: np.full(array.shape, np.nan)),
+        **({"probabilities of 5": changed(lambda array: array * 0 + 5)} if name == "expected" else {}),
     }
 
 
@@ -504,7 +515,16 @@ def agent(file: str) -> dict[str, Spoil]:
         torch.save(weights, written)
         return written.getvalue()
 
+    def zipped(pickled: bytes) -> bytes:
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            archive.writestr("archive/data.pkl", pickled)
+        return written.getvalue()
+
     return {
+        **{f"weights: {name}": put("policy.pth", zipped(content)) for name, content in ENDLESS.items()},
+        "weights of 8 bits": put("policy.pth", saved({"a": torch.zeros(1).to(torch.float8_e4m3fn)})),
+        "weights within weights": put("policy.pth", saved({"a": {"b": torch.zeros(1)}})),
         SETTINGS: with_entries(file, _poisoned),
         OTHER_PICKLES: put("pytorch_variables.pth", BOMB),
         "a pickle as policy.pth": put("policy.pth", BOMB),
@@ -536,9 +556,31 @@ class Hidden:
         return Hidden, (Bomb(),)
 
 
+SHARED = b")" + b"q\x00h\x00\x86" * 60  # a tuple of two of the same, of two of the same, and so on
+ENDLESS = {
+    "shared tuples as a key": b"\x80\x02}" + SHARED + b"K\x01s.",
+    "shared tuples in a set": b"\x80\x04\x8f(" + SHARED + b"\x90.",
+    "a deep key": b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s.",
+    "a bytearray of 3 GB by its length": b"\x80\x05\x96" + (3 * 2**30).to_bytes(8, "little") + b".",
+    "a bytearray of 1 GB by a call": b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x40\x85R.",
+    "a million lists": b"\x80\x02" + b"]" * 1_000_000 + b".",
+}
+"""Pickles that take for ever, or all of the memory, if they are read as usual."""
+
+
 def statistics(file: str) -> dict[str, Spoil]:
     """The pickle of a VecNormalize."""
+
+    def epsilon(folder: Path) -> None:
+        good = (folder / file).read_bytes()
+        place = good.index(b"epsilon") + len(b"epsilon")
+        end = good.index(b"G", place)  # the float that follows
+        many = pickle.dumps(10**400, 4)[2:-1].split(b"\x8a", 1)[1]
+        (folder / file).write_bytes(good[:end] + b"\x8a" + many + good[end + 9 :])
+
     return {
+        **{name: with_bytes(file, content) for name, content in ENDLESS.items()},
+        "an epsilon of 10^400": epsilon,
         "code deep inside": with_bytes(file, pickle.dumps([{"a": Hidden()}])),
         "code of NumPy's": with_bytes(file, b"cnumpy\nload\n(S'x'\ntR."),
         "objects by the thousand million": with_bytes(file, b"\x80\x04Nr\xff\xff\xff\x7f."),

@@ -14,6 +14,12 @@ BoolArray = npt.NDArray[np.bool_]
 Index = slice | BoolArray | IntArray
 
 
+def _read_only(values: Array) -> Array:
+    seen = values.view()
+    seen.flags.writeable = False
+    return seen
+
+
 @dataclass(frozen=True)
 class Transitions:
     """A batch of environment steps, written once by a source and read by learners.
@@ -52,6 +58,17 @@ class Transitions:
             name: None if values is None else values[index] for name, values in columns.items()
         }
         return Transitions(**kept, info={key: value[index] for key, value in self.info.items()})
+
+    def read_only(self) -> "Transitions":
+        """The same, for functions of others to look at: nothing can be written into it."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
+        arrays = [*(values for values in columns.values() if values is not None), *self.info.values()]
+        if not any(values.flags.writeable for values in arrays):
+            return self
+        seen: dict[str, Any] = {
+            name: None if values is None else _read_only(values) for name, values in columns.items()
+        }
+        return Transitions(**seen, info={key: _read_only(values) for key, values in self.info.items()})
 
     def describe(self, row: int) -> str:
         """One transition in words, for error messages."""

@@ -19,7 +19,24 @@ from tpd.guards.settings import shown
 
 log = logging.getLogger(__name__)
 
+NUMBER, FLAG = (int, float, np.number), (bool, np.bool_)
+
 StateDescription = int | Mapping[str, Any] | Sequence[float]
+
+
+class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
+    """Refuses rewards that are no numbers and ends that are neither true nor false: arrays would take the
+    word "no" for true, and "5" for 5.
+    """
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observed, reward, terminated, truncated, info = self.env.step(action)
+        if not isinstance(reward, NUMBER) and np.asarray(reward).dtype.kind not in "biuf":
+            raise TypeError(f"the reward is {shown(reward)}, which is no number")
+        for name, ended in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(ended, FLAG) and np.asarray(ended).dtype.kind not in "biu":
+                raise TypeError(f"{name} is {shown(ended)}, which is neither true nor false")
+        return observed, reward, terminated, truncated, info
 
 
 class MaskError(ValueError):
@@ -58,7 +75,7 @@ class Environment:
         env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
         for wrapper in self.wrappers:
             env = wrapper(env)
-        return env
+        return PlainSteps(env)
 
     def restarts(self, info_keys: Sequence[str] = ()) -> bool:
         """Whether episodes can be made to start in a chosen state."""

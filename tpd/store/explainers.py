@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpd import __version__
+from tpd.core.outcomes import Legend
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
@@ -28,7 +29,7 @@ from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
 from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model
-from tpd.store.legends import LARGEST, read_legend
+from tpd.store.legends import LARGEST, check_between, check_events, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ def load(
         predictor = _network(folder, description["network"], stored, width, features_extractor)
         predictor = _completed(predictor, policy, folder, trusted)
     else:
-        predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, width)
+        predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
     return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
 
@@ -166,16 +167,19 @@ def read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _table(stored: StoredArrays, shape: tuple[int, ...], width: int) -> PairTable:
-    """The table of a policy [state, action], with so many outcomes."""
-    num_states, num_actions = shape
+def _table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> PairTable:
+    """The table of a policy [state, action], with these outcomes."""
+    (num_states, num_actions), width = shape, len(legend.names) + 1
     pairs = stored.take("pairs", (None,), WHOLE)
     stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
     stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
     expected = stored.take("expected", (len(pairs), None, width), REAL)
+    check_events(stored, "expected", expected[..., :-1], legend)
     visits = stored.take("support", (len(pairs),), REAL, finite=False)
     stored.check("support", visits >= 0)
     unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
+    if unknown is not None:
+        check_between(stored, "into_unknown", unknown, 0, 1)
     edges = _edges(stored, pairs, num_states, width)
     table = PairTable if edges is None else CountedTable
     return table(num_actions, pairs, expected, visits, unknown, edges)
@@ -191,6 +195,7 @@ def _edges(stored: StoredArrays, pairs: Array, num_states: int, width: int) -> E
     outcome, continuation = (
         stored.take(f"{EDGE}{name}", (len(pair), width), REAL) for name in ("outcome", "continuation")
     )
+    check_between(stored, f"{EDGE}continuation", continuation, 0, 1)
     count = stored.take(f"{EDGE}count", pair.shape, WHOLE)
     stored.check(f"{EDGE}count", count > 0)
     return Edges(pair, next_state, outcome, continuation, count)

@@ -9,7 +9,7 @@ import numpy as np
 from tpd.core.explanation import Explanation
 from tpd.guards.files import ANY, REAL, StoredArrays, blame, write_arrays
 from tpd.guards.settings import number
-from tpd.store.legends import read_legend
+from tpd.store.legends import LEAST_LIKELY, MOST_LIKELY, check_between, check_events, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 EXPLAINED = ("observations", "actions", "expected", "running", "support", "unknown")
@@ -34,17 +34,21 @@ def load_explanation(path: Path) -> Explanation:
         metadata = json.loads(str(stored.take("metadata", (), "U")))
         legend, discount = read_legend(metadata["legend"]), number("discount", metadata["discount"], 0, 1)
     expected = stored.take("expected", (None, None, len(legend.names)), REAL)
-    batch = expected.shape[:1]
+    check_events(stored, "expected", expected, legend)
+    batch, running = expected.shape[:1], stored.take("running", expected.shape[:2], REAL)
+    unknown = stored.take("unknown", expected.shape[:2], REAL)
+    check_between(stored, "running", running, LEAST_LIKELY, MOST_LIKELY)
+    check_between(stored, "unknown", unknown, 0, 1)
     return Explanation(
         stored.take("observations", (*batch, ...), ANY, finite=False),
         stored.take("actions", (*batch, ...), ANY, finite=False),
         expected,
-        stored.take("running", expected.shape[:2], REAL),
+        running,
         stored.take("support", batch, REAL, finite=False),
         legend,
         discount,
         stored.take("agent_value", batch, REAL, finite=False, optional=True),
-        stored.take("unknown", expected.shape[:2], REAL),
+        unknown,
         verdicts=read_verdicts(stored, len(expected), expected.shape[1], len(legend.names) + 1),
         rollouts=stored.take("rollouts", (None, *expected.shape), REAL, optional=True),
     )

@@ -4,9 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpd.core.outcomes import Legend
+from tpd.core.types import FloatArray
+from tpd.guards.files import StoredArrays
 from tpd.guards.settings import number
 
 LARGEST = 1e30  # a reward that is meant
+LEAST_LIKELY, MOST_LIKELY = -1, 2
+"""Of what was learned as a difference of value functions; beyond these nothing is meant for a probability."""
+ROUNDING = 1e-3
 
 
 def read_legend(plain: Mapping[str, Any]) -> Legend:
@@ -29,3 +34,16 @@ def read_legend(plain: Mapping[str, Any]) -> Legend:
         if value is not None:
             number("a weight", value, -LARGEST, LARGEST)
     return legend
+
+
+def check_events(stored: StoredArrays, name: str, expected: FloatArray, legend: Legend) -> None:
+    """Refuse expectations [..., outcome] of events that are no probabilities."""
+    events = [legend.names.index(event) for event in legend.events]
+    right = (expected >= LEAST_LIKELY) & (expected <= MOST_LIKELY)
+    right[..., [k for k in range(len(legend.names)) if k not in events]] = True
+    stored.check(name, right)
+
+
+def check_between(stored: StoredArrays, name: str, values: FloatArray, low: float, high: float) -> None:
+    """Refuse values that are not between these, but for rounding."""
+    stored.check(name, (values >= low - ROUNDING) & (values <= high + ROUNDING))
