@@ -108,16 +108,14 @@ def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def post(address: str, question: Any) -> tuple[int, Any]:
+def post(address: str, question: Any, kind: str = "application/json") -> tuple[int, Any]:
     """Status and answer, which has to be JSON without NaN."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
 
     data = question if isinstance(question, bytes) else json.dumps(question).encode()
-    request = urllib.request.Request(
-        f"{address}/invocations", data, {"Content-Type": "application/json"}, method="POST"
-    )
+    request = urllib.request.Request(f"{address}/invocations", data, {"Content-Type": kind}, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.loads(answer.read(), parse_constant=refuse)
@@ -208,6 +206,9 @@ def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], me
         ({"dataframe_records": [{"state": 0}]}, "'action'"),
         ({"rows": []}, "dataframe_records"),
         (b"{", "JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"dataframe_records": ' + b"[" * 100_000, "nested too deeply"),
+        (b" " * 5_000_000, "the request has 5,000,000 bytes; ask with at most 4,194,304"),
     ],
 )
 def test_a_malformed_question_is_refused(server: str, question: Any, message: str) -> None:
@@ -215,6 +216,29 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
     assert status == 400
     assert message in answer["message"]
     assert "Traceback" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (b"state,action\n0,left\n", "text/csv", "row 0, column action: 'left' is not a whole number"),
+        (b"", "text/csv", "this is no CSV"),
+        (b'"', "text/csv", "this is no CSV"),
+        (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
+    ],
+)
+def test_other_kinds_of_questions_are_refused_with_the_reason(
+    server: str, content: bytes, kind: str, message: str
+) -> None:
+    status, answer = post(server, content, kind)
+    assert status == 400
+    assert message in answer["message"]
+    assert "Traceback" not in json.dumps(answer)
+
+
+def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:
+    rows = {"dataframe_split": {"columns": ["state", "action"], "data": [[0, 0], [1, 1]]}}
+    assert post(server, b"state,action\n0,0\n1,1\n", "text/csv") == post(server, rows)
 
 
 # As a model
@@ -280,9 +304,9 @@ def test_an_answer_that_would_be_too_long_is_refused(registered: RegisteredModel
     asked = _load_pyfunc(str(registered.folder / "data" / "explainer")).questions.read(
         pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
     )
-    asked.check_size(250_000)
-    with pytest.raises(RequestError, match="would take 1,000,004 lines to answer; ask for at most 1,000,000"):
-        asked.check_size(250_001)
+    asked.check_size(50_000, outcomes=5)
+    with pytest.raises(RequestError, match="would take 1,000,020 values to answer; ask for at most 1,000,000"):
+        asked.check_size(50_001, outcomes=5)
 
 
 def test_what_is_exact_needs_no_support(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A saved explainer as an MLflow model: loaded from arrays and JSON, no pickle."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class ServedExplainer:
         """The answers, in the order of the rows."""
         try:
             asked = self.questions.read(model_input)
-            asked.check_size(self.explainer.predictor.horizon)
+            asked.check_size(self.explainer.predictor.horizon, len(self.explainer.legend.names))
         except RequestError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
         rows, contrasted = np.arange(len(asked.states)), np.flatnonzero(asked.contrasted)
@@ -116,6 +117,10 @@ def signature(folder: Path) -> ModelSignature:
 
 def _load_pyfunc(path: str) -> ServedExplainer:
     """Called by MLflow."""
+    if "mlflow.pyfunc.scoring_server" in sys.modules:  # else nobody sends requests
+        from tpd.tracking.scoring_server import guard
+
+        guard()
     folder = Path(path)
     explainer, asked = explainers.load(folder, with_agent=False), questions(folder)
     assert asked is not None  # what cannot be asked cannot be loaded either

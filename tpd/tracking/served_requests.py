@@ -16,7 +16,7 @@ from tpd.store import explainers
 from tpd.store.learned_models import MIXTURE, MODEL
 
 STATE, ACTION, FOIL = "state", "action", "foil"
-MOST_ROWS, MOST_LINES = 10_000, 1_000_000
+MOST_ROWS, MOST_VALUES = 10_000, 1_000_000
 SHOWN_EXAMPLES = 2
 LARGEST_SHOWN = 10**15
 
@@ -92,11 +92,13 @@ class Asked(NamedTuple):
     foils: Array
     """[contrasted row, ...]"""
 
-    def check_size(self, horizon: int) -> None:
-        """Refuse what would take too long to answer: a line for each step, three with a foil."""
-        lines = (len(self.states) + 2 * len(self.foils)) * horizon
-        if lines > MOST_LINES:
-            raise RequestError(f"that would take {lines:,} lines to answer; ask for at most {MOST_LINES:,}")
+    def check_size(self, horizon: int, outcomes: int) -> None:
+        """Refuse what would take too long to answer: all outcomes at each step, three times with a foil."""
+        values = (len(self.states) + 2 * len(self.foils)) * horizon * outcomes
+        if values > MOST_VALUES:
+            raise RequestError(
+                f"that would take {values:,} values to answer; ask for at most {MOST_VALUES:,} at a time"
+            )
 
 
 @dataclass(frozen=True)
