@@ -22,7 +22,7 @@ run: $(READY) ## Run the paper's experiment over ten seeds, on all cores
 	$(BIN)/python scripts/run.py -m experiment=paper 'seed=range(10)'
 
 ui: $(READY) ## Look at the runs in a browser, at http://127.0.0.1:5000
-	$(BIN)/mlflow ui --backend-store-uri sqlite:///mlflow.db --host 127.0.0.1
+	$(BIN)/tpd-ui
 
 test: $(READY) ## Run the tests, and print what they cover
 	$(BIN)/python -m pytest $(PARALLEL) --durations 12 --cov --cov-report term

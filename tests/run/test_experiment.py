@@ -206,7 +206,8 @@ def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: t
     assert "1.86e-04 ± 1.9e-05" in shown
     assert "7.77e-01 ± 6.6e-02" in shown
     assert "of the visits the explanations favour another action" in shown
-    assert "-m mlflow ui --backend-store-uri sqlite:///mlflow.db" in shown
+    assert "to look at the run: " in shown
+    assert "tpd-ui\n" in shown
 
 
 def test_the_same_seed_gives_the_same_bits_alone_and_in_parallel(

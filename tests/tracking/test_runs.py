@@ -1,11 +1,18 @@
 """What a run leaves in the store, and how it is told there."""
 
+import contextlib
 import json
+import os
 import shlex
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 from mlflow import MlflowClient
 from PIL import Image
@@ -16,6 +23,7 @@ from tpd.tracking import notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
 from tpd.tracking.runs import NoTracking
+from tpd.tracking.ui import serve
 
 
 @pytest.fixture
@@ -67,11 +75,69 @@ def test_a_table_that_is_told_again_takes_the_place_of_the_first(tracking: Mlflo
     assert [file["path"] for file in shown] == ["errors.json", "more.json"]
 
 
-@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "sqlite:////a folder/mlflow.db"])
-def test_the_ui_is_for_this_machine_alone(uri: str) -> None:
-    words = shlex.split(MlflowTracking(uri=uri, experiment="small").ui_command())
-    assert words[words.index("--host") + 1] == "127.0.0.1"
-    assert words[words.index("--backend-store-uri") + 1] == uri
+def test_runs_name_the_command_of_the_ui() -> None:
+    words = shlex.split(MlflowTracking(uri="sqlite:///mlflow.db", experiment="small").ui_command())
+    assert [Path(word).name for word in words] == ["tpd-ui"]
+    words = shlex.split(MlflowTracking(uri="sqlite:////a folder/mlflow.db", experiment="small").ui_command())
+    assert words[1:] == ["store=sqlite:////a folder/mlflow.db"]
+
+
+def test_the_ui_is_for_this_machine_alone_and_opens_at_the_newest_sweep(
+    tracking: MlflowTracking, tmp_path: Path
+) -> None:
+    with tracking.open("old", {}, {}), tracking.open("sweep", {}, {}) as sweep:
+        assert sweep.id is not None
+        with tracking.open("job", {}, {}, parent=sweep.id):
+            pass
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = "from tpd.run.cli import ui; ui()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, f"store={tracking.uri}", f"port={port}"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said.startswith(f"open http://127.0.0.1:{port}/#/experiments/")
+        assert f"/runs/{sweep.id}?workflowType=machine_learning" in said
+        deadline = time.monotonic() + 60
+        while not (listening := _listening(process.pid)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert listening == {("127.0.0.1", port)}
+        assert psutil.Process(process.pid).environ()["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait()
+
+
+def _listening(pid: int) -> set[tuple[str, int]]:
+    """The addresses at which a process and its children listen."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    found = list[Any]()
+    for each in family:
+        with contextlib.suppress(psutil.NoSuchProcess):  # some start and end in between
+            found += each.net_connections("inet")
+    return {(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN}
+
+
+@pytest.mark.parametrize(
+    "words", [["port=many"], ["port=0"], ["store="], ["run=1"], ["store=sqlite:///no.db"]]
+)
+def test_a_ui_that_cannot_be_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"usage|port must be|there is no store"):
+        serve(words)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_is_served_for_this_machine_alone(tracking: MlflowTracking) -> None:

@@ -305,7 +305,7 @@ def test_an_answer_that_would_be_too_long_is_refused(registered: RegisteredModel
         pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
     )
     asked.check_size(50_000, outcomes=5)
-    with pytest.raises(RequestError, match="would take 1,000,020 values to answer; ask for at most 1,000,000"):
+    with pytest.raises(RequestError, match="would take 1,000,020 values to answer; ask for at most"):
         asked.check_size(50_001, outcomes=5)
 
 

@@ -127,3 +127,13 @@ def explain() -> None:
     from tpd.run.explain import main
 
     main(sys.argv[1:])
+
+
+def ui() -> None:
+    """Look at the runs in the MLflow UI."""
+    from tpd.tracking.ui import serve
+
+    try:
+        serve(sys.argv[1:])
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))

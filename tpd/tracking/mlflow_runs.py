@@ -3,11 +3,8 @@
 import importlib.metadata
 import json
 import logging
-import os
 import re
-import shlex
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.parse
@@ -28,6 +25,7 @@ from tpd.tracking import notes, served_model
 from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, prepare
 from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
 from tpd.tracking.served_requests import questions
+from tpd.tracking.ui import ui_command
 
 VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
 LONGEST_PARAM = 6000
@@ -97,8 +95,7 @@ class MlflowTracking:
         """What to type to look at the runs."""
         if self.uri.startswith("http"):
             return f"open {self.uri} in a browser"
-        python = os.path.relpath(sys.executable)  # its mlflow, whether or not it is on the PATH
-        return f"{python} -m mlflow ui --backend-store-uri {shlex.quote(self.uri)} --host {LOOPBACK}"
+        return ui_command(self.uri)
 
     @property
     def address(self) -> str:

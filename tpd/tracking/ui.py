@@ -1,0 +1,50 @@
+"""The MLflow UI: on this machine only, without telemetry, and where the newest sweep or run is."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpd.guards.settings import whole_number
+from tpd.tracking.backend_store import SQLITE, absolute, client_of, require_usable
+from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
+
+STORE, PORT = "sqlite:///mlflow.db", 5000
+USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]"""
+PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+
+
+def ui_command(uri: str) -> str:
+    """What to type to look at the runs of a store."""
+    installed = Path(sys.executable).with_name("tpd-ui")  # whether or not it is on the PATH
+    words = [os.path.relpath(installed), *([] if uri == STORE else [f"store={uri}"])]
+    return shlex.join(words)
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """Become the server of the UI, after saying where to look."""
+    given = dict(word.partition("=")[::2] for word in arguments)
+    if set(given) - {"store", "port"} or "" in given.values():
+        raise ValueError(USAGE)
+    uri, typed = given.get("store", STORE), given.get("port", str(PORT))
+    port = whole_number("port", int(typed) if typed.isdecimal() else typed, at_least=1, at_most=65535)
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+        raise ValueError(f"there is no store {uri}: run something first, or name it (store=...)")
+    require_usable(uri)
+    print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
+    command += ["--host", LOOPBACK, "--port", str(port)]
+    os.execve(sys.executable, command, os.environ | PRIVATE)
+
+
+def newest_page(uri: str) -> str:
+    """Where the UI shows the newest sweep, or run that is of none; its first page if there is nothing."""
+    client = client_of(uri)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = client.search_runs(experiments, order_by=["attributes.start_time DESC"], max_results=1)
+    if not runs:
+        return ""
+    run = runs[0]
+    shown = run.data.tags.get("mlflow.parentRunId", run.info.run_id)
+    return page().replace(THIS_RUN, shown).replace(THIS_EXPERIMENT, run.info.experiment_id)
