@@ -252,6 +252,22 @@ def test_names_of_strangers_run_nothing(browser: Browser, tmp_path: Path) -> Non
     assert dialogs == []
 
 
+def test_the_page_runs_no_script_but_its_own_and_loads_nothing(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    report.write(small(("a", "b", "c")), path)
+    evil = "<script>document.title = 'ran'</script><img src='https://example.com/x.png' onerror='alert(1)'>"
+    path.write_text(path.read_text().replace("<header>", f"<header>{evil}", 1))
+    page, refused, asked = browser.new_page(), list[str](), list[str]()
+    page.on("console", lambda message: refused.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    open_file(page, path)
+    expect(page.locator("h1")).to_be_visible()
+    assert page.title() != "ran"
+    page.close()
+    assert sum("Content Security Policy" in text for text in refused) >= 3
+    assert [url for url in asked if url.startswith("http")] == []
+
+
 @pytest.mark.parametrize("page", [1280], indirect=True)
 def test_the_page_is_soon_interactive(page: Page, sweep: Sweep) -> None:
     open_file(page, sweep.report)

@@ -13,6 +13,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from tpd.guards.terminal import as_text, only_text
 from tpd.store.run_folders import resume_folder
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.
 
 OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
 OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True)
+
+
+class TextRecord(logging.LogRecord):
+    """A line of the log, in which names are text."""
+
+    def getMessage(self) -> str:  # noqa: N802
+        return as_text(super().getMessage())
 
 
 class SweepCallback(Callback):
@@ -71,9 +79,11 @@ def run() -> None:
     """Run one experiment, or with -m a sweep of them."""
     # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.setLogRecordFactory(TextRecord)
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
     try:
-        _run_to_the_end()
+        with only_text("stdout", "stderr"):
+            _run_to_the_end()
     except KeyboardInterrupt:
         from tpd.run.sweep import Sweep
 
@@ -100,6 +110,7 @@ SYNC_USAGE = """usage: tpd-sync [folder] [uri=...] [register=true]
   register=true  also register the explainers of finished runs, under the names that the folders say"""
 
 
+@only_text("stdout", "stderr")
 def sync() -> None:
     """Deliver to the tracking store what it did not take when it should have."""
     words = sys.argv[1:]
@@ -121,6 +132,7 @@ def sync() -> None:
     sys.exit(f"{left} folders are not delivered" if left else None)
 
 
+@only_text("stdout", "stderr")
 def explain() -> None:
     """Answer a question about a finished run."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -129,6 +141,7 @@ def explain() -> None:
     main(sys.argv[1:])
 
 
+@only_text("stdout", "stderr")
 def ui() -> None:
     """Look at the runs in the MLflow UI."""
     from tpd.tracking.ui import serve

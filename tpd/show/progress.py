@@ -9,20 +9,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tpd.core.types import TransitionsHandler
+from tpd.guards.terminal import terminal
 
 
 class ProgressBars:
     """Bars that advance with every batch of transitions; silent in CI, in pipes and in parallel jobs."""
 
     def __init__(self, wanted: bool = True) -> None:
-        shown = wanted and sys.stderr.isatty() and not os.environ.get("CI")
+        stream = terminal(sys.stderr)
+        shown = wanted and stream.isatty() and not os.environ.get("CI")
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), disable=not shown)
+        self._progress = Progress(*columns, console=Console(file=stream), disable=not shown)
 
     def __enter__(self) -> "ProgressBars":
         self._progress.start()

@@ -1,6 +1,8 @@
 """The error table, for the terminal."""
 
 import math
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from tpd.core.outcomes import FIRST
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.errors import METRICS, OVERALL
 from tpd.evaluation.fresh_episodes import FOIL, POLICY
+from tpd.guards.terminal import terminal
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
@@ -175,10 +178,8 @@ def overall(metrics: Mapping[str, float]) -> str:
 
 def show(table: Table) -> None:
     """Print to the terminal, wide enough for pipes and logs too."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    console.print(table)
+    seen = terminal(sys.stdout).isatty()
+    Console(width=shutil.get_terminal_size().columns if seen else 120).print(table)
 
 
 def _share(part: float) -> str:

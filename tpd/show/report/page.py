@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -21,6 +22,7 @@ from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
 """Bytes of a page; a report of more shows fewer episodes."""
+PLOTLY = "plotly-basic.min.js"
 MOST_PAIRS, MOST_SIMULATED = 4500, 2000
 """Pairs that are explained for a report, about, where states have no numbers; where each is simulated."""
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
@@ -71,11 +73,13 @@ def ranked_episodes(recording: Recording) -> list[int]:
 
 def render(contents: Contents, headline: str = "") -> bytes:
     """The whole file."""
+    scripts = "\n".join(['"use strict";', *(_asset(name) for name in SCRIPTS)])
     parts = {
+        "policy": _policy(scripts, _asset(PLOTLY)),
         "title": escape(str(contents.metadata["name"])),
         "headline": escape(headline),
         "style": _asset("report.css"),
-        "scripts": "\n".join(_asset(name) for name in SCRIPTS),
+        "scripts": scripts,
         "plotly": _plotly(),
         "data": _base64(pack(contents.metadata, contents.arrays)),
         "pictures": "\n".join(map(_base64, contents.files)),
@@ -104,8 +108,16 @@ def _asset(name: str) -> str:
 
 
 @cache
+def _policy(*scripts: str) -> str:
+    """What the page may do: run these scripts, and load nothing from anywhere."""
+    hashes = (_base64(hashlib.sha256(script.encode()).digest()) for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    nothing = "default-src 'none'; base-uri 'none'; form-action 'none'"
+    return f"{nothing}; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
 def _plotly() -> str:
-    return _base64(gzip.compress(_asset("plotly-basic.min.js").encode(), mtime=0))
+    return _base64(gzip.compress(_asset(PLOTLY).encode(), mtime=0))
 
 
 def _base64(data: bytes) -> str:
