@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 class LoadedAgent(Pretrained):
     """An agent from a zip, which is not trained any further.
 
-    vec_normalize: the statistics of VecNormalize that belong to it, applied as they are.
+    vec_normalize: the file of VecNormalize's statistics that belong to it, applied as they are; False for
+    none, where the zip shows that it was trained with some.
     trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
     expected_return: the mean return that it should reach; None looks for it in the zip and beside it.
     """
@@ -43,7 +44,7 @@ class LoadedAgent(Pretrained):
         *,
         path: str | None,
         algorithm: str | None,
-        vec_normalize: str | None,
+        vec_normalize: str | bool | None,
         deterministic: bool,
         trust: bool,
         expected_return: float | None = None,
@@ -55,13 +56,13 @@ class LoadedAgent(Pretrained):
         self.expected_return = find_expected_return(zip_file(zipped), expected_return)
         normalization = None
         if vec_normalize is None and seems_normalised(zipped):
-            log.warning(
-                "%s seems to be trained under VecNormalize: name its statistics by policy.vec_normalize, "
-                "or what is explained is an agent that sees other observations than it learned from",
-                zipped,
+            raise ValueError(
+                f"{zipped} was trained under VecNormalize, and would see other observations than it learned "
+                "from: name its statistics, policy.vec_normalize=statistics.pkl, or say that there are none, "
+                "policy.vec_normalize=false"
             )
-        if vec_normalize is not None:
-            file = Path(vec_normalize).expanduser()
+        if vec_normalize is not None and vec_normalize is not False:
+            file = Path(str(vec_normalize)).expanduser()
             try:
                 normalization = load_normalization(file, env.observation_space)
             except ValueError:

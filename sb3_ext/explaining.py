@@ -1,21 +1,33 @@
 """An explainer for a model at hand, set up by the same configs as the command line."""
 
+from pathlib import Path
+from typing import Literal
+
 from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from sb3_ext.policies import as_policy
+from sb3_ext.normalization import load_normalization
+from sb3_ext.policies import Normalization, as_policy
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
 from tpd.run.cli import CONFIG_FOLDER
 
 
-def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = True) -> Explainer:
+def explainer_for(
+    model: BaseAlgorithm,
+    *overrides: str,
+    deterministic: bool = True,
+    vec_normalize: str | Path | Literal[False] | None = None,
+) -> Explainer:
     """What explains the model, before or while it is trained: `explainer_for(model, "env=lunar_lander")`.
 
     Overrides are those of the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
     Under VecNormalize the explainer sees raw observations, and the model its normalised ones.
+    vec_normalize: the file of its statistics, for a model that was loaded without its environment; False if
+    there are none to be used.
     """
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         cfg = compose("config", ["explainer=network_alongside", *overrides])
@@ -25,15 +37,32 @@ def explainer_for(model: BaseAlgorithm, *overrides: str, deterministic: bool = T
     outcomes = instantiate(cfg.outcomes, _convert_="all")
     if callable(outcomes):  # some outcomes depend on the environment
         outcomes = outcomes(env)
-    normalize = model.get_vec_normalize_env()
     policy = as_policy(
         model,
         deterministic=deterministic,
-        normalization=None if normalize is None else normalize.normalize_obs,
+        normalization=_normalization(model, env, vec_normalize),
         mask=env.mask if env.discrete else None,
     )
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     return Explainer(learner, policy, outcomes.legend)
+
+
+def _normalization(
+    model: BaseAlgorithm, env: Environment, given: str | Path | Literal[False] | None
+) -> Normalization | None:
+    """What observations go through before the model sees them; refused where it is lost."""
+    normalize = model.get_vec_normalize_env()
+    if given is not None and given is not False:
+        return load_normalization(Path(given), env.observation_space)
+    if normalize is not None:
+        return normalize.normalize_obs
+    original = getattr(model, "_last_original_obs", None)
+    if given is None and isinstance(model, OnPolicyAlgorithm) and original is not None:
+        raise ValueError(
+            "the model was trained under VecNormalize, and has lost it: give the file of its statistics, "
+            "vec_normalize=..., or vec_normalize=False to explain it without"
+        )
+    return None
 
 
 def _check_same_world(env: Environment, model: BaseAlgorithm) -> None:

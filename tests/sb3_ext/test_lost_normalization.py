@@ -1,0 +1,60 @@
+"""Agents that were trained under VecNormalize are not explained without it, unless somebody says so."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from sb3_ext import explainer_for
+from tests.support import Compose
+from tests.support.networks import small_network, small_transitions
+from tests.support.small_mdp import policy
+from tpd.run.parts import ConfigError, build
+
+WORLD = ("env=cart_pole", "outcomes=cart_pole")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A zip, with the statistics beside it."""
+    folder = tmp_path_factory.mktemp("normalised")
+    envs = VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]))
+    model = PPO("MlpPolicy", envs, n_steps=16, batch_size=16, n_epochs=1, device="cpu").learn(32)
+    model.save(folder / "agent.zip")
+    envs.save(str(folder / "statistics.pkl"))
+    return folder
+
+
+def test_a_zip_is_refused_without_its_statistics(saved: Path, compose_config: Compose) -> None:
+    zipped = [*WORLD, "policy=sb3_zip", f"policy.path={saved / 'agent.zip'}", "explainer=network"]
+    with pytest.raises(ConfigError, match=r"policy: .*was trained under VecNormalize"):
+        build(compose_config(*zipped))
+    build(compose_config(*zipped, "policy.vec_normalize=false"))
+    build(compose_config(*zipped, f"policy.vec_normalize={saved / 'statistics.pkl'}"))
+
+
+def test_a_model_is_refused_without_its_statistics(saved: Path) -> None:
+    model = PPO.load(saved / "agent.zip", device="cpu")
+    with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
+        explainer_for(model, *WORLD)
+    observation = np.full((1, 4), 0.01, dtype=np.float32)
+    bare = explainer_for(model, *WORLD, vec_normalize=False).policy
+    told = explainer_for(model, *WORLD, vec_normalize=saved / "statistics.pkl").policy
+    values = [each.probabilities(observation) for each in (bare, told)]  # type: ignore[attr-defined]
+    assert values[0].shape == values[1].shape
+    seen = told.normalization(observation)  # type: ignore[attr-defined]
+    assert not np.allclose(seen, observation)
+
+
+def test_an_explainer_that_has_learned_nothing_knows_nothing() -> None:
+    learner = small_network(policy(), fit_updates=5)
+    states, actions = np.arange(2), np.zeros(2, dtype=np.int64)
+    assert (learner.solved().support(states, actions) == 0).all()
+    learner.update(small_transitions(policy(), 500))
+    assert learner.updates == 0
+    assert (learner.solved().support(states, actions) == 0).all()
+    learner.fit()
+    assert (learner.solved().support(states, actions) > 0).any()
