@@ -31,6 +31,47 @@ These run the code of the file, because the user said so.
 | file | hostile input | told by | what came of it |
 |---|---|---|---|
 """
+OTHER_HEAD = """
+## Doors that are no files
+
+| what is hostile | what comes of it | shown by |
+|---|---|---|
+"""
+OTHERS = (
+    (
+        "`.numba_config.yaml` in the working directory",
+        "not read; the cache is private",
+        "kernels/test_compiler",
+    ),
+    ("composing a config", "changes nothing on disk", "store/test_run_folders"),
+    (
+        "a run that a synced folder did not start",
+        "left alone: the token must be its own",
+        "tracking/test_outbox",
+    ),
+    ("a picture in PostScript in a synced folder", "not opened: PNG and JPEG only", "tracking/test_outbox"),
+    ("a model name in a synced folder", "not registered without `register=true`", "tracking/test_outbox"),
+    (
+        "pickles and weights that swell, nest or hang",
+        "refused by counted opcodes",
+        "sb3_ext/test_inert_pickles",
+    ),
+    (
+        "spaces and arrays larger than their file",
+        "refused before there is room made",
+        "envs/test_large_spaces",
+    ),
+    ("masks without a valid action", "refused, with the state", "envs/test_masks"),
+    ("requests that are deep, large, CSV or Parquet", "400 with the reason", "tracking/test_served_model"),
+    ("an outcome function that writes", "refused: its batch is read-only", "core/test_outcomes"),
+    ("an agent without its VecNormalize", "refused, unless told", "sb3_ext/test_lost_normalization"),
+    ("words as rewards or ends", "refused at the step", "sources/test_stepping"),
+    ("stores that cannot be used", "refused at once", "tracking/test_outbox, run/test_refusals"),
+    ("questions of other kinds", "refused in one line", "run/test_explain"),
+    ("escape sequences in names", "shown as text", "guards/test_terminal"),
+    ("scripts in a changed report", "not run, by its policy", "browser/test_report_in_browser"),
+    ("telemetry of the MLflow UI", "off in `tpd-ui`, which listens on loopback", "tracking/test_runs"),
+)
 
 
 def main() -> None:
@@ -44,6 +85,7 @@ def main() -> None:
     for case, result in told:
         came = "it ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
         page += f"| {case.door.kind} | {case.name} | {case.door.reader} | {came} |\n"
+    page += OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS)
     TABLE.write_text(page)
     open_ = [str(case) for case, result in tried if not result.fine(case)]
     shut = [str(case) for case, result in told if result.what != RAN]

@@ -29,7 +29,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_zip_is_refused_without_its_statistics(saved: Path, compose_config: Compose) -> None:
-    zipped = [*WORLD, "policy=sb3_zip", f"policy.path={saved / 'agent.zip'}", "explainer=network"]
+    agent = ["policy=sb3_zip", f"policy.path={saved / 'agent.zip'}"]
+    zipped = [*WORLD, *agent, "explainer=network", "evaluation=none"]
     with pytest.raises(ConfigError, match=r"policy: .*was trained under VecNormalize"):
         build(compose_config(*zipped))
     build(compose_config(*zipped, "policy.vec_normalize=false"))

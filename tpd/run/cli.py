@@ -39,7 +39,13 @@ class TextRecord(logging.LogRecord):
 
 
 class SweepCallback(Callback):
-    """Hydra's hook around a multirun."""
+    """Hydra's hook around a run or a multirun."""
+
+    def on_run_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        try:
+            Path(config.hydra.run.dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
 
     def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
         log.info("%s sweep: loading libraries", config.name)
@@ -81,6 +87,10 @@ def run() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     logging.setLogRecordFactory(TextRecord)
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
+    for word in sys.argv[1:]:
+        group, _, option = word.partition("=")
+        if option in ("null", "None") and (CONFIG_FOLDER / group.lstrip("+~")).is_dir():
+            sys.exit(f"{word}: {group} has to be one of its options, which --help lists")
     try:
         with only_text("stdout", "stderr"):
             _run_to_the_end()

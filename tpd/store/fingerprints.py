@@ -94,10 +94,11 @@ def _source(top: str) -> Path | None:
 
 
 def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] | None) -> None:
-    """Take a file into account, or those of a folder; without suffixes, only how large these are."""
+    """Take a file into account, or those of a folder; without suffixes, only how large those in it are."""
     if path is None or not path.exists():
         return
-    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    inside = path.rglob("*") if suffixes else path.glob("*")  # a folder of data has no folders, or may be /
+    files = [path] if path.is_file() else sorted(each for each in inside if each.is_file())
     for each in files:
         if path.is_file() or (suffixes and each.suffix in suffixes):
             digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
