@@ -12,6 +12,8 @@ from sb3_ext import explainer_for
 from tests.support import Compose
 from tests.support.networks import small_network, small_transitions
 from tests.support.small_mdp import policy
+from tpd.answers.sentences.describe import describe
+from tpd.predictors.explainer import Explainer
 from tpd.run.parts import ConfigError, build
 
 WORLD = ("env=cart_pole", "outcomes=cart_pole")
@@ -50,12 +52,12 @@ def test_a_model_is_refused_without_its_statistics(saved: Path) -> None:
     assert not np.allclose(seen, observation)
 
 
-def test_an_explainer_that_has_learned_nothing_knows_nothing() -> None:
+def test_an_explainer_that_has_learned_nothing_says_so() -> None:
     learner = small_network(policy(), fit_updates=5)
-    states, actions = np.arange(2), np.zeros(2, dtype=np.int64)
-    assert (learner.solved().support(states, actions) == 0).all()
+    explainer = Explainer(learner, policy(), learner.outcomes.legend)
     learner.update(small_transitions(policy(), 500))
-    assert learner.updates == 0
-    assert (learner.solved().support(states, actions) == 0).all()
+    nothing = explainer.explain(np.arange(2))
+    assert not nothing.known.any()
+    assert "never tried" in describe(nothing, 0, "left")
     learner.fit()
-    assert (learner.solved().support(states, actions) > 0).any()
+    assert explainer.explain(np.arange(2)).known.any()

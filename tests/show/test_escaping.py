@@ -163,9 +163,11 @@ def test_a_note_shows_names_as_text(job: Job) -> None:
 
 
 def test_what_is_printed_binds_to_this_machine(job: Job) -> None:
-    commands = re.findall(r".*mlflow (?:ui|models serve)(?:.*\\\n)*.*", f"{job.note}\n{job.told}")
-    assert len(commands) == 2
+    commands = re.findall(r".*mlflow models serve(?:.*\\\n)*.*", f"{job.note}\n{job.told}")
+    assert len(commands) == 1
     assert all("--host 127.0.0.1" in " ".join(command.split()) for command in commands)
+    assert "mlflow ui" not in job.note + job.told
+    assert "tpd-ui" in job.told
 
 
 def test_a_picture_may_be_called_anything(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,11 +44,12 @@ def _fitting(first: FloatArray, at: FloatArray | None) -> FloatArray:
 def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
     """[..., horizon, outcome + 1]: the same, with no event more likely than that the episode still runs.
 
-    The last column is termination.
+    The last column is termination. Events of a partition add up to that already.
     """
     ends = expected[..., -1]
     running = np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]
-    events = [legend.names.index(name) for name in legend.events]
+    apart = [name for name in legend.events if name.removeprefix(FIRST) not in legend.partition]
+    events = [legend.names.index(name) for name in apart]
     beyond = expected[..., events] > running + ROUNDING
     if not beyond.any():
         return expected

@@ -161,7 +161,7 @@ class Explainer:
             expected=predicted[:, :, :-1],
             # what is not learned yet counts as running: too little data must not look like an ending
             running=1 - np.cumsum(predicted[:, :, -1], axis=1) - unknown,
-            support=predictor.support(observations, actions),
+            support=self._support(predictor, observations, actions),
             legend=self.legend,
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
@@ -169,6 +169,11 @@ class Explainer:
             draws=drawn,
             verdicts=self._verdicts_of(observations, actions),
         )
+
+    def _support(self, predictor: Predictor, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often each pair was tried; 0 as long as nothing was learned from that."""
+        support = predictor.support(observations, actions)
+        return np.zeros_like(support) if self._updates == 0 else support
 
     def _draws(
         self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int

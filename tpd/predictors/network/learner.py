@@ -260,12 +260,8 @@ class NetworkFHTD:
             self._returns.restore(unprefixed("returns", state))
 
     def solved(self) -> NetworkPredictor:
-        """What it predicts now; before the first update nothing is known."""
-        if self.updates:
-            return self._predictor
-        of_returns = None if self._returns is None else self._returns.target_network
-        nothing = np.zeros_like(self._tried)
-        return NetworkPredictor(self.target_network, nothing, self._value_discount, of_returns)
+        """What it predicts now."""
+        return self._predictor
 
     def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
@@ -276,11 +272,11 @@ class NetworkFHTD:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        return self.solved().predict(observations, actions)
+        return self._predictor.predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often an action was tried at all; a network knows no single pairs."""
-        return self.solved().support(observations, actions)
+        return self._predictor.support(observations, actions)
 
     def description(self) -> dict[str, Any]:
         """How the network is built."""
