@@ -7,7 +7,6 @@ from gymnasium import spaces
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from sb3_ext.normalization import load_normalization
 from sb3_ext.policies import Normalization, as_policy
@@ -49,20 +48,14 @@ def explainer_for(
 
 def _normalization(
     model: BaseAlgorithm, env: Environment, given: str | Path | Literal[False] | None
-) -> Normalization | None:
-    """What observations go through before the model sees them; refused where it is lost."""
-    normalize = model.get_vec_normalize_env()
-    if given is not None and given is not False:
+) -> Normalization | Literal[False] | None:
+    """What observations go through before the model sees them."""
+    if isinstance(given, str | Path):
         return load_normalization(Path(given), env.observation_space)
-    if normalize is not None:
-        return normalize.normalize_obs
-    original = getattr(model, "_last_original_obs", None)
-    if given is None and isinstance(model, OnPolicyAlgorithm) and original is not None:
-        raise ValueError(
-            "the model was trained under VecNormalize, and has lost it: give the file of its statistics, "
-            "vec_normalize=..., or vec_normalize=False to explain it without"
-        )
-    return None
+    if given is not None and given is not False:
+        raise ValueError(f"vec_normalize is the file of the statistics, or False, got {given!r}")
+    normalize = model.get_vec_normalize_env()
+    return given if normalize is None else normalize.normalize_obs
 
 
 def _check_same_world(env: Environment, model: BaseAlgorithm) -> None:

@@ -110,7 +110,7 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
     keys = list(statistics) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
     known = space.spaces.keys() & statistics.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
-        raise ValueError(f"normalises {keys}, the environment gives {sorted(space.spaces)}")
+        raise ValueError(f"normalises other keys than the environment gives: {sorted(space.spaces)}")
     pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
     mean = {key: pair[0] for key, pair in pairs.items()}
     variance = {key: pair[1] for key, pair in pairs.items()}
@@ -122,24 +122,24 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
     state = running.state if isinstance(running, PickledObject) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
         raise ValueError(f"has no mean and variance of {name}")
-    mean, variance = (_array(state[values]) for values in ("mean", "var"))
-    for values in (mean, variance):
-        if values.shape != space.shape:
-            raise ValueError(
-                f"has {name} of shape {values.shape}, the environment's have shape {space.shape}"
-            )
+    due = space.shape or ()
+    mean, variance = (_array(state[values], due, name) for values in ("mean", "var"))
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
         raise ValueError(f"has no finite mean and variance of {name}")
     return mean, variance
 
 
-def _array(value: Any) -> FloatArray:
+def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
+    """[*due]: numbers, whose shape is looked at before there is room made for them."""
     array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
+    if array.shape != due:
+        where = f"the environment's have shape {due}" if due else "which should be a single number"
+        raise ValueError(f"has {name} of shape {array.shape}, {where}")
     return np.asarray(array, dtype=np.float64)
 
 
 def _number(state: dict[str, Any], name: str) -> float:
-    value = _array(state.get(name))
-    if value.shape != () or not value >= 0:
+    value = _array(state.get(name), (), name)
+    if not value >= 0:
         raise ValueError(f"has {name}={value}, which should be a number that is not negative")
     return float(value)

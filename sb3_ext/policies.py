@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
@@ -24,14 +25,15 @@ def as_policy(
     model: BaseAlgorithm,
     *,
     deterministic: bool = True,
-    normalization: Normalization | None = None,
+    normalization: Normalization | Literal[False] | None = None,
     mask: Mask | None = None,
 ) -> "SB3Policy":
     """The model as a policy, trained or still in training.
 
     deterministic: it does what it thinks best, as SB3's own evaluation plays it; else it is taken as
     it explores: sampling from its distribution, or epsilon-greedy at its present rate.
-    normalization: what observations go through before the model sees them.
+    normalization: what observations go through before the model sees them; False for nothing, where the model
+    shows that it was trained under VecNormalize.
     mask: the valid actions of observations, which only a model trained with masks asks for.
     """
     discrete = isinstance(model.action_space, spaces.Discrete)
@@ -51,7 +53,19 @@ def as_policy(
         )
     if isinstance(model, MaskablePPO) and mask is None:
         raise ValueError("a model trained with masks needs them to play: give the mask of the environment")
-    return kinds[discrete, recurrent](model, deterministic, normalization, mask)
+    if normalization is None and lost_normalization(model):
+        raise ValueError(
+            "the model was trained under VecNormalize, and has lost it: give its statistics, or say that it "
+            "is to be explained without (vec_normalize=False, normalization=False)"
+        )
+    return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
+
+
+def lost_normalization(model: BaseAlgorithm) -> bool:
+    """Whether it was trained under VecNormalize, as far as on-policy algorithms show it, and has none."""
+    original = getattr(model, "_last_original_obs", None)
+    shows = isinstance(model, OnPolicyAlgorithm) and original is not None
+    return shows and model.get_vec_normalize_env() is None
 
 
 class SB3Policy:

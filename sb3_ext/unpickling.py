@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from sb3_ext.weights import Weights, read_weights
+from tpd.guards.files import require_plain_zip
 
 LARGEST_SETTINGS = 16 * 2**20
 LARGEST_WEIGHTS = 2 * 2**30
 LONGEST_LINE = 600
+MUCH = 200 * 2**20
 LARGEST_COMPRESSION = 200  # weights hardly compress, JSON not by that much
 
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError)
@@ -72,7 +74,10 @@ def read_agent(path: Path) -> SavedAgent:
 
 def _entry(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     entry = archive.getinfo(name)
-    _check_claim(entry.file_size, min(largest, LARGEST_COMPRESSION * max(entry.compress_size, 1024)), name)
+    require_plain_zip([entry])
+    held = entry.compress_size
+    most = min(largest, LARGEST_COMPRESSION * max(held, 1024), max(MUCH, 2 * held))
+    _check_claim(entry.file_size, most, name)
     return archive.read(entry)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sb3_ext.inert_pickles import PersistentId, PickledName, PickledObject, next_pickle, shown, unpickled
+from tpd.guards.files import require_plain_zip
 
 LARGEST_REUSE = 4  # a shared extractor's weights go by three names: its own, the actor's, the critic's
 MOST_DIMENSIONS = 8
@@ -52,6 +53,7 @@ def read_weights(content: bytes) -> Weights:
 def _zipped(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
     """The table of a file of today, and the bytes that it speaks of."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        require_plain_zip(archive.infolist())
         claimed = sum(entry.file_size for entry in archive.infolist())
         if claimed > len(content):  # torch does not compress
             raise ValueError(f"claims an absurd size of {claimed} bytes")

@@ -180,3 +180,21 @@ def test_a_function_that_writes_into_its_batch_is_refused_by_name(column: str) -
             look(transitions)
     np.testing.assert_array_equal(getattr(transitions, column), kept)
     getattr(transitions, column)[0] = 0  # others may
+
+
+def test_no_function_changes_what_another_sees() -> None:
+    def careless(transitions: Transitions) -> Array:
+        transitions.info["k"] = np.full(3, 9.0)  # type: ignore[index]
+        return np.ones(3)
+
+    def reshaping(transitions: Transitions) -> Array:
+        transitions.observation.shape = (3, 1)
+        return np.ones(3)
+
+    numbers, ends = np.arange(3), np.zeros(3, dtype=bool)
+    transitions = Transitions(numbers, numbers, numbers, numbers * 1.0, ~ends, ends, info={"k": numbers})
+    with pytest.raises(OutcomeError, match="outcome 'careless' failed"):
+        OutcomeSet([event("careless", careless)]).observe(transitions)
+    flat = event("flat", lambda t: np.array([t.observation.ndim == 1] * 3))
+    both = OutcomeSet([event("reshaping", reshaping), flat]).observe(transitions)
+    assert (both.outcome[:, 1] == 1).all()

@@ -1,6 +1,7 @@
 """What a file declares is bounded by what it holds."""
 
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def test_spaces_that_are_too_large_are_refused_before_there_is_room_made(plain: 
 def test_pictures_of_4k_are_not_too_large() -> None:
     space = spaces.Box(0, 255, (2160, 3840, 3), np.uint8)
     assert from_plain(to_plain(space)) == space
+
+
+@pytest.mark.parametrize("unusual", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_that_hide_how_much_they_hold_are_refused(tmp_path: Path, unusual: int) -> None:
+    with zipfile.ZipFile(tmp_path / "arrays.npz", "w", unusual) as archive:
+        archive.writestr("zeros.npy", bytes(1000))
+    with pytest.raises(ValueError, match="is compressed in an unusual way"):
+        read_arrays(tmp_path / "arrays.npz")
 
 
 def test_arrays_are_compressed_only_as_far_as_they_are_read_again(

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, IntArray
@@ -48,6 +50,13 @@ def test_a_state_where_somebody_acts_needs_a_valid_action(work: Callable[[Enviro
     with pytest.raises(MaskError, match=f"allows no action in state {START}, where there must be one"):
         work(cliff(partial(all_but, state=START)))
     work(cliff(partial(all_but, state=GOAL)))  # where nobody acts
+
+
+@pytest.mark.parametrize("row", [["no"] * 4, [np.nan] * 4, [1, 1, 1], [[1] * 4], None])
+def test_a_mask_of_the_environments_own_is_checked_too(row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaxiEnv, "action_mask", lambda self, state: row)
+    with pytest.raises(MaskError, match="Taxi-v4 masks state 0 by"):
+        _ = Environment("Taxi-v4").model
 
 
 @pytest.mark.parametrize(

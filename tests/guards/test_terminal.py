@@ -20,6 +20,7 @@ RED, TITLE, LEFT = "\x1b[31m", "\x1b]0;owned\x07", "\u202e"
         (f"a{LEFT}b", r"a\u202eb"),
         ("\x9b2J", r"\x9b2J"),
         ("\x08\x7f", r"\x08\x7f"),
+        ("forged\rline", r"forged\rline"),
     ],
 )
 def test_what_a_terminal_would_obey_is_shown(

@@ -68,3 +68,13 @@ def test_a_cache_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
     assert chosen != str(folder)
     assert not Path(chosen).exists()  # it was for that process only
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("settings", [b"text.usetex: True\nbackend: module://cuda\n", b"\xff\xfe\x00"])
+def test_settings_of_plots_in_the_working_directory_are_not_read(tmp_path: Path, settings: bytes) -> None:
+    (tmp_path / "matplotlibrc").write_bytes(settings)
+    script = "from tpd.show.plots import mpl; print(mpl.rcParams['text.usetex'])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -8,7 +8,7 @@ import pytest
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from sb3_ext import explainer_for
+from sb3_ext import as_policy, explainer_for
 from tests.support import Compose
 from tests.support.networks import small_network, small_transitions
 from tests.support.small_mdp import policy
@@ -43,6 +43,11 @@ def test_a_model_is_refused_without_its_statistics(saved: Path) -> None:
     model = PPO.load(saved / "agent.zip", device="cpu")
     with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
         explainer_for(model, *WORLD)
+    with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
+        as_policy(model)
+    with pytest.raises(ValueError, match="vec_normalize is the file"):
+        explainer_for(model, *WORLD, vec_normalize=True)  # type: ignore[arg-type]
+    as_policy(model, normalization=False)
     observation = np.full((1, 4), 0.01, dtype=np.float32)
     bare = explainer_for(model, *WORLD, vec_normalize=False).policy
     told = explainer_for(model, *WORLD, vec_normalize=saved / "statistics.pkl").policy

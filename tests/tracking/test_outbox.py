@@ -1,8 +1,11 @@
 """What happens to a run when the store is gone, slow or refusing, and to what was left in its folder."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -322,11 +325,30 @@ def test_a_store_that_is_held_for_ever_is_not_waited_for(
         prepare(f"sqlite:///{tmp_path}/mlflow.db", "small")
 
 
+def test_a_server_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_store, "SECONDS_TO_ANSWER", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            answer = server.accept()[0]
+            with answer, contextlib.suppress(OSError):
+                for _ in range(20):
+                    answer.sendall(b"H")
+                    time.sleep(0.2)
+
+        threading.Thread(target=drip, daemon=True).start()
+        start = time.monotonic()
+        with pytest.raises(ConnectionError, match="does not answer within 1 s"):
+            prepare(f"http://127.0.0.1:{server.getsockname()[1]}", "small")
+        assert time.monotonic() - start < 3
+
+
 def test_looking_for_a_run_makes_no_store(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no store"):
         fetch("nowhere", f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "run")
-    with pytest.raises(ValueError, match="uri must name a store that MLflow knows"):
-        fetch("nowhere", "nonsense://x", tmp_path / "run")
+    for uri in ("nonsense://x", "foo", f"file://{tmp_path}/bar"):
+        with pytest.raises(ValueError, match="uri must name a store that MLflow knows"):
+            fetch("nowhere", uri, tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 

@@ -92,7 +92,8 @@ def test_the_ui_is_for_this_machine_alone_and_opens_at_the_newest_sweep(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    script = "from tpd.run.cli import ui; ui()"
+    (tmp_path / "click.py").write_text("open('ran', 'w')")  # which MLflow imports
+    script = "import sys; sys.path[:1] = []; from tpd.run.cli import ui; ui()"
     process = subprocess.Popen(
         [sys.executable, "-c", script, f"store={tracking.uri}", f"port={port}"],
         cwd=tmp_path,
@@ -112,6 +113,7 @@ def test_the_ui_is_for_this_machine_alone_and_opens_at_the_newest_sweep(
             assert time.monotonic() < deadline
             time.sleep(0.2)
         assert listening == {("127.0.0.1", port)}
+        assert not (tmp_path / "ran").exists()
         assert psutil.Process(process.pid).environ()["MLFLOW_DISABLE_TELEMETRY"] == "true"
     finally:
         os.killpg(process.pid, 15)

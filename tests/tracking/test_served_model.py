@@ -224,6 +224,8 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
         (b"state,action\n0,left\n", "text/csv", "row 0, column action: 'left' is not a whole number"),
         (b"", "text/csv", "this is no CSV"),
         (b'"', "text/csv", "this is no CSV"),
+        (b",".join([b"a"] * 50_000) + b"\n", "text/csv", "more than 100 columns"),
+        (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "cannot be read"),
         (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
     ],
 )

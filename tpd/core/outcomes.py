@@ -229,7 +229,6 @@ class OutcomeSet:
     def observe(self, transitions: Transitions) -> Observed:
         """The outcomes of a batch, after checking every claim on every transition."""
         check_finite(transitions)
-        transitions = transitions.read_only()
         terminated = transitions.terminated.astype(np.float32)
         outcome = np.stack([o.values(transitions) for o in self.outcomes] + [terminated], axis=1)
         if self.partition:
@@ -246,7 +245,6 @@ class OutcomeSet:
         """[batch, K]: the outcomes of transitions that a learned model made, which need not account for
         the reward. Of a partition, the first event that happens is the only one, or else the last.
         """
-        transitions = transitions.read_only()
         outcome = np.stack([o.simulated(transitions) for o in self.outcomes], axis=1)
         if self.partition:
             members = np.flatnonzero(self._in_partition)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -62,13 +63,11 @@ class Transitions:
     def read_only(self) -> "Transitions":
         """The same, for functions of others to look at: nothing can be written into it."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
-        arrays = [*(values for values in columns.values() if values is not None), *self.info.values()]
-        if not any(values.flags.writeable for values in arrays):
-            return self
         seen: dict[str, Any] = {
             name: None if values is None else _read_only(values) for name, values in columns.items()
         }
-        return Transitions(**seen, info={key: _read_only(values) for key, values in self.info.items()})
+        info = {key: _read_only(values) for key, values in self.info.items()}
+        return Transitions(**seen, info=MappingProxyType(info))
 
     def describe(self, row: int) -> str:
         """One transition in words, for error messages."""

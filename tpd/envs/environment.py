@@ -183,7 +183,13 @@ class Environment:
             raise ValueError(f"{self.id} with fickle_passenger does what its table P does not say")
         mask = None
         if hasattr(env, "action_mask"):
-            mask = np.array([env.action_mask(s) for s in range(len(table))], dtype=np.bool_)
+            given = [np.asarray(env.action_mask(s)) for s in range(len(table))]
+            due = (self.num_actions,)
+            wrong = [s for s, row in enumerate(given) if row.shape != due or row.dtype.kind not in "biu"]
+            if wrong:
+                found = f"{given[wrong[0]].dtype} of shape {given[wrong[0]].shape}"
+                raise MaskError(f"{self.id} masks state {wrong[0]} by {found}, not by true or false {due}")
+            mask = np.array(given, dtype=np.bool_)
         return TabularModel.from_table(table, start, mask)
 
     @property

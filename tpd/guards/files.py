@@ -128,6 +128,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            require_plain_zip(entries)
             claimed = sum(entry.file_size for entry in entries)
             if claimed > _most_held(path):
                 raise ValueError(f"it claims to hold {claimed} bytes")
@@ -135,6 +136,13 @@ def read_arrays(path: Path) -> dict[str, Array]:
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # broken bytes raise almost anything
         raise ValueError(f"{path}: is no file of plain arrays, or a broken one ({brief(error)})") from error
+
+
+def require_plain_zip(entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse compressions that may hold more than they say: zipfile bounds only the usual one."""
+    for entry in entries:
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{entry.filename} is compressed in an unusual way")
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:

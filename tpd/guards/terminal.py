@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 UNSEEN = ("Cc", "Cf", "Co", "Cs")
 """Characters that a terminal obeys, or that change the order of others, by their categories in Unicode."""
-PLAIN = "\n\t\r"
+PLAIN = "\n\t"
 
 
 def as_text(said: str) -> str:

@@ -6,9 +6,9 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from tpd.guards.working_directory import hidden
 
 SETTINGS = ".numba_config.yaml"
 
@@ -34,19 +34,8 @@ def _passing() -> Path:
     return folder
 
 
-@contextmanager
-def _settings_hidden() -> Iterator[None]:
-    """Hide the file of settings while numba is imported, which looks for it at once."""
-    exists = os.path.exists
-    os.path.exists = lambda path: path != SETTINGS and exists(path)
-    try:
-        yield
-    finally:
-        os.path.exists = exists
-
-
 os.environ.setdefault("NUMBA_CACHE_DIR", str(private_cache()))
-with _settings_hidden():
+with hidden(SETTINGS):  # it looks for the file as it is imported
     from numba import njit
     from numba.core import config
 

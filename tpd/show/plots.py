@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+
+from tpd.guards.working_directory import hidden
+
+with hidden("matplotlibrc"):  # which could name modules, or have LaTeX run
+    import matplotlib as mpl
+
 from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -20,8 +24,6 @@ from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray, FloatArray
 
-if Path(mpl.matplotlib_fname()).parent == Path.cwd():  # settings of a stranger's folder could run LaTeX
-    mpl.rcdefaults()
 mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
 
 HATCHES = ("", "///", "...", "xxx")  # when the colours run out

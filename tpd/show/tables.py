@@ -179,7 +179,8 @@ def overall(metrics: Mapping[str, float]) -> str:
 def show(table: Table) -> None:
     """Print to the terminal, wide enough for pipes and logs too."""
     seen = terminal(sys.stdout).isatty()
-    Console(width=shutil.get_terminal_size().columns if seen else 120).print(table)
+    width = shutil.get_terminal_size().columns if seen else 120
+    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 
 
 def _share(part: float) -> str:

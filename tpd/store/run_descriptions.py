@@ -19,7 +19,7 @@ from tpd.envs import Environment
 from tpd.envs.dataset import DatasetEnvironment
 from tpd.envs.environment import name_action
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import blame, brief, read_json
+from tpd.guards.files import blame, brief, read_json, require_file
 from tpd.guards.versions import require_version
 from tpd.store.descriptions import (
     IDENTIFIER,
@@ -35,7 +35,7 @@ from tpd.store.descriptions import (
     written,
 )
 
-RUN = "run.json"
+RUN, LARGEST_RUN = "run.json", 2**18
 KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
 ENV_ID = rf"^({IDENTIFIER}(\.{IDENTIFIER})*:)?[A-Za-z0-9_./-]+$"
 FILE_NAME = r"^[^/\\\x00]+$"
@@ -170,7 +170,7 @@ class RunDescription(Stored):
 
     @property
     def title(self) -> str:
-        return f"{self.name}, seed {self.seed}"
+        return " ".join(f"{self.name}, seed {self.seed}".split())  # a line, whatever the name holds
 
 
 def write(run: RunDescription, folder: Path) -> None:
@@ -180,6 +180,7 @@ def write(run: RunDescription, folder: Path) -> None:
 def read(folder: Path) -> RunDescription:
     """The description in the folder of an explainer; a ValueError names the field that is wrong."""
     path = folder / RUN
+    require_file(path, LARGEST_RUN)
     plain = read_json(path)
     if not isinstance(plain, dict):
         raise ValueError(f"{path}: is no description of a run, but a {type(plain).__name__}")

@@ -1,8 +1,10 @@
 """The MLflow store: made ready once, before anything writes to it."""
 
 import contextlib
+import http.client
 import os
 import sqlite3
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +13,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
 
 from tpd import __version__
 from tpd.guards.versions import WRITTEN_BY, require_version
@@ -60,7 +61,7 @@ def client_of(uri: str) -> MlflowClient:
     """Refuse a kind of store that there is not, as one of runs and not of models."""
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
-    except UnsupportedModelRegistryStoreURIException as error:
+    except MlflowException as error:  # also of stores that MLflow keeps no more
         raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
 
@@ -119,12 +120,23 @@ def _require_database(path: Path) -> None:
 
 def _knock(uri: str) -> None:
     """Refuse a server that does not answer at all, instead of retrying for minutes."""
-    try:
-        urllib.request.urlopen(uri, timeout=SECONDS_TO_ANSWER).close()
-    except urllib.error.HTTPError:
-        return  # an answer, if an unfriendly one
-    except OSError as error:
-        raise ConnectionError(f"{uri} does not answer: {error}") from error
+    failed = list[OSError | ValueError]()
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(uri, timeout=SECONDS_TO_ANSWER).close()
+        except urllib.error.HTTPError:
+            return  # an answer, if an unfriendly one
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            failed.append(error if isinstance(error, OSError | ValueError) else OSError(str(error)))
+
+    asking = threading.Thread(target=ask, daemon=True)  # a timeout of urlopen is for each piece of an answer
+    asking.start()
+    asking.join(SECONDS_TO_ANSWER)
+    if asking.is_alive():
+        raise ConnectionError(f"{uri} does not answer within {SECONDS_TO_ANSWER} s")
+    if failed:
+        raise ConnectionError(f"{uri} does not answer: {failed[0]}") from failed[0]
 
 
 def absolute(uri: str) -> str:

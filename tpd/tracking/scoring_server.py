@@ -13,7 +13,7 @@ from mlflow.pyfunc import scoring_server
 
 from tpd.guards.files import brief
 
-LARGEST_REQUEST = 4 * 2**20
+LARGEST_REQUEST, MOST_COLUMNS = 4 * 2**20, 100
 GUARDED = "_guarded_by_tpd"
 
 
@@ -37,6 +37,10 @@ def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
             return read(request, *rest)
         except RecursionError as error:
             raise _refused("the JSON is nested too deeply") from error
+        except MlflowException:
+            raise
+        except ValueError as error:  # a number of thousands of digits
+            raise _refused(f"this cannot be read ({brief(error)})") from error
 
     return reading
 
@@ -45,6 +49,8 @@ def _read_csv(csv_input: Any, schema: Any = None) -> pd.DataFrame:
     """A table; what its columns may hold is checked by row and column, as that of JSON."""
     text = csv_input.read()
     _require_small(len(text))
+    if max(map(text.partition("\n")[0].count, ",;\t")) >= MOST_COLUMNS:  # pandas takes long to name them
+        raise _refused(f"the table has more than {MOST_COLUMNS} columns")
     try:
         return pd.read_csv(type(csv_input)(text))
     except (ValueError, pd.errors.ParserError) as error:

@@ -1,7 +1,6 @@
 """What a served explainer can be asked, row by row; what it cannot be is refused by row and column."""
 
 import math
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import pandas as pd
 
 from tpd.core.types import Array, BoolArray, FloatArray
 from tpd.guards.files import read_arrays
+from tpd.guards.settings import shown
 from tpd.store import explainers
 from tpd.store.learned_models import MIXTURE, MODEL
 
@@ -35,12 +35,12 @@ class Numbered:
     def read(self, value: Any) -> int:
         """The number, which may come as a float where a column has gaps."""
         if not _is_number(value) or value != value // 1:
-            raise RequestError(f"{reprlib.repr(value)} is not a whole number")
+            raise RequestError(f"{shown(value)} is not a whole number")
         if not 0 <= value < self.count:
             article = "an" if self.noun[0] in "aeiou" else "a"
-            shown = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else reprlib.repr(value)
+            said = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else shown(value)
             raise RequestError(
-                f"{shown} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
+                f"{said} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
             )
         return int(value)
 
@@ -124,7 +124,7 @@ class Questions:
             if column not in rows:
                 raise RequestError(f"column {column} is missing")
         for column in rows.columns[rows.columns.duplicated()]:
-            raise RequestError(f"column {reprlib.repr(column)} is there twice")
+            raise RequestError(f"column {shown(column)} is there twice")
         foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
         contrasted = np.array([not _is_missing(foil) for foil in foils])
         return Asked(
@@ -219,7 +219,7 @@ def _array(value: Any) -> FloatArray:
     except ValueError:  # lists of different lengths
         numbers = np.asarray(None)
     if numbers.dtype.kind not in "fiu":
-        raise RequestError(f"{reprlib.repr(value)} is not a list of numbers")
+        raise RequestError(f"{shown(value)} is not a list of numbers")
     with np.errstate(over="ignore"):  # what overflows is not finite
         return numbers.astype(np.float32)
 

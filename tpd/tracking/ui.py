@@ -12,7 +12,8 @@ from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
 
 STORE, PORT = "sqlite:///mlflow.db", 5000
 USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]"""
-PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONSAFEPATH": "1"}
+"""No telemetry, and no module of the working directory, in whatever the server starts."""
 
 
 def ui_command(uri: str) -> str:
@@ -33,7 +34,7 @@ def serve(arguments: Sequence[str]) -> None:
         raise ValueError(f"there is no store {uri}: run something first, or name it (store=...)")
     require_usable(uri)
     print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
     command += ["--host", LOOPBACK, "--port", str(port)]
     os.execve(sys.executable, command, os.environ | PRIVATE)
 
