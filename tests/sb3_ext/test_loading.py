@@ -733,7 +733,7 @@ def test_statistics_of_another_environment(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has statistics of an array"):
         load_normalization(file, spaces.Dict(a=VECTOR))
     normalised(spaces.Dict(a=VECTOR, b=VECTOR)).save(str(file))
-    with pytest.raises(ValueError, match=r"normalises \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"normalises other keys"):
         load_normalization(file, spaces.Dict(a=VECTOR))
     with pytest.raises(ValueError, match="no mean and variance of observations"):
         load_normalization(file, VECTOR)

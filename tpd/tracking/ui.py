@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def serve(arguments: Sequence[str]) -> None:
     print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
     command += ["--host", LOOPBACK, "--port", str(port)]
+    os.chdir(tempfile.mkdtemp(prefix="tpd-ui-"))  # its web server takes modules from where it is started
     os.execve(sys.executable, command, os.environ | PRIVATE)
 
 
