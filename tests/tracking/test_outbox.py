@@ -415,6 +415,7 @@ def test_a_folder_of_any_name_is_found_again(local: MlflowTracking, tmp_path: Pa
     assert again.id == run.id
 
 
+@pytest.mark.usefixtures("no_delivery")
 def test_a_run_that_died_after_it_had_once_ended_is_told_so(local: MlflowTracking, tmp_path: Path) -> None:
     with open_run(local, tmp_path, "run", {}, {}) as run:
         run.metrics({"loss": 1})
