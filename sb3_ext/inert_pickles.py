@@ -31,6 +31,10 @@ CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
+class RefusedPickleError(ValueError):
+    """A pickle that could be read as usual, and is not: what it says is the reason."""
+
+
 class PickledName(NamedTuple):
     """A class or function that a pickle names."""
 
@@ -73,7 +77,7 @@ class InertUnpickler:
         """The object of the next pickle of the content."""
         for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
             if count >= MOST_OPCODES:
-                raise ValueError(f"has more than {MOST_OPCODES} opcodes")
+                raise RefusedPickleError(f"has more than {MOST_OPCODES} opcodes")
             if opcode.name == "STOP":
                 return self._stack.pop()
             if not (self._push(opcode.name, argument) or self._gather(opcode.name)):
@@ -158,10 +162,10 @@ class InertUnpickler:
         elif opcode == "BUILD":
             state = self._stack.pop()
             if not isinstance(self._stack[-1], PickledObject):
-                raise ValueError("gives a state to what is no object")
+                raise RefusedPickleError("gives a state to what is no object")
             self._stack[-1].state = state
         else:
-            raise ValueError(f"has the opcode {opcode}, which has no place in such a file")
+            raise RefusedPickleError(f"has the opcode {opcode}, which has no place in such a file")
 
     def _since_mark(self) -> list[Any]:
         taken, self._stack = self._stack, self._below.pop()
@@ -173,27 +177,27 @@ class InertUnpickler:
         if isinstance(top, PickledObject):
             return getattr(top, part)
         if not isinstance(top, kind):
-            raise ValueError(f"puts items into a {type(top).__name__}")
+            raise RefusedPickleError(f"puts items into a {type(top).__name__}")
         return top
 
 
 def _named(module: Any, name: Any) -> PickledName:
     """A name that such a file may have; it is never imported."""
     if not isinstance(module, str) or not isinstance(name, str):
-        raise ValueError("names what is no name")
+        raise RefusedPickleError("names what is no name")
     origin, root = f"{module}.{name}", module.partition(".")[0]
     if root == "numpy":
         known = NUMPY.fullmatch(origin) is not None or (module == root and name in np.sctypeDict)
     else:
         known = root not in sys.stdlib_module_names or origin in CONTAINERS
     if not known:
-        raise ValueError(f"names {origin}, which has no place in such a file; nothing of it was run")
+        raise RefusedPickleError(f"names {origin}, which has no place in such a file; nothing of it was run")
     return PickledName(origin)
 
 
 def _object(made_by: Any, arguments: Any) -> PickledObject:
     if not isinstance(made_by, PickledName) or not isinstance(arguments, tuple):
-        raise ValueError("makes an object of what is no class")
+        raise RefusedPickleError("makes an object of what is no class")
     return PickledObject(made_by.origin, arguments)
 
 
@@ -205,7 +209,7 @@ def _key(key: Any) -> Any:
     """A key, if it is hashed at once and not among many of the same hash."""
     if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31):
         return key
-    raise ValueError(f"has {shown(key)} for a key, where words are due")
+    raise RefusedPickleError(f"has {shown(key)} for a key, where words are due")
 
 
 def read_pickle(path: Path) -> Any:
@@ -226,10 +230,10 @@ def next_pickle(content: io.BytesIO) -> Any:
     """The same of the next of several pickles."""
     try:
         return InertUnpickler(content).load()
+    except RefusedPickleError:
+        raise
     except ValueError as error:
-        said = str(error)
-        own = said.startswith(("has ", "names ", "makes ", "gives ", "puts "))
-        raise ValueError(said if own else f"is no pickle, or a broken one ({said})") from error
+        raise ValueError(f"is no pickle, or a broken one ({error})") from error
     except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"is a broken pickle ({type(error).__name__})") from error
 

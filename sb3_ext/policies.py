@@ -53,7 +53,7 @@ def as_policy(
         )
     if isinstance(model, MaskablePPO) and mask is None:
         raise ValueError("a model trained with masks needs them to play: give the mask of the environment")
-    if normalization is None and lost_normalization(model):
+    if normalization is None and _lost_normalization(model):
         raise ValueError(
             "the model was trained under VecNormalize, and has lost it: give its statistics, or say that it "
             "is to be explained without (vec_normalize=False, normalization=False)"
@@ -61,7 +61,7 @@ def as_policy(
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
 
 
-def lost_normalization(model: BaseAlgorithm) -> bool:
+def _lost_normalization(model: BaseAlgorithm) -> bool:
     """Whether it was trained under VecNormalize, as far as on-policy algorithms show it, and has none."""
     original = getattr(model, "_last_original_obs", None)
     shows = isinstance(model, OnPolicyAlgorithm) and original is not None

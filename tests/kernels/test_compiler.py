@@ -73,7 +73,7 @@ def test_a_cache_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [b"text.usetex: True\nbackend: module://cuda\n", b"\xff\xfe\x00"])
 def test_settings_of_plots_in_the_working_directory_are_not_read(tmp_path: Path, settings: bytes) -> None:
     (tmp_path / "matplotlibrc").write_bytes(settings)
-    script = "from tpd.show.plots import mpl; print(mpl.rcParams['text.usetex'])"
+    script = "import tpd.show.maps, matplotlib as mpl; print(mpl.rcParams['text.usetex'])"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -183,13 +183,9 @@ class Environment:
             raise ValueError(f"{self.id} with fickle_passenger does what its table P does not say")
         mask = None
         if hasattr(env, "action_mask"):
-            given = [np.asarray(env.action_mask(s)) for s in range(len(table))]
             due = (self.num_actions,)
-            wrong = [s for s, row in enumerate(given) if row.shape != due or row.dtype.kind not in "biu"]
-            if wrong:
-                found = f"{given[wrong[0]].dtype} of shape {given[wrong[0]].shape}"
-                raise MaskError(f"{self.id} masks state {wrong[0]} by {found}, not by true or false {due}")
-            mask = np.array(given, dtype=np.bool_)
+            rows = ((s, env.action_mask(s)) for s in range(len(table)))
+            mask = np.stack([_checked_mask(f"{self.id} masks state {s} by", row, due) for s, row in rows])
         return TabularModel.from_table(table, start, mask)
 
     @property
@@ -214,11 +210,10 @@ class Environment:
         None may be where nobody acts, as after the end of an episode.
         """
         if self.mask_function is not None:
-            mask, due = np.asarray(self.mask_function(observations)), (len(observations), self.num_actions)
-            if mask.shape != due or mask.dtype.kind not in "biu":
-                found = f"{mask.dtype} of shape {mask.shape}"
-                raise MaskError(f"the mask function of {self.id} gives {found}, not true or false {due}")
-            return mask.astype(np.bool_)
+            due = (len(observations), self.num_actions)
+            return _checked_mask(
+                f"the mask function of {self.id} gives", self.mask_function(observations), due
+            )
         if self.model is None:
             return np.ones((len(observations), self.num_actions), dtype=np.bool_)
         return self.model.mask[observations]
@@ -332,6 +327,14 @@ def numbers(values: Any) -> str:
     flat = np.ravel(values)
     shown = ", ".join(f"{value:.3g}" for value in flat[:8])
     return f"({shown}, …)" if len(flat) > 8 else f"({shown})"
+
+
+def _checked_mask(what: str, given: Any, due: tuple[int, ...]) -> BoolArray:
+    """[*due]: a mask that somebody else gave, if it is true or false everywhere."""
+    mask = np.asarray(given)
+    if mask.shape != due or mask.dtype.kind not in "biu":
+        raise MaskError(f"{what} {mask.dtype} of shape {mask.shape}, not true or false of shape {due}")
+    return mask.astype(np.bool_)
 
 
 def _vector(given: Any, space: gym.Space[Any]) -> Array | None:

@@ -34,13 +34,15 @@ def _passing() -> Path:
     return folder
 
 
-os.environ.setdefault("NUMBA_CACHE_DIR", str(private_cache()))
+if "NUMBA_CACHE_DIR" not in os.environ:
+    os.environ["NUMBA_CACHE_DIR"] = str(private_cache())
 with hidden(SETTINGS):  # it looks for the file as it is imported
     from numba import njit
     from numba.core import config
 
 if config._config_fname != os.devnull:
-    config._config_fname = os.devnull  # looked for again before every compilation
-    config._env_reloader.reset()  # type: ignore[no-untyped-call]  # numba may have been imported before, with the file's settings
+    # the file is looked for again before every compilation, and may have been read before tpd was imported
+    config._config_fname = os.devnull
+    config._env_reloader.reset()  # type: ignore[no-untyped-call]
 
 __all__ = ["njit"]

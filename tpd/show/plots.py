@@ -4,13 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
-
-from tpd.guards.working_directory import hidden
-
-with hidden("matplotlibrc"):  # which could name modules, or have LaTeX run
-    import matplotlib as mpl
-
 from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes

@@ -26,8 +26,9 @@ ORDER = ("stream", "own")
 """Columns that only ordered transitions have."""
 INFO = "info."
 MOST_BYTES = 64_000_000
-LARGEST_GROUP = 4 * MOST_BYTES
 """Of a row group, so that it fits into memory whatever the transitions consist of."""
+LARGEST_GROUP = 4 * MOST_BYTES
+"""Of a row group, or of a single row, that is read."""
 
 
 class DatasetError(ValueError):

@@ -120,7 +120,7 @@ def _require_database(path: Path) -> None:
 
 def _knock(uri: str) -> None:
     """Refuse a server that does not answer at all, instead of retrying for minutes."""
-    failed = list[OSError | ValueError]()
+    failed = list[Exception]()
 
     def ask() -> None:
         try:
@@ -128,7 +128,7 @@ def _knock(uri: str) -> None:
         except urllib.error.HTTPError:
             return  # an answer, if an unfriendly one
         except (OSError, ValueError, http.client.HTTPException) as error:
-            failed.append(error if isinstance(error, OSError | ValueError) else OSError(str(error)))
+            failed.append(error)
 
     asking = threading.Thread(target=ask, daemon=True)  # a timeout of urlopen is for each piece of an answer
     asking.start()

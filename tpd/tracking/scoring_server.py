@@ -37,8 +37,6 @@ def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
             return read(request, *rest)
         except RecursionError as error:
             raise _refused("the JSON is nested too deeply") from error
-        except MlflowException:
-            raise
         except ValueError as error:  # a number of thousands of digits
             raise _refused(f"this cannot be read ({brief(error)})") from error
 
