@@ -16,7 +16,7 @@ import numpy as np
 
 from tpd.core.types import Array
 
-LARGEST_PICKLE = 256 * 2**20
+LARGEST_PICKLE = 64 * 2**20  # text in it takes up to four times its size
 MOST_OPCODES = 300_000
 LARGEST_NUMBER = 2**63
 CONTAINERS = {"builtins.set", "builtins.frozenset", "collections.OrderedDict", "collections.deque"}
@@ -63,6 +63,28 @@ class PersistentId(NamedTuple):
     value: Any
 
 
+class _BoundedReader:
+    """Reads a pickle of a bounded size, of a content that may go on after it."""
+
+    def __init__(self, content: io.BytesIO) -> None:
+        self._content = content
+        self._left = LARGEST_PICKLE
+
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise RefusedPickleError(f"is larger than {LARGEST_PICKLE} bytes")
+        return self._content.read(size)
+
+    def readline(self) -> bytes:
+        line = self._content.readline(self._left + 1)
+        self._left -= len(line)
+        return line
+
+    def tell(self) -> int:
+        return self._content.tell()
+
+
 class InertUnpickler:
     """A stack machine for the opcodes of plain objects; every other one is refused."""
 
@@ -75,7 +97,8 @@ class InertUnpickler:
 
     def load(self) -> Any:
         """The object of the next pickle of the content."""
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
+        opcodes = pickletools.genops(_BoundedReader(self._content))  # type: ignore[arg-type]
+        for count, (opcode, argument, _) in enumerate(opcodes):
             if count >= MOST_OPCODES:
                 raise RefusedPickleError(f"has more than {MOST_OPCODES} opcodes")
             if opcode.name == "STOP":

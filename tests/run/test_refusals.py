@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tpd.run.cli import sync
+
 STARTS = {
     "env=null": "env=null: env has to be one of its options",
     "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be made",
@@ -31,3 +33,23 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     assert start in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["uri=nonsense"], "uri must name a store that MLflow knows"),
+        (["uri=nonsense://x"], "uri must name a store that MLflow knows"),
+        (["uri="], "usage: tpd-sync"),
+        (["nowhere"], "usage: tpd-sync"),
+    ],
+)
+def test_a_store_that_there_is_not_is_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tpd-sync", *words])
+    with pytest.raises(SystemExit, match=message):
+        sync()
+    assert {path.name for path in tmp_path.iterdir()} == {"outputs"}

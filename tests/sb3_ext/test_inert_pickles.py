@@ -11,7 +11,7 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from sb3_ext.inert_pickles import MOST_OPCODES, array_of, unpickled
+from sb3_ext.inert_pickles import LARGEST_PICKLE, MOST_OPCODES, array_of, unpickled
 from sb3_ext.weights import read_weights
 
 SECONDS, BYTES = 10, 500 * 2**20
@@ -46,6 +46,12 @@ HOSTILE = {
     "a call of a word": b"\x8c\x01a)R.",
     "items of a number": b"K\x01K\x02a.",
     "a word that is no text": b"\x8c\x01\xff.",
+    "a large word": b"X"
+    + struct.pack("<I", LARGEST_PICKLE + 5)
+    + "😀".encode()
+    + b"a" * (LARGEST_PICKLE + 1)
+    + b".",
+    "a large line": b"V" + b"a" * (LARGEST_PICKLE + 5) + b"\n.",
 }
 
 
@@ -53,7 +59,9 @@ HOSTILE = {
 def test_hostile_pickles_are_refused_in_little_time_and_memory(content: bytes) -> None:
     tracemalloc.start()
     start = time.monotonic()
-    with pytest.raises(ValueError, match=r"has |names |is a broken|is no pickle|gives |makes |puts "):
+    with pytest.raises(
+        ValueError, match=r"has |names |is a broken|is no pickle|is larger|gives |makes |puts "
+    ):
         unpickled(content)
     assert time.monotonic() - start < SECONDS
     assert tracemalloc.get_traced_memory()[1] < 2 * len(content) + BYTES

@@ -18,7 +18,6 @@ import gymnasium as gym
 import mlflow
 import numpy as np
 from mlflow.exceptions import MlflowException
-from mlflow.pyfunc.scoring_server import invocations
 
 from sb3_ext.buffers import load_replay_buffer
 from sb3_ext.loading import load_agent
@@ -42,6 +41,7 @@ from tpd.store.run_folders import STATUS, SWEEP, parse_record
 from tpd.store.yaml_files import OVERRIDES
 from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
+from tpd.tracking.scoring_server import answer
 
 SECONDS, ROOM = 60, 2 * 2**30
 LONGEST_LINE, MLFLOW_LINE = 800, 80
@@ -193,21 +193,18 @@ def ask(folder: Path) -> None:
     if not path.is_file():
         raise ValueError("question.json is no request")
     try:
-        schema = model.metadata.get_input_schema()
-        answer = invocations(path.read_bytes(), "application/json", model, schema)  # type: ignore[no-untyped-call]
-    except (MlflowException, RecursionError) as error:
+        answered = answer(path.read_bytes(), "application/json", model, model.metadata.get_input_schema())
+    except MlflowException as error:
         raise ValueError(_said(error)) from error
-    json.loads(answer.response, parse_constant=_refuse_constant)
+    json.loads(answered.response, parse_constant=_refuse_constant)
 
 
-def _said(error: Exception) -> str:
-    """The line of ours in what MLflow answers, or the beginning of its own."""
-    told = error.message if isinstance(error, MlflowException) else str(error)
-    before, _, ours = told.rpartition("\nError: ")
-    if before and not ours.startswith(ENFORCED):
-        return ours
-    own = told.rpartition("Error: ")[2] if ENFORCED in told else told
-    return f"MLflow: {' '.join(own.split())[:MLFLOW_LINE]}"
+def _said(error: MlflowException) -> str:
+    """The line of ours, or the beginning of what MLflow says of a column that is missing."""
+    told: str = error.message
+    if ENFORCED not in told:
+        return told
+    return f"MLflow: {' '.join(told.rpartition('Error: ')[2].split())[:MLFLOW_LINE]}"
 
 
 def _refuse_constant(name: str) -> None:
@@ -489,7 +486,7 @@ DOORS = (
         ask,
         "question.json",
         hostile_files.question("question.json"),
-        culprits=("row", "MLflow:"),
+        culprits=("row", "MLflow:", "JSON", "dataframe_"),
     ),
 )
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 import urllib.error
 import urllib.request
 import zipfile
@@ -30,6 +31,7 @@ from tpd.run.parts import build
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.store import explainers
+from tpd.tracking import scoring_server
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.served_model import _load_pyfunc
 from tpd.tracking.served_requests import MOST_ROWS, RequestError
@@ -205,7 +207,15 @@ def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], me
     [
         ({"dataframe_records": [{"state": 0}]}, "'action'"),
         ({"rows": []}, "dataframe_records"),
-        (b"{", "JSON"),
+        (b"{", "this is no JSON that can be read"),
+        ({"instances": [1]}, "instances: give a list of objects"),
+        ({"dataframe_records": {"state": [0]}}, "dataframe_records: give a list of objects"),
+        ({"inputs": [[1, 2], [3]]}, "inputs: give a list of objects"),
+        ({"inputs": {"state": [0, 1], "action": [0]}}, "inputs: the columns have different lengths"),
+        ({"inputs": {"state": 0, "action": [0]}}, "inputs: state is no list"),
+        ({"dataframe_split": {"columns": ["state"], "data": [[0, 1]]}}, "row 0 is no list of 1 values"),
+        ({"dataframe_split": {"columns": ["state", "state"], "data": []}}, "column state is there twice"),
+        ({"prompt": "hello"}, "dataframe_records"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"dataframe_records": ' + b"[" * 100_000, "nested too deeply"),
         (b" " * 5_000_000, "the request has 5,000,000 bytes; ask with at most 4,194,304"),
@@ -225,8 +235,11 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
         (b"", "text/csv", "this is no CSV"),
         (b'"', "text/csv", "this is no CSV"),
         (b",".join([b"a"] * 50_000) + b"\n", "text/csv", "more than 100 columns"),
-        (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "cannot be read"),
+        (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "can be read"),
         (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
+        (b"{}", "", "ask in JSON or CSV"),
+        (b"{}", "application/json; charset=latin-1", "ask in UTF-8"),
+        (b"state\n\xff", "text/csv", "this is no CSV that can be read"),
     ],
 )
 def test_other_kinds_of_questions_are_refused_with_the_reason(
@@ -236,6 +249,30 @@ def test_other_kinds_of_questions_are_refused_with_the_reason(
     assert status == 400
     assert message in answer["message"]
     assert "Traceback" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("form", ["inputs", "instances", "dataframe_records"])
+def test_every_form_of_json_gets_the_same_answer(server: str, form: str) -> None:
+    split = {"dataframe_split": {"columns": ["state", "action", "note"], "data": [[0, 0, "a"], [1, 1, "b"]]}}
+    rows = [{"state": 0, "action": 0}, {"state": 1, "action": 1, "note": 3}]
+    content = {"state": [0, 1], "action": [0, 1]} if form == "inputs" else rows
+    status, answer = post(server, {form: content})
+    assert status == 200
+    assert (status, answer) == post(server, split)
+
+
+def test_many_different_columns_take_neither_time_nor_memory(registered: RegisteredModel) -> None:
+    """20,000 rows with a column of their own each made a table of 400 million cells."""
+    records = [{f"column {number}": 0} for number in range(20_000)]
+    model = mlflow.pyfunc.load_model(str(registered.folder))
+    tracemalloc.start()
+    with pytest.raises(MlflowException, match="missing inputs"):
+        scoring_server.answer(
+            json.dumps({"dataframe_records": records}).encode(), "application/json", model, None
+        )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
 
 
 def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:

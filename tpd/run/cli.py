@@ -129,10 +129,15 @@ def sync() -> None:
     known = [word for word in words if "=" not in word or word.startswith("uri=") or word == "register=true"]
     if len(known) < len(words) or "" in named or len(folders) > 1 or not folders[0].is_dir():
         sys.exit(SYNC_USAGE)
-    from tpd.tracking.backend_store import absolute
+    from tpd.tracking.backend_store import absolute, client_of
     from tpd.tracking.delivery import below_here, deliver_all
 
     trusted = {absolute(uri) for uri in named}
+    try:
+        for uri in trusted:
+            client_of(uri)
+    except ValueError as error:
+        sys.exit(str(error))
     left = deliver_all(
         folders[0],
         lambda where, told: print(f"{where}: {told}"),

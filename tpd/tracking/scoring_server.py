@@ -1,67 +1,106 @@
-"""MLflow's scoring server, kept from requests that it would answer with a bare 500, or with a stack trace.
+"""Requests to MLflow's scoring server, read by us.
 
-It has no hook for that, so the functions by which it reads a request are replaced once it serves one of our
-models: what is too large, too deep or of no known kind is refused with a reason.
+MLflow answers some requests with a bare 500 or a stack trace, and others take it minutes and gigabytes. It
+has no hook, so its function that answers a request is replaced once it serves one of our models. Only the
+columns that a question has are taken from a request; what is too large, too deep or of no known kind is
+refused with a reason.
 """
 
-from collections.abc import Callable
+import io
+import json
 from typing import Any
 
 import pandas as pd
 from mlflow.exceptions import MlflowException
-from mlflow.pyfunc import scoring_server
+from mlflow.pyfunc import PyFuncModel, scoring_server
 
 from tpd.guards.files import brief
+from tpd.tracking.served_requests import ACTION, FOIL, STATE
 
 LARGEST_REQUEST, MOST_COLUMNS = 4 * 2**20, 100
-GUARDED = "_guarded_by_tpd"
+JSON, CSV = "application/json", "text/csv"
+RECORDS, SPLIT, INPUTS, INSTANCES = "dataframe_records", "dataframe_split", "inputs", "instances"
+COLUMNS = (STATE, ACTION, FOIL)
 
 
 def guard() -> None:
-    """Replace the functions that read requests, once."""
-    if getattr(scoring_server, GUARDED, False):
-        return
-    setattr(scoring_server, GUARDED, True)
-    vars(scoring_server)["_decode_json_input"] = _bounded(scoring_server._decode_json_input)
-    vars(scoring_server)["_split_data_and_params"] = _bounded(scoring_server._split_data_and_params)
-    vars(scoring_server)["parse_csv_input"] = _read_csv
-    vars(scoring_server)["parse_parquet_input"] = _no_parquet
+    """Replace the function that answers requests."""
+    vars(scoring_server)["invocations"] = answer
 
 
-def _bounded(read: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of a request, which may be neither large nor deep."""
+def answer(
+    data: bytes, content_type: str | None, model: PyFuncModel, input_schema: object
+) -> scoring_server.InvocationsResponse:
+    """The answer of the model to a request."""
+    if len(data) > LARGEST_REQUEST:
+        raise _refused(f"the request has {len(data):,} bytes; ask with at most {LARGEST_REQUEST:,} at a time")
+    kind, _, parameters = (content_type or "").partition(";")
+    if kind.strip() not in READERS:
+        raise _refused(f"ask in JSON or CSV, with the content type {JSON} or {CSV}")
+    if parameters.strip().lower() not in ("", "charset=utf-8"):
+        raise _refused("ask in UTF-8")
+    name, read = READERS[kind.strip()]
+    try:
+        rows = read(data.decode())
+    except RecursionError as error:
+        raise _refused("the JSON is nested too deeply") from error
+    except (ValueError, pd.errors.ParserError) as error:
+        raise _refused(f"this is no {name} that can be read ({brief(error)})") from error
+    written = io.StringIO()
+    scoring_server.predictions_to_json(model.predict(rows), written)  # type: ignore[no-untyped-call]
+    return scoring_server.InvocationsResponse(written.getvalue(), 200, JSON)
 
-    def reading(request: str | bytes, *rest: Any) -> Any:
-        _require_small(len(request))
-        try:
-            return read(request, *rest)
-        except RecursionError as error:
-            raise _refused("the JSON is nested too deeply") from error
-        except ValueError as error:  # a number of thousands of digits
-            raise _refused(f"this cannot be read ({brief(error)})") from error
 
-    return reading
+def _read_json(text: str) -> pd.DataFrame:
+    """The rows of a request in one of the forms that MLflow documents."""
+    sent = json.loads(text)
+    forms = {*sent} & {RECORDS, SPLIT, INPUTS, INSTANCES} if isinstance(sent, dict) else set()
+    if len(forms) != 1:
+        raise _refused(f"give an object with one of {RECORDS}, {SPLIT}, {INPUTS} and {INSTANCES}")
+    (form,) = forms
+    content = sent[form]
+    if form == SPLIT:
+        columns = _of_split(content)
+    elif isinstance(content, dict) and form != RECORDS:
+        columns = {name: content[name] for name in COLUMNS if name in content}
+    else:
+        columns = _of_records(form, content)
+    for name, values in columns.items():
+        if not isinstance(values, list):
+            raise _refused(f"{form}: {name} is no list")
+    if len({len(values) for values in columns.values()}) > 1:
+        raise _refused(f"{form}: the columns have different lengths")
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
 
 
-def _read_csv(csv_input: Any, schema: Any = None) -> pd.DataFrame:
-    """A table; what its columns may hold is checked by row and column, as that of JSON."""
-    text = csv_input.read()
-    _require_small(len(text))
+def _of_records(form: str, records: Any) -> dict[str, list[Any]]:
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise _refused(f'{form}: give a list of objects such as {{"{STATE}": ..., "{ACTION}": ...}}')
+    given = [name for name in COLUMNS if any(name in record for record in records)]
+    return {name: [record.get(name) for record in records] for name in given}
+
+
+def _of_split(split: Any) -> dict[str, Any]:
+    names, rows = (split.get(part) if isinstance(split, dict) else None for part in ("columns", "data"))
+    if not isinstance(names, list) or not isinstance(rows, list):
+        raise _refused(f"{SPLIT}: give an object with the lists columns and data")
+    for number, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise _refused(f"{SPLIT}: row {number} is no list of {len(names)} values")
+    twice = [name for name in COLUMNS if names.count(name) > 1]
+    if twice:
+        raise _refused(f"{SPLIT}: column {twice[0]} is there twice")
+    return {name: [row[names.index(name)] for row in rows] for name in COLUMNS if name in names}
+
+
+def _read_csv(text: str) -> pd.DataFrame:
     if max(map(text.partition("\n")[0].count, ",;\t")) >= MOST_COLUMNS:  # pandas takes long to name them
         raise _refused(f"the table has more than {MOST_COLUMNS} columns")
-    try:
-        return pd.read_csv(type(csv_input)(text))
-    except (ValueError, pd.errors.ParserError) as error:
-        raise _refused(f"this is no CSV ({brief(error)})") from error
+    table = pd.read_csv(io.StringIO(text))
+    return table[[name for name in COLUMNS if name in table]]
 
 
-def _no_parquet(parquet_input: Any) -> pd.DataFrame:
-    raise _refused("ask in JSON or CSV")
-
-
-def _require_small(size: int) -> None:
-    if size > LARGEST_REQUEST:
-        raise _refused(f"the request has {size:,} bytes; ask with at most {LARGEST_REQUEST:,} at a time")
+READERS = {JSON: ("JSON", _read_json), CSV: ("CSV", _read_csv)}
 
 
 def _refused(reason: str) -> MlflowException:
