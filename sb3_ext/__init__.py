@@ -1,8 +1,26 @@
 """Stable-Baselines3 agents, loaded or in training, as policies that tpd explains."""
 
-from sb3_ext.callback import ExplainerCallback
-from sb3_ext.explaining import explainer_for
-from sb3_ext.loading import load_agent
-from sb3_ext.policies import as_policy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sb3_ext.callback import ExplainerCallback
+    from sb3_ext.explaining import explainer_for
+    from sb3_ext.loading import load_agent
+    from sb3_ext.policies import as_policy
 
 __all__ = ["ExplainerCallback", "as_policy", "explainer_for", "load_agent"]
+
+_HOMES = {
+    "ExplainerCallback": "sb3_ext.callback",
+    "as_policy": "sb3_ext.policies",
+    "explainer_for": "sb3_ext.explaining",
+    "load_agent": "sb3_ext.loading",
+}
+"""Where each name lives; it is imported when it is first asked for, and a saved run asks for none."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sb3_ext' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

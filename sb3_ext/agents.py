@@ -1,4 +1,4 @@
-"""Policy sources: an agent that somebody trained, and one that is trained here."""
+"""Policy sources: an agent that somebody trained, a model at hand, and one that is trained here."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -9,15 +9,18 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_ext.callback import TransitionCallback
+from sb3_ext.expected_returns import expected_of_model
 from sb3_ext.expected_returns import expected_return as find_expected_return
+from sb3_ext.live_models import GivenStatistics, check_same_world, find_statistics
 from sb3_ext.loading import load_agent, seems_normalised, zip_file
 from sb3_ext.logger import logger
-from sb3_ext.normalization import load_normalization
+from sb3_ext.normalization import ObservationNormalization, frozen, load_normalization
 from sb3_ext.policies import as_policy
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
+from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
 from tpd.core.types import MetricsCallback, RecurrentPolicy, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
@@ -31,8 +34,9 @@ log = logging.getLogger(__name__)
 class LoadedAgent(Pretrained):
     """An agent from a zip, which is not trained any further.
 
-    vec_normalize: the file of VecNormalize's statistics that belong to it, applied as they are; False for
-    none, where the zip shows that it was trained with some.
+    path: the zip, or the folder of an RL-Zoo agent, which also knows its statistics and its environment.
+    vec_normalize: the file of VecNormalize's statistics that belong to it, or the wrapper itself, applied as
+    they are; False for none, where the zip shows that it was trained with some.
     trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
     expected_return: the mean return that it should reach; None looks for it in the zip and beside it.
     """
@@ -44,7 +48,7 @@ class LoadedAgent(Pretrained):
         *,
         path: str | None,
         algorithm: str | None,
-        vec_normalize: str | bool | None,
+        vec_normalize: GivenStatistics,
         deterministic: bool,
         trust: bool,
         expected_return: float | None = None,
@@ -52,29 +56,69 @@ class LoadedAgent(Pretrained):
         if path is None:
             raise ValueError("name the zip of the agent: policy.path=agent.zip")
         zipped = Path(path).expanduser()
+        if zipped.is_dir():
+            folder = zoo_agent(zipped, env)
+            zipped = folder.zip
+            if vec_normalize is None and folder.vec_normalize is not None:
+                vec_normalize = str(folder.vec_normalize)
         model = load_agent(zipped, env.make(), algorithm=algorithm, trust=trust)
         self.expected_return = find_expected_return(zip_file(zipped), expected_return)
         normalization = None
         if vec_normalize is None and seems_normalised(zipped):
             raise ValueError(
                 f"{zipped} was trained under VecNormalize, and would see other observations than it learned "
-                "from: name its statistics, policy.vec_normalize=statistics.pkl, or say that there are none, "
-                "policy.vec_normalize=false"
+                "from: name its statistics, vec_normalize=statistics.pkl, or say that there are none, "
+                "vec_normalize=false (on the command line: policy.vec_normalize=...)"
             )
-        if vec_normalize is not None and vec_normalize is not False:
-            file = Path(str(vec_normalize)).expanduser()
-            try:
-                normalization = load_normalization(file, env.observation_space)
-            except ValueError:
-                if not trust:
-                    raise
-                normalization = load_normalization(file, env.observation_space, trust=True)
+        if isinstance(vec_normalize, VecNormalize):
+            normalization = frozen(vec_normalize, env.observation_space)
+        elif vec_normalize is not None and vec_normalize is not False:
+            normalization = _statistics(Path(str(vec_normalize)).expanduser(), env, trust)
         self.policy = as_policy(
             model,
             deterministic=boolean("deterministic", deterministic),
             normalization=normalization,
             mask=env.mask if env.discrete else None,
         )
+
+
+def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
+    """Those of a file, read plainly; by running its pickle where only that works, and it is trusted."""
+    try:
+        return load_normalization(file, env.observation_space)
+    except ValueError:
+        if not trust:
+            raise
+        return load_normalization(file, env.observation_space, trust=True)
+
+
+class GivenModel(Pretrained):
+    """A live model, given from Python, which is not trained any further.
+
+    vec_normalize: the file of its statistics, or the wrapper itself; None takes the VecNormalize that the
+    model has; False for none. They are applied as they are now.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        rng: np.random.Generator,
+        *,
+        model: BaseAlgorithm,
+        deterministic: bool,
+        vec_normalize: GivenStatistics,
+    ) -> None:
+        if not isinstance(model, BaseAlgorithm):
+            raise ValueError(f"model is a {type(model).__name__}, not a model of Stable-Baselines3")
+        check_same_world(env, model)
+        found = find_statistics(model, env, vec_normalize)
+        self.policy = as_policy(
+            model,
+            deterministic=boolean("deterministic", deterministic),
+            normalization=frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found,
+            mask=env.mask if env.discrete else None,
+        )
+        self.expected_return = expected_of_model(model)
 
 
 class TrainedAgent:

@@ -5,6 +5,7 @@ import binascii
 from pathlib import Path
 
 import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_ext.inert_pickles import PickledObject, array_of, unpickled
 from sb3_ext.unpickling import read_agent
@@ -29,7 +30,17 @@ def expected_return(zipped: Path, given: float | None) -> ExpectedReturn | None:
         means = StoredArrays(evaluations).take("results", (None, None), REAL).mean(axis=1)
         mean = means.max() if zipped.stem == BEST else means[-1]
         return ExpectedReturn(float(mean), f"{EVALUATIONS} beside the zip")
-    returns = training_returns(zipped)
+    return _of_training(training_returns(zipped))
+
+
+def expected_of_model(model: BaseAlgorithm) -> ExpectedReturn | None:
+    """The mean of the last episodes of its training, as far as the model still has them."""
+    kept = [episode.get("r") for episode in model.ep_info_buffer or ()]
+    returns = np.array([np.nan if value is None else value for value in kept], dtype=np.float64)
+    return _of_training(returns if np.isfinite(returns).all() else None)
+
+
+def _of_training(returns: FloatArray | None) -> ExpectedReturn | None:
     if returns is None or not len(returns):
         return None
     return ExpectedReturn(float(returns.mean()), f"the last {len(returns)} episodes of its training")

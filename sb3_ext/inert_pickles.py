@@ -24,7 +24,6 @@ NUMPY = re.compile(
     r"numpy\.(dtype|ndarray|random\..*|_?core\.multiarray\.(_reconstruct|scalar)|_?core\.numeric\._frombuffer)"
 )
 NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
-
 PLAIN = re.compile(r"(SHORT_)?(BIN)?(INT[12]?|LONG[14]?|FLOAT|STRING|BYTES8?|UNICODE8?)|BYTEARRAY8")
 """Opcodes that bring a value with them."""
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}

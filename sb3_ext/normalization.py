@@ -64,10 +64,12 @@ def load_normalization(
         raise ValueError(one_line(path, error)) from error
 
 
-def frozen(normalize: VecNormalize) -> ObservationNormalization:
-    """The statistics of a VecNormalize as they are now."""
+def frozen(
+    normalize: VecNormalize, observation_space: spaces.Space[Any] | None = None
+) -> ObservationNormalization:
+    """The statistics of a VecNormalize as they are now, for observations of this space, else of its own."""
     _check_own(normalize)
-    return _normalization(vars(normalize), normalize.observation_space)
+    return _normalization(vars(normalize), observation_space or normalize.observation_space)
 
 
 def _untrusted_state(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tpd.predictors.exact import ExactSolution
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.replayed.posterior import Posterior, outcomes, returns, so_far
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect
 from tpd.tracking.mlflow_runs import MlflowTracking

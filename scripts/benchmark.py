@@ -42,7 +42,7 @@ from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.replayed.counts import Counts
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.replayed.posterior import CountedTable, Posterior
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.experiment import judge
 from tpd.run.parts import Parts, build
 from tpd.run.results import Findings, save_results

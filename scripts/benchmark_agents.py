@@ -5,8 +5,11 @@ python scripts/benchmark_agents.py callback            some of it
 python scripts/benchmark_agents.py real agents_folder=...  agents of other people: see scripts/real_agents.py
 """
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from benchmark import Figures, measure, seconds
@@ -16,6 +19,7 @@ from real_agents import real
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+import tpd
 from sb3_ext import ExplainerCallback, explainer_for
 from tpd.core.seeding import generator
 from tpd.core.types import DiscretePolicy
@@ -24,7 +28,7 @@ from tpd.evaluation.errors import evaluate
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import build
 from tpd.sources.collection import collect
 
@@ -121,6 +125,33 @@ def alongside() -> Figures:
         yield f"{name}: alongside / after (at most 1.5)", mean[0] / mean[1]
 
 
+def asking() -> Figures:
+    """CPU seconds of `import tpd`, and of asking a saved run what it learned, from command to plot."""
+    model = DQN("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
+    quick = ["explainer=network", "explainer.fit_updates=10", "evaluation=none"]
+    with TemporaryDirectory() as folder:
+        tpd.Explainer(model, env="CartPole-v1").learn(1000, overrides=quick).save(f"{folder}/run")
+        yield "import tpd (at most 0.1)", children("import tpd", folder) - children("pass", folder)
+        words = ["run=run", "state=[0, 0, 0, 0]", "rollouts=0"]
+        yield (
+            "tpd-explain (at most 3)",
+            children("from tpd.run.cli import explain; explain()", folder, *words),
+        )
+        yield "of which torch alone", children("import torch", folder)
+
+
+def children(script: str, folder: str, *words: str) -> float:
+    """CPU seconds of a process that runs the script, the least of three."""
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        command = [sys.executable, "-c", script, *words]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        after = os.times()
+        spent.append(sum(after[2:4]) - sum(before[2:4]))
+    return min(spent)
+
+
 def explained_environment(name: str) -> Environment:
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         environment: Environment = instantiate(compose("config", [f"env={name}"]).env, _convert_="all")
@@ -131,4 +162,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["real"]:
         real(sys.argv[2:])
     else:
-        measure((forms, callback, alongside), sys.argv[1:])
+        measure((forms, callback, alongside, asking), sys.argv[1:])

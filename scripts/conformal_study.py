@@ -43,7 +43,7 @@ from tpd.evaluation.conformal import (
 from tpd.predictors.pair_table import Edges, PairTable
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.replayed.returns import ReturnTable, return_table
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect, play
 from tpd.sources.exploration import draw, mix, uniform

@@ -32,7 +32,7 @@ from tpd.predictors.mixture.learner import MixtureLearner
 from tpd.predictors.model.learner import LearnedModel
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect, play
 

@@ -17,7 +17,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import FloatArray
 from tpd.evaluation.conformal import observed, random_steps
 from tpd.predictors.replayed.returns import predicts_returns
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.experiment import learn
 from tpd.run.parts import Parts, build
 from tpd.show.progress import ProgressBars

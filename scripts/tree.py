@@ -39,11 +39,21 @@ def imports() -> dict[str, set[str]]:
     files = {_module(path): path for path in sorted((ROOT / "tpd").rglob("*.py"))}
     graph: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _run(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in files:
                 named = {f"{node.module}.{alias.name}" for alias in node.names} & files.keys()
                 graph[name] |= named or {node.module}  # a module of a package, or something of a module
     return graph
+
+
+def _run(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that only type checkers see."""
+    for node in ast.iter_child_nodes(tree):
+        if not (
+            isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        ):
+            yield node
+            yield from _run(node)
 
 
 def longest_chain(graph: dict[str, set[str]]) -> list[str]:

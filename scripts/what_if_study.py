@@ -18,7 +18,7 @@ from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray
 from tpd.envs.tabular import TabularModel
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import ROUNDING, Explainer
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import play
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from tests.support import Compose, stores
 from tests.support.tracing import as_untraced, untraced
 from tpd.envs import Environment
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.tracking import backend_store
 

@@ -1,3 +1,97 @@
-"""Temporal Policy Decomposition: what an RL agent expects to happen next, step by step."""
+"""Temporal Policy Decomposition: what an RL agent expects to happen next, step by step.
+
+>>> import tpd
+>>> agent = lambda observations: observations[:, 2] > 0  # or tpd.load_agent("agent.zip", env="CartPole-v1")
+>>> explainer = tpd.Explainer(agent, env="CartPole-v1", horizon=20)
+>>> episodes = explainer.play(seeds=range(3))  # the worst first
+>>> answer = explainer.why(episodes[0][-5])  # five steps before the end
+>>> answer.fact.name, answer.foil.name
+('push left', 'push right')
+>>> round(answer.table.loc["first falls", "fact"].item(), 2)
+1.0
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpd.answers.answer import Answer
+    from tpd.api.agents import load_agent
+    from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
+    from tpd.api.explainer import Explainer
+    from tpd.api.loading import load
+    from tpd.api.quality import Quality
+    from tpd.core.explanation import Contrast, Explanation
+    from tpd.core.outcomes import Outcome, OutcomeSet, component, event, reward
+    from tpd.core.types import DiscretePolicy, Learner, Policy, Predictor, RecurrentPolicy, Transitions
+    from tpd.core.verdicts import Verdict
+    from tpd.envs.environment import Environment
+    from tpd.sources.moments import Moment
 
 __version__ = "0.3.0"
+
+_HOMES = {
+    "Answer": "tpd.answers.answer",
+    "Contrast": "tpd.core.explanation",
+    "DiscretePolicy": "tpd.core.types",
+    "Environment": "tpd.envs.environment",
+    "Explainer": "tpd.api.explainer",
+    "Explanation": "tpd.core.explanation",
+    "Learner": "tpd.core.types",
+    "Moment": "tpd.sources.moments",
+    "Outcome": "tpd.core.outcomes",
+    "OutcomeSet": "tpd.core.outcomes",
+    "PlayedEpisode": "tpd.api.episodes",
+    "PlayedEpisodes": "tpd.api.episodes",
+    "Policy": "tpd.core.types",
+    "Predictor": "tpd.core.types",
+    "Quality": "tpd.api.quality",
+    "RecurrentPolicy": "tpd.core.types",
+    "Transitions": "tpd.core.types",
+    "Verdict": "tpd.core.verdicts",
+    "component": "tpd.core.outcomes",
+    "event": "tpd.core.outcomes",
+    "load": "tpd.api.loading",
+    "load_agent": "tpd.api.agents",
+    "reward": "tpd.core.outcomes",
+}
+"""Where each name lives; it is imported when it is first asked for."""
+
+__all__ = [
+    "Answer",
+    "Contrast",
+    "DiscretePolicy",
+    "Environment",
+    "Explainer",
+    "Explanation",
+    "Learner",
+    "Moment",
+    "Outcome",
+    "OutcomeSet",
+    "PlayedEpisode",
+    "PlayedEpisodes",
+    "Policy",
+    "Predictor",
+    "Quality",
+    "RecurrentPolicy",
+    "Transitions",
+    "Verdict",
+    "__version__",
+    "component",
+    "event",
+    "load",
+    "load_agent",
+    "reward",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tpd' has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,7 @@ import pytest
 from tests.support import small_mdp
 from tpd.core.colours import PALETTE, colour, rounds
 from tpd.core.explanation import MOST_SHOWN, Explanation
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import FIRST, Legend
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 
@@ -114,10 +114,11 @@ def test_names_are_escaped(explanation: Explanation) -> None:
         assert "&lt;script&gt;" in text
 
 
-def test_outcomes_of_the_same_colour_are_told_apart_by_the_round() -> None:
-    names = [f"outcome {i}" for i in range(len(PALETTE) + 1)]
-    assert colour(names, names[0]) == colour(names, names[-1])
-    assert (rounds(names, names[0]), rounds(names, names[-1])) == (0, 1)
+def test_no_two_outcomes_have_one_colour() -> None:
+    names = [f"outcome {i}" for i in range(60)]
+    assert len({colour(names, name) for name in names}) == len(names)
+    assert colour([*names, f"{FIRST}{names[3]}"], f"{FIRST}{names[3]}") == colour(names, names[3])
+    assert (rounds(names, names[0]), rounds(names, names[len(PALETTE)])) == (0, 1)
 
 
 def test_a_rendering_needs_no_matplotlib() -> None:

@@ -20,7 +20,7 @@ from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 from tpd.envs import Environment
 from tpd.envs.events import acrobot, bipedal_walker, cart_pole, lunar_lander, mountain_car, pendulum
 from tpd.envs.events.default import default_outcomes
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 
 Play = Callable[[Any, Array, np.random.Generator], Any]
 """environment, observation -> action"""

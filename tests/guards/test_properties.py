@@ -33,7 +33,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.step_sizes import constant
 from tpd.predictors.tabular import TabularFHTD
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import ConfigError, build
 from tpd.sources.collection import collect
 from tpd.sources.episodes import Recorder

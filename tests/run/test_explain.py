@@ -238,7 +238,7 @@ def test_without_rollouts_or_without_a_moment_the_answer_says_that_it_is_learned
     assert load_explanation(tmp_path / "explanation.npz").rollouts is None
     said = ask(run, *HERE)
     assert "learned; the simulator was not asked" in said
-    assert "name episode and step" in said
+    assert "an observation alone is none" in said
     assert "beside the rollouts" not in said
 
 

@@ -260,7 +260,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     told = finish(tmp_path / "killed", *SMALL)
-    assert "going on after stage" in told
+    assert "resumed from the checkpoint after stage" in told
     (whole,), (killed,) = (tmp_path.glob(f"{name}/outputs/runs/*") for name in ("whole", "killed"))
     assert found_by(killed) == found_by(whole)
     assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
@@ -281,7 +281,7 @@ def test_what_is_killed_while_its_store_takes_nothing_has_lost_nothing(tmp_path:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         server.thaw()
-        assert "going on after stage 5" in finish(tmp_path, *words)
+        assert "resumed from the checkpoint after stage 5" in finish(tmp_path, *words)
     finally:
         server.stop()
 

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from mlflow import MlflowClient
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.sweep import make_plan
 from tpd.tracking import notes
 

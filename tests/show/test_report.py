@@ -21,7 +21,7 @@ from tpd.envs.fuel_taxi.rules import Action
 from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.explainer import Explainer
 from tpd.run.ahead import BEFORE_ENDS, MOST_STEPS, roll_out_ahead
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.experiment import learn
 from tpd.run.parts import build
 from tpd.run.results import live_run

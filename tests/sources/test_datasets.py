@@ -27,7 +27,7 @@ from tpd.envs.dataset import DESCRIPTION, DatasetDescription
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.policies.stored import POLICY
 from tpd.predictors.replayed.learner import ReplayedFHTD
-from tpd.run.cli import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.experiment import learn
 from tpd.run.parts import ConfigError, build
 from tpd.run.results import Findings, save_results

@@ -22,6 +22,7 @@ from mlflow.exceptions import MlflowException
 from sb3_ext.buffers import load_replay_buffer
 from sb3_ext.loading import load_agent
 from sb3_ext.normalization import load_normalization
+from sb3_ext.zoo import read_zoo_folder
 from tests.support import good_files, hostile_files
 from tests.support.good_files import MARKER, POLE
 from tests.support.hostile_files import Spoil
@@ -284,6 +285,25 @@ DOORS = (
         read_statistics,
         "statistics.pkl",
         hostile_files.statistics("statistics.pkl"),
+    ),
+    Door(
+        "RL-Zoo agent: config.yml",
+        "`read_zoo_folder`",
+        good_files.zoo,
+        read_zoo_folder,
+        "config.yml",
+        hostile_files.zoo_config("config.yml"),
+        (ABSENT,),
+        ("stranger.Wrapper", "gymnasium.wrappers.importlib"),
+    ),
+    Door(
+        "RL-Zoo agent: args.yml",
+        "`read_zoo_folder`",
+        good_files.zoo,
+        read_zoo_folder,
+        "args.yml",
+        hostile_files.zoo("args.yml"),
+        (ABSENT,),
     ),
     Door("replay buffer", "`load_replay_buffer`", good_files.buffer, read_buffer, "buffer.pkl"),
     Door(

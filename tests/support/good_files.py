@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sqlite3
-from collections import deque
+from collections import OrderedDict, deque
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -231,6 +231,13 @@ def agent(folder: Path) -> None:
     """A write_shard agent."""
     model = PPO("MlpPolicy", POLE, n_steps=8, batch_size=8, policy_kwargs={"net_arch": [4]}, device="cpu")
     model.save(folder / "agent.zip")
+
+
+def zoo(folder: Path) -> None:
+    """An agent as the RL-Zoo leaves it; its files side by side."""
+    agent(folder)
+    (folder / "config.yml").write_text(yaml.dump(OrderedDict(n_envs=8, policy="MlpPolicy")))
+    (folder / "args.yml").write_text(yaml.dump(OrderedDict(algo="ppo", env=POLE)))
 
 
 def statistics(folder: Path) -> None:

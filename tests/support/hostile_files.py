@@ -256,6 +256,43 @@ def words(file: str) -> dict[str, Spoil]:
     }
 
 
+def zoo(file: str) -> dict[str, Spoil]:
+    """YAML of the RL-Zoo, in which one Python object is read as plain pairs."""
+    ordered = "!!python/object/apply:collections.OrderedDict"
+    call = f"!!python/object/apply:os.mkdir [{MARKER}]"
+    aliases = "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+    return {
+        "!!python/object/apply": with_bytes(file, call.encode()),
+        "a call within an OrderedDict": with_bytes(file, f"{ordered} [[[a, {call}]]]".encode()),
+        "an OrderedDict of strangers": with_bytes(file, b"!!python/object/apply:stranger.OrderedDict [[]]"),
+        "a tuple": with_bytes(file, b"a: !!python/tuple [1]"),
+        "a module": with_bytes(file, b"a: !!python/module:stranger"),
+        "an OrderedDict without pairs": with_bytes(file, f"{ordered} [[a]]".encode()),
+        "aliases that swell": with_bytes(file, f"a: &a [1, 1]\n{aliases}".encode()),
+        "brackets 60 000 deep": with_bytes(file, DEEP[:60_000]),
+        "1 MB of it": with_bytes(file, b"a: 1\n" * 200_000),
+        "a list": with_bytes(file, b"[]"),
+        "env_kwargs that are a word": with_bytes(file, b"env_kwargs: os.system"),
+    }
+
+
+def zoo_config(file: str) -> dict[str, Spoil]:
+    """What the config of the RL-Zoo evaluates and imports."""
+    code = f"__import__('os').mkdir('{MARKER}')"
+
+    def stranger(folder: Path) -> None:
+        (folder / file).write_text("env_wrapper: stranger.Wrapper")
+        (folder / "stranger.py").write_text(MODULE)
+
+    return {
+        **zoo(file),
+        "a normalize that is code": with_bytes(file, json.dumps({"normalize": code}).encode()),
+        "a dict with code": with_bytes(file, json.dumps({"normalize": f"dict(norm_obs={code})"}).encode()),
+        "a wrapper of strangers": stranger,
+        "a wrapper that is no wrapper": with_bytes(file, b"env_wrapper: gymnasium.wrappers.importlib"),
+    }
+
+
 def best(file: str) -> dict[str, Spoil]:
     """What a sweeper found best."""
     return {

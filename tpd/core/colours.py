@@ -1,20 +1,36 @@
 """The colour of each outcome, the same wherever it is shown."""
 
+import colorsys
 from collections.abc import Sequence
 
 from tpd.core.outcomes import FIRST
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart
 PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#000000", "#F0E442")
+# as far from those, from white, grey and each other as CIELAB allows
+MORE = (
+    *("#440088", "#FF0066", "#661111", "#555500", "#449900", "#AA88FF", "#FFAA88", "#BBDD88"),
+    *("#0000FF", "#AA1188", "#55DDDD", "#996644", "#004422", "#9900DD", "#CC5555", "#99DD00"),
+)
+GOLDEN = 0.618034
 
 
 def colour(names: Sequence[str], name: str) -> str:
-    """The colour of one outcome among the outcomes explained; a first occurrence has that of its event."""
-    return PALETTE[_position(names, name) % len(PALETTE)]
+    """The colour of one outcome among those explained, which no other has but its own first occurrence."""
+    position = _position(names, name)
+    every = (*PALETTE, *MORE)
+    return every[position] if position < len(every) else _further(position - len(every))
+
+
+def _further(number: int) -> str:
+    """Colours for more outcomes than anybody can tell apart by colour alone."""
+    lightness = 0.3 + 0.1 * (number % 4)
+    parts = colorsys.hls_to_rgb(number * GOLDEN % 1, lightness, 0.65 - 0.0007 * (number % 100))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in parts)
 
 
 def rounds(names: Sequence[str], name: str) -> int:
-    """How often the palette has run out before the outcome, so that another outcome has its colour."""
+    """How often the first palette has run out before the outcome: lines and bars then get another pattern."""
     return _position(names, name) // len(PALETTE)
 
 

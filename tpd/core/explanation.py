@@ -3,19 +3,22 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from tpd.core import notebook as html
 from tpd.core.bands import LEVEL, Band, band_of
 from tpd.core.colours import colour
+from tpd.core.drawing import draw
 from tpd.core.efo import compose
 from tpd.core.intervals import difference_band, mean_band
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
 from tpd.core.verdicts import Verdict, Verdicts, is_told
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
@@ -59,7 +62,18 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is expected to happen h = 0, 1, ... steps after doing each action in each observation."""
+    """What is expected to happen h = 0, 1, ... steps after doing each action in each observation.
+
+    `Explainer.explain` and the sides of an `Answer` give it; two explanations subtract to a `Contrast`.
+
+    >>> import tpd
+    >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
+    >>> explanation = explainer.why(explainer.play(seeds=[0])[0][0]).fact.explanation
+    >>> explanation.expected.shape  # [batch, horizon, outcome]
+    (1, 30, 10)
+    >>> explanation.legend.names[:3]
+    ('push left', 'push right', 'leans left')
+    """
 
     observations: Array
     """[batch, ...]"""
@@ -145,7 +159,12 @@ class Explanation:
     @property
     def counted(self) -> bool:
         """Whether the support counts visits of each pair, and not all that a network learned from."""
-        return self.verdicts is None and self.rollouts is None and self.observations.ndim == 1
+        return self.verdicts is None and self.rollouts is None and self._numbered
+
+    @property
+    def _numbered(self) -> bool:
+        """Whether states are numbers; those of Dict spaces are records."""
+        return self.observations.ndim == 1 and self.observations.dtype.names is None
 
     @property
     def sparse(self) -> BoolArray:
@@ -286,7 +305,7 @@ class Explanation:
             gap = self.agent_value - self.expected_return[:, -1]
         return Remainder(running, unknown, bound, gap)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """One row for each pair, step and outcome: what is expected, and how well that is known."""
         known = {"unknown": self.unknown, "support": self.support}
         told = self.told.at
@@ -298,9 +317,13 @@ class Explanation:
             {**self._pairs(), "expected": expected, **bands, **known, **learned}, self.expected.shape
         )
 
+    def plot(self) -> Any:
+        """A matplotlib figure: what is expected after each of the first pairs, step by step."""
+        return draw(self, "explanation")
+
     def _pairs(self) -> dict[str, Array]:
         """What pair, step and outcome each expectation belongs to; the state where it is a number."""
-        states = {"state": self.observations} if self.observations.ndim == 1 else {}
+        states = {"state": self.observations} if self._numbered else {}
         return {
             "pair": np.arange(len(self)),
             **states,
@@ -324,16 +347,24 @@ class Explanation:
             strips.append(
                 html.Strip(name, colour(self.legend.names, name), values, full, is_event, signed, said, told)
             )
-        return html.Section(self._name(row), _remark(self, row), strips, self.foreseen[row])
+        return html.Section(self.name_of(row), _remark(self, row), strips, self.foreseen[row])
 
-    def _name(self, row: int) -> str:
-        state = f"state {self.observations[row]}, " if self.observations.ndim == 1 else f"pair {row}, "
+    def name_of(self, row: int) -> str:
+        """A pair in a few words."""
+        state = f"state {self.observations[row]}, " if self._numbered else f"pair {row}, "
         return f"{state}action {plain(self.actions)[row]}"
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Fact against foil: how two explanations, pair by pair, differ."""
+    """Fact against foil: how two explanations, pair by pair, differ.
+
+    >>> import tpd
+    >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
+    >>> contrast = explainer.why(explainer.play(seeds=[0])[0][0]).contrast
+    >>> contrast.expected.shape == contrast.fact.expected.shape
+    True
+    """
 
     fact: Explanation
     foil: Explanation
@@ -471,7 +502,7 @@ class Contrast:
         """[batch, horizon]: difference accumulated up to step h."""
         return np.asarray(self.fact.expected_return - self.foil.expected_return)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """One row for each pair, step and outcome: fact, foil and their difference."""
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
@@ -484,6 +515,10 @@ class Contrast:
         compared |= {name: np.where(told, end, np.nan) for name, end in bands.items()}
         known = {"unknown": self.unknown, "support": np.minimum(self.fact.support, self.foil.support)}
         return _tidy({**pairs, **foils, **compared, **known}, self.expected.shape)
+
+    def plot(self) -> Any:
+        """A matplotlib figure: fact and foil of the first pair, and how they differ."""
+        return draw(self, "contrast")
 
     def _repr_html_(self) -> str:
         sections = [self._section(row) for row in range(min(len(self.known), MOST_SHOWN))]
@@ -498,7 +533,7 @@ class Contrast:
             said = _in_all(self.fact, row, column), _in_all(self.foil, row, column)
             told = self.told.at[row, :, column]
             strips.append(html.Strip(name, colour(names, name), values, full, is_event, True, said, told))
-        title = f"{self.fact._name(row)} against {self.foil._name(row)}"
+        title = f"{self.fact.name_of(row)} against {self.foil.name_of(row)}"
         remark = f"{_remark(self.fact, row)} against {_remark(self.foil, row)}"
         if (
             self.fact.legend.reward_bound is not None
@@ -573,8 +608,10 @@ def plain(actions: Array) -> Array:
     return held
 
 
-def _tidy(columns: Mapping[str, Array], shape: tuple[int, ...]) -> pd.DataFrame:
+def _tidy(columns: Mapping[str, Array], shape: tuple[int, ...]) -> "pd.DataFrame":
     """A row for each pair, step and outcome; columns are [batch], [batch, horizon] or of the whole shape."""
+    import pandas as pd  # takes long to import, and most answers need none
+
     whole = {
         name: values.reshape(values.shape + (1,) * (3 - values.ndim)) for name, values in columns.items()
     }

@@ -20,7 +20,12 @@ class OutcomeError(ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A bounded function of transitions, and how much of the reward it accounts for."""
+    """A bounded function of transitions, and how much of the reward it accounts for.
+
+    >>> import tpd
+    >>> tpd.Outcome("speed", lambda t: t.next_observation[:, 1], low=-0.07, high=0.07).name
+    'speed'
+    """
 
     name: str
     function: Callable[[Transitions], Array]
@@ -102,7 +107,12 @@ def event(
 ) -> Outcome:
     """Something that happens or not, worth `reward` each time it does.
 
-    With `first` it is the first time that is asked for, and the outcome is named so.
+    With `first` it is the first time that is asked for, and the outcome is named so. info_keys names the
+    entries of the environment's `info` that the function reads.
+
+    >>> import tpd
+    >>> tpd.event("success", lambda t: t.info["is_success"], info_keys=["is_success"], first=True).name
+    'first success'
     """
     name = f"{FIRST}{name}" if boolean("first", first) else name
     return Outcome(name, function, 0.0, 1.0, reward, True, first, tuple(info_keys))
@@ -116,12 +126,22 @@ def component(
     weight: float = 1.0,
     info_keys: Sequence[str] = (),
 ) -> Outcome:
-    """One term of a reward that is a weighted sum of terms."""
+    """One term of a reward that is a weighted sum of terms.
+
+    >>> import tpd
+    >>> tpd.component("fuel", lambda t: -(t.action == 2), low=-1, high=0, weight=0.3).weight
+    0.3
+    """
     return Outcome(name, function, low, high, weight, info_keys=tuple(info_keys))
 
 
 def reward(low: float, high: float) -> Outcome:
-    """The reward itself, undivided."""
+    """The reward itself, undivided.
+
+    >>> import tpd
+    >>> tpd.reward(low=-1, high=0).high
+    0
+    """
     return component("reward", given_reward, low, high)
 
 
@@ -165,6 +185,11 @@ class OutcomeSet:
     partition: exactly one event (first occurrences apart) happens in each transition.
     accounts_for_reward: the reward is the weighted sum of the outcomes.
     A set that claims both is *complete*: rewards are rebuilt from event probabilities.
+
+    >>> import tpd
+    >>> goal = tpd.event("goal", lambda t: t.terminated)
+    >>> tpd.OutcomeSet([goal, tpd.reward(-1, 0)], accounts_for_reward=True, first=["goal"]).legend.names
+    ('goal', 'reward', 'first goal')
     """
 
     def __init__(

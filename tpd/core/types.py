@@ -23,7 +23,19 @@ def _read_only(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Transitions:
-    """A batch of environment steps, written once by a source and read by learners.
+    """A batch of environment steps, written once by a source and read by learners and event functions.
+
+    >>> import tpd, numpy as np
+    >>> steps = tpd.Transitions(
+    ...     observation=np.array([0, 1]),
+    ...     action=np.array([1, 1]),
+    ...     next_observation=np.array([1, 2]),
+    ...     reward=np.array([0.0, 1.0]),
+    ...     terminated=np.array([False, True]),
+    ...     truncated=np.array([False, False]),
+    ... )
+    >>> len(steps), steps[1:].reward
+    (2, array([1.]))
 
     Observations of Dict spaces are structured arrays, one field for each key.
     Only `terminated` ends what can be expected of the future; a time limit sets `truncated`,
@@ -96,7 +108,17 @@ def _joined(columns: Sequence[Array | None]) -> Array | None:
 
 
 class Policy(Protocol):
-    """The policy being explained, as a black box."""
+    """The policy being explained, as a black box.
+
+    A function of observations is enough for `tpd.Explainer`; a class with these methods can also sample.
+
+    >>> import tpd, numpy as np
+    >>> from tpd.policies.tabular import TabularPolicy
+    >>> drunk = TabularPolicy(np.full((16, 4), 0.25), discount=0.99)
+    >>> explainer = tpd.Explainer(drunk, env="FrozenLake-v1", horizon=5)
+    >>> explainer.why(explainer.play(seeds=[0])[0][0], rollouts=20).how.words
+    'by 20 rollouts'
+    """
 
     @property
     def discount(self) -> float:
@@ -114,7 +136,12 @@ class Policy(Protocol):
 
 @runtime_checkable
 class DiscretePolicy(Policy, Protocol):
-    """A policy that chooses among numbered actions."""
+    """A policy that chooses among numbered actions.
+
+    >>> import tpd
+    >>> hasattr(tpd.DiscretePolicy, "probabilities")
+    True
+    """
 
     def probabilities(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: how likely each action is."""
@@ -126,6 +153,10 @@ class RecurrentPolicy(Policy, Protocol):
 
     Observation and hidden state together are what the policy's future depends on, so that is what is
     explained. The hidden state after an observation does not depend on the action taken there.
+
+    >>> import tpd
+    >>> hasattr(tpd.RecurrentPolicy, "advance")
+    True
     """
 
     @property
@@ -141,7 +172,13 @@ class RecurrentPolicy(Policy, Protocol):
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Anything that predicts outcomes: a learner, the exact solution, a stored table."""
+    """Anything that predicts outcomes: a learner, the exact solution, a stored table.
+
+    >>> import tpd
+    >>> from tpd.predictors.unlearned import Unlearned
+    >>> isinstance(Unlearned(horizon=30, outcomes=4), tpd.Predictor)
+    True
+    """
 
     @property
     def horizon(self) -> int:
@@ -160,7 +197,12 @@ class Predictor(Protocol):
 
 @runtime_checkable
 class Learner(Predictor, Protocol):
-    """A predictor that improves with transitions, at any time."""
+    """A predictor that improves with transitions, at any time.
+
+    >>> import tpd
+    >>> hasattr(tpd.Learner, "update")
+    True
+    """
 
     def update(self, transitions: Transitions) -> None:
         """Learn from a batch. Its next actions come from the policy, never from the batch."""

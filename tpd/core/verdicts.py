@@ -9,7 +9,12 @@ from tpd.core.types import BoolArray, Index, IntArray
 
 
 class Verdict(IntEnum):
-    """What fresh episodes say of the forecasts of an outcome; the worse, the larger."""
+    """What fresh episodes say of the forecasts of an outcome; the worse, the larger.
+
+    >>> import tpd
+    >>> tpd.Verdict.TOO_RARE.words
+    'too rare to tell'
+    """
 
     NOT_JUDGED = 0
     LEARNED = 1

@@ -45,7 +45,13 @@ class MaskError(ValueError):
 
 @dataclass(frozen=True)
 class Environment:
-    """A registered environment: makes one or many, and knows its names and, where it has one, its model."""
+    """A registered environment: makes one or many, and knows its names and, where it has one, its model.
+
+    >>> import tpd
+    >>> env = tpd.Environment("MountainCar-v0", action_names=["push left", "coast", "push right"])
+    >>> env.name_of_action(2), env.time_limit
+    ('push right', 200)
+    """
 
     id: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -247,8 +253,8 @@ class Environment:
             return values
         if isinstance(name, str) and name in self._action_names:
             return self._action_names.index(name)
-        if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < self.num_actions:
-            return name
+        if isinstance(name, int | np.integer) and not isinstance(name, bool) and 0 <= name < self.num_actions:
+            return int(name)
         raise ValueError(f"{self.id} has no action {shown(name)}; it has {', '.join(self._action_names)}")
 
     @functools.cached_property
@@ -323,7 +329,10 @@ def draw(env: gym.Env[Any, Any]) -> Array:
 
 
 def numbers(values: Any) -> str:
-    """A few numbers as text."""
+    """A few numbers as text; those of a dict by their names."""
+    keys = getattr(getattr(values, "dtype", None), "names", None)
+    if keys:
+        return ", ".join(f"{key} {numbers(values[key])}" for key in keys)
     flat = np.ravel(values)
     shown = ", ".join(f"{value:.3g}" for value in flat[:8])
     return f"({shown}, …)" if len(flat) > 8 else f"({shown})"

@@ -10,7 +10,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
-from tpd.kernels.stepping import roll_table, step_table
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 
@@ -123,6 +122,8 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         """One step in every copy; a copy whose episode ended starts the next one instead."""
         actions = np.asarray(actions)
         state, model, reset = self._state, self.model, self._done
+        from tpd.kernels.stepping import step_table  # numba takes long to import
+
         branch, self._state, reward, terminated = step_table(
             model.probability,
             model.next_state,
@@ -147,6 +148,8 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
         """So many steps in every copy at once, by the action probabilities behaviour [state, action]."""
         model, size = self.model, (steps, self.num_envs)
+        from tpd.kernels.stepping import roll_table
+
         transitions = roll_table(
             model.probability,
             model.next_state,

@@ -121,6 +121,11 @@ class Explainer:
         self._errors, self._calibrated_after = errors, self._updates
 
     @property
+    def informed(self) -> bool:
+        """Whether its predictor has learned anything yet, or has nothing to learn."""
+        return self._updates != 0
+
+    @property
     def _updates(self) -> object:
         """How many updates the predictor has made, where it counts them."""
         return getattr(self.predictor, "updates", None)
@@ -173,7 +178,7 @@ class Explainer:
     def _support(self, predictor: Predictor, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often each pair was tried; 0 as long as nothing was learned from that."""
         support = predictor.support(observations, actions)
-        return np.zeros_like(support) if self._updates == 0 else support
+        return support if self.informed else np.zeros_like(support)
 
     def _draws(
         self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from tpd.core.bands import LEVEL, Band
 from tpd.core.efo import compose
@@ -123,7 +123,7 @@ class MonteCarlo:
         drawn = np.isfinite(cases.rollouts)
         rollouts = cases.rollouts[drawn, None, None]
         mean, error = cases.expected[drawn], cases.standard_error[drawn]
-        reach = stats.t.ppf((1 + level) / 2, rollouts - 1) * error
+        reach = special.stdtrit(rollouts - 1, (1 + level) / 2) * error
         exact = clopper_pearson(np.rint(mean * rollouts), rollouts, level)
         low[drawn] = np.where(self.events, exact.low, mean - reach)
         high[drawn] = np.where(self.events, exact.high, mean + reach)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpd.core.types import Array, BoolArray, DiscretePolicy, IntArray, Policy
-from tpd.kernels.stepping import draw_columns
 from tpd.sources.random_sources import GLOBAL
 
 POLICY = 1
@@ -29,6 +28,8 @@ class PolicyStreams:
             probabilities = self._policy.probabilities(observations)
             self.drew[rows] |= probabilities.max(axis=1) < 1
             chances = np.array([self._generator(row).random() for row in rows])
+            from tpd.kernels.stepping import draw_columns  # numba takes long to import
+
             return draw_columns(probabilities, np.arange(len(rows)), chances)
         untouched = np.random.default_rng(0)
         before = untouched.bit_generator.state, pickle.dumps(GLOBAL)

@@ -11,10 +11,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import OmegaConf
 
 from tpd.guards.terminal import as_text, only_text
-from tpd.store.run_folders import resume_folder
+from tpd.run.configs import CONFIG_FOLDER
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-# in a wheel the configs lie inside the package, in a checkout beside it
-CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
-
-OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
-OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True)
 
 
 class TextRecord(logging.LogRecord):
@@ -81,8 +73,24 @@ def _task(cfg: "DictConfig") -> float | None:
         sys.exit(f"{error}; with room to write, the same command again goes on from here")
 
 
+RUN_USAGE = """tpd-run learns to explain a policy, judges and draws what it learned, and keeps it in MLflow.
+
+  tpd-run experiment=fuel_taxi                                 the paper's taxi, explained from counts
+  tpd-run experiment=lunar_lander policy.path=agent.zip        an agent of Stable-Baselines3
+  tpd-run experiment=agent env.id=MyEnv-v0 policy.path=my.zip  any other environment; its events are found
+  tpd-run -m experiment=paper 'seed=range(10)'                 a sweep over ten seeds
+
+Then:      tpd-explain run=outputs/runs/...                    ask why
+           tpd-ui                                              look at all runs
+Settings:  tpd-run --help                                      lists all choices and settings
+           tpd-run experiment=fuel_taxi --cfg job              shows the settings of one run"""
+
+
 def run() -> None:
     """Run one experiment, or with -m a sweep of them."""
+    if not sys.argv[1:]:
+        print(RUN_USAGE)
+        return
     # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     logging.setLogRecordFactory(TextRecord)

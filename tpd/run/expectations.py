@@ -138,7 +138,7 @@ def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
     if asking.rollouts == 0:
         return "rollouts=0"
     if state.moment is None:
-        return "it is asked about moments, and an observation alone is none: name episode and step"
+        return "it is asked about the moments of episodes, and an observation alone is none"
     if isinstance(policy, AbsentPolicy):
         return f"the agent could not be read back ({policy.reason})"
     if not run.env.playable:

@@ -11,7 +11,7 @@ tracked      everywhere: `tracked` is told metrics, tables, files and the model 
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from tpd.predictors.pair_table import HasTable
 from tpd.run.overview import write_overview
 from tpd.run.parts import Parts
 from tpd.run.results import Findings, live_run, save_explainer, save_results
-from tpd.show.progress import ProgressBars
+from tpd.show.progress import ProgressBars, counting
 from tpd.sources.episodes import Recording
 from tpd.store.checkpoints import run_stages
 from tpd.tracking.runs import Run
@@ -51,7 +51,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
             curve[parts.training.transitions(parts.trainer)] = findings.errors
     with _timed("saving", tracked):
         recording = parts.recorder.record(parts.env, parts.trainer.policy, parts.outcomes)
-        findings = replace(findings, played=_played(parts, findings, recording))
+        findings = with_return(parts, findings, recording)
         save_results(parts, findings, curve, recording, folder, tracked)
     if overview:
         with _timed("overview", tracked):
@@ -70,24 +70,30 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
     predictor, total = parts.explainer.predictor, parts.training.transitions(parts.trainer)
     points = parts.evaluation.curve_points if parts.examiner else 0
     curve = LearningCurve(partial(_measure, parts, tracked), total, points)
-    learning: list[TransitionsHandler] = []
+    trained, learning = bars.counter("policy", parts.trainer.steps), list[TransitionsHandler]()
+    learned = bars.counter("explainer", total if isinstance(predictor, Learner) else 0)
     if isinstance(predictor, Learner):
-        learning = [predictor.update, curve, bars.bar("explainer", total)]
+        learning = [predictor.update, curve, counting(learned)]
     stages = parts.training.stages(
         parts.env,
         parts.trainer,
         generator(parts.seed, "collection"),
         learning=learning,
-        watching=[bars.bar("policy", parts.trainer.steps)],
+        watching=[counting(trained)],
         info_keys=parts.outcomes.info_keys,
         on_metrics=tracked.metrics,
     )
+    bar_of_stages = [(trained, parts.trainer.steps, parts.trainer.stages)]
+    bar_of_stages += [(learned, total, len(stages) - parts.trainer.stages)]
     if isinstance(predictor, FittingLearner):
-        stages += _fit_stages(predictor, bars)
+        fitted = bars.counter("fitting", predictor.fit_updates)
+        stages += _fit_stages(predictor, fitted)
+        bar_of_stages += [(fitted, predictor.fit_updates, FIT_STAGES)]
     resumable: dict[str, object] = {"policy": parts.trainer, "curve": curve}
     if isinstance(predictor, Learner):
         resumable["explainer"] = predictor
-    run_stages(stages, resumable, None if folder is None else parts.checkpoint(folder))
+    checkpoint = None if folder is None else parts.checkpoint(folder)
+    run_stages(stages, resumable, checkpoint, partial(_move_to, bar_of_stages))
     if isinstance(predictor, HasMetrics):
         tracked.metrics(predictor.metrics(), total)
     return curve.measured
@@ -115,17 +121,17 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
     return Findings(errors, forecasts, budget.remark)
 
 
-def _played(parts: Parts, findings: Findings, recording: Recording | None) -> PlayedReturn | None:
-    """The return of fresh episodes, or of the recorded ones; None where nothing was played."""
+def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
+    """The findings with the return of fresh episodes, or of the recorded ones, if any were played."""
     returns = None if recording is None else episode_returns(recording.episodes)
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
     if returns is None:
-        return None
+        return findings
     played = PlayedReturn.of(returns, getattr(parts.trainer, "expected_return", None))
     if played.warning:
         log.warning(played.warning)
-    return played
+    return replace(findings, played=played)
 
 
 def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
@@ -135,9 +141,17 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
     return errors
 
 
-def _fit_stages(predictor: FittingLearner, bars: ProgressBars) -> list[Stage]:
+def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
+    """Move bars, each of a total and so many stages in turn, to where a resumed run begins."""
+    for advance, total, stages in bars:
+        before = min(done, stages)
+        if before:
+            advance(total * before // stages)
+        done -= before
+
+
+def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None]) -> list[Stage]:
     """The updates once all transitions have come, in stages that a checkpoint can lie between."""
-    advance = bars.counter("fitting", predictor.fit_updates)
     updates = math.ceil(predictor.fit_updates / FIT_STAGES)
     return [partial(predictor.fit, advance, updates)] * FIT_STAGES
 

@@ -11,22 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from tpd.answers import what_if
-from tpd.answers.resolve import resolve
-from tpd.answers.sentences import compare
-from tpd.answers.sentences.describe import describe
-from tpd.answers.sentences.learned import learned_instead
-from tpd.core.explanation import Contrast, Explanation, together
+from tpd.answers.answer import Answer
+from tpd.core.explanation import Explanation, together
 from tpd.core.types import Array, FloatArray
 from tpd.guards.sizes import TooLargeError
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
+from tpd.run.answering import answered
 from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
 from tpd.run.question import HELP, Question, QuestionError, parse
-from tpd.show import answer_tables, maps
+from tpd.show import answer_tables, fragile_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
-from tpd.show.figures import page
-from tpd.show.tables import show
+from tpd.show.console import show
 from tpd.show.what_if_plots import against_reward, fragile, return_distributions
 from tpd.sources.episodes import Recording
 from tpd.sources.named_states import NamedState
@@ -58,10 +55,7 @@ def answer(question: Question, scratch: Path) -> None:
     fact, foil = fact_and_foil(question, run, scratch)
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
     out.mkdir(parents=True, exist_ok=True)
-    if foil is None:
-        _tell_alone(fact, out)
-    else:
-        _tell_both(question, fact, foil, out)
+    _tell(answered(fact, foil, question.what_if), run.name, out)
     if run.env.discrete and question.against is None and question.foil_state is None:
         _rank(question, fact, out)
     print(f"plots: {out}")
@@ -76,87 +70,20 @@ def _check_rewards(question: Question, run: SavedRun) -> None:
         what_if.with_rewards(run.explainer.legend, asked)
 
 
-def _tell_alone(fact: Compared, out: Path) -> None:
-    """What is expected where there is no choice."""
-    explanation = fact.explain()
-    said = [describe(explanation, 0, fact.name), "There is no other valid action here."]
-    print(f"{fact.run.name}: {fact.state.name}\n{_obtained(fact, explanation)}\n\n{' '.join(said)}\n")
-    name = f"{fact.state.name}: {fact.action_name}"
-    title = f"{fact.name}, {explanation.obtained}"
-    page(title, explanation, [name], [fact.state.picture], said).savefig(out / "explanation.png")
-    save_explanation(explanation, out / "explanation.npz")
-    _tell_learned([fact], [explanation])
-
-
-def _tell_both(question: Question, fact: Compared, foil: Compared, out: Path) -> None:
-    """What is expected of both, and how they differ."""
-    contrast = fact.explain() - foil.explain()
-    here = fact.state.name if fact.state.name == foil.state.name else f"{fact.state.name} and elsewhere"
-    said = _said(question, fact, foil, contrast)
-    both = together([contrast.fact, contrast.foil])
-    print("\n\n".join([f"{fact.run.name}: {here}\n{_obtained(fact, both)}", *said]) + "\n")
-    show(answer_tables.comparison(contrast, fact.name, foil.name))
-    _tell_learned([fact, foil], [contrast.fact, contrast.foil])
-    figure = page(
-        f"{fact.name} against {foil.name}, {both.obtained}",
-        both,
-        [f"{side.state.name}: {side.action_name}" for side in (fact, foil)],
-        [side.state.picture for side in (fact, foil)],
-        said,
-        f"{fact.name} minus {foil.name}",
-    )
-    figure.savefig(out / "explanation.png")
-    save_explanation(both, out / "explanation.npz")
-
-
-def _obtained(fact: Compared, explanation: Explanation) -> str:
-    """How the numbers of the answer were obtained."""
-    if fact.expectations.simulated:
-        return f"asked of the simulator, {explanation.obtained}"
-    return f"{explanation.obtained}; the simulator was not asked: {fact.expectations.reason}"
-
-
-def _tell_learned(sides: Sequence[Compared], rolled_out: Sequence[Explanation]) -> None:
-    """What was learned beside what was rolled out, and how far off it is."""
-    if all(side.expectations.simulated for side in sides):
-        learned = [side.learned() for side in sides]
-        for side, true, guess in zip(sides, rolled_out, learned, strict=True):
-            print(learned_instead(true, guess, side.name))
+def _tell(told: Answer, run: str, out: Path) -> None:
+    """The answer in sentences and tables, as a figure and as a file."""
+    print("\n\n".join([f"{run}: {told.place}\n{told.how}", *told.sentences]) + "\n")
+    contrast, explanations = told.contrast, [side.explanation for side in told.sides]
+    if contrast is not None and told.foil is not None:
+        show(answer_tables.comparison(contrast, told.fact.name, told.foil.name))
+    for warning in told.warnings:
+        print(warning)
+    learned = [side.learned for side in told.sides if side.learned is not None]
+    if learned:
         print()
-        show(answer_tables.learned_beside([side.name for side in sides], rolled_out, learned))
-
-
-def _said(question: Question, fact: Compared, foil: Compared, contrast: Contrast) -> list[str]:
-    """The paragraphs of the answer."""
-    same_place = question.against is None and question.foil_state is None
-    chosen, best = None, None
-    tie = fact.expectations.tie
-    if same_place and fact.own is not None:
-        chosen = fact.run.env.name_of_action(fact.own)
-        best = _favoured(fact, foil)
-    said = [compare.paragraph(contrast, 0, fact.name, foil.name, chosen, tie, best)]
-    if question.what_if is not None:
-        said.append(compare.overtakes(contrast, 0, question.what_if, fact.name, foil.name))
-    return said
-
-
-def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
-    """A third action that the explained returns favour over the agent's own, and its return."""
-    run = fact.run
-    if not run.env.discrete or run.explainer.legend.reward_bound is None:
-        return None
-    valid = run.env.mask(fact.state.observation)
-    actions = np.flatnonzero(valid[0])
-    explanation = fact.expectations.explain(actions)
-    returns = np.full(valid.shape, np.nan)
-    returns[0, actions] = what_if.returns(explanation, {})
-    best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
-    if best in (fact.own, fact.action, foil.action):
-        return None
-    gain = explanation[actions == best] - explanation[actions == fact.own]
-    if not gain.settled[0]:
-        return None
-    return run.env.name_of_action(best), float(returns[0, best])
+        show(answer_tables.learned_beside([side.name for side in told.sides], explanations, learned))
+    told.plot().savefig(out / "explanation.png")
+    save_explanation(together(explanations), out / "explanation.npz")
 
 
 def _rank(question: Question, fact: Compared, out: Path) -> None:
@@ -202,6 +129,8 @@ def _resolved_returns(
     run: SavedRun, rewards: Mapping[str, float], state: NamedState, actions: Array
 ) -> FloatArray:
     """[action]: returns to the horizon of the policy that is optimal under these rewards."""
+    from tpd.answers.resolve import resolve  # scipy's solvers take long to import, and few ask for them
+
     model, outcomes = run.model(), run.outcomes()
     if model is None:
         raise QuestionError(f"the dynamics of {run.env.id} are not known, so nothing can be solved anew")
@@ -244,6 +173,6 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
         print(f"{some}: not told, because the return or the count of {outcome} was not learned\n")
         return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
-    rows = answer_tables.most_fragile(run.env, met, found, now)
-    show(answer_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})"))
+    rows = fragile_tables.most_fragile(run.env, met, found, now)
+    show(fragile_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})"))
     (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))

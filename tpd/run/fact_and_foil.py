@@ -80,13 +80,20 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
             Compared(here, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
             Compared(elsewhere, its_own, foil, f"{run.env.name_of_action(foil)} in {there.name}"),
         )
-    here = Expectations(run, state, asking)
+    return compared_actions(Expectations(run, state, asking), own, action, question.foil)
+
+
+def compared_actions(
+    here: Expectations, own: Array | None, action: Array, foil: Any
+) -> tuple[Compared, Compared | None]:
+    """An action against a foil, given by name or number, or the best of the others if it is None."""
+    run = here.run
     fact = Compared(here, own, action, run.env.name_of_action(action))
-    other = _foil(here, action) if question.foil is None else _named(run, question.foil)
+    other = _foil(here, action) if foil is None else _named(run, foil)
     if other is None:
         return fact, None
     if np.array_equal(other, action):
-        raise QuestionError(f"action and foil are both {run.env.name_of_action(action)}")
+        raise QuestionError(f"action and foil are both {fact.name}")
     return fact, Compared(here, own, other, run.env.name_of_action(other))
 
 

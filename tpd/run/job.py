@@ -17,7 +17,8 @@ from tpd.run.experiment import run
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
 from tpd.run.results import Findings
-from tpd.show.tables import band_table, error_table, forecast_table, overall, show, verdict_table
+from tpd.show.console import show
+from tpd.show.tables import band_table, error_table, forecast_table, overall, verdict_table
 from tpd.sources.workers import exit_with_parent
 from tpd.store import saved_runs
 from tpd.store.fingerprints import fingerprint

@@ -5,16 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Learner, Trainer
+from tpd.core.types import Learner, Policy, Trainer
 from tpd.envs import Environment
 from tpd.evaluation.examiner import Evaluation, Examiner
 from tpd.guards.settings import boolean, number, whole_number
@@ -33,7 +35,7 @@ from tpd.store.run_descriptions import RunDescription
 CHECKPOINT = "checkpoint.npz"
 
 
-class ConfigError(CompactHydraException):
+class ConfigError(CompactHydraException, ValueError):
     """A setting that cannot be; Hydra prints it as one line."""
 
 
@@ -67,21 +69,31 @@ class Parts:
         return Checkpoint(folder / CHECKPOINT, mine, float(self.config.checkpoint_seconds))
 
 
-def build(cfg: DictConfig) -> Parts:
-    """Make the parts that a config names, refusing what is wrong by the name of its group."""
+def build(
+    cfg: DictConfig,
+    *,
+    env: Environment | None = None,
+    trainer: Trainer | None = None,
+    outcomes: OutcomeSet | None = None,
+) -> Parts:
+    """Make the parts that a config names, refusing what is wrong by the name of its group.
+
+    Parts that are given, from Python, are taken instead of those that the config names.
+    """
     with blame("seed"):
         seed = whole_number("seed", cfg.seed, at_least=0, at_most=math.inf)
         rng = generator(seed, "policy")
-    env: Environment = _make(cfg, "env")
-    with blame("env"):
-        env.check()
-    outcomes: OutcomeSet = _make(cfg, "outcomes", env)
+    if env is None:
+        env = make_env(cfg)
+    if trainer is None:
+        trainer = make_trainer(cfg, env, rng)
+    policy = trainer.policy
+    if outcomes is None:
+        outcomes = make_outcomes(cfg, env, policy)
     with blame("outcomes"):
         env.check_info(outcomes.info_keys)
         if env.model is not None and not outcomes.info_keys:
             outcomes.observe(env.model.transitions()[0])
-    trainer: Trainer = _make(cfg, "policy", env, rng)
-    policy = trainer.policy
     explainer = Explainer(_make(cfg, "explainer", env, policy, outcomes), policy, outcomes.legend)
     with blame("explainer"):
         explainers.check(explainer.predictor)
@@ -118,6 +130,31 @@ def build(cfg: DictConfig) -> Parts:
         about=_describe(settings(cfg), seed, env, outcomes, figures),
         overview_seconds=overview_seconds,
     )
+
+
+def make_env(cfg: DictConfig) -> Environment:
+    """The environment that a config names."""
+    env: Environment = _make(cfg, "env")
+    with blame("env"):
+        env.check()
+    return env
+
+
+def make_trainer(cfg: DictConfig, env: Environment, rng: np.random.Generator, **given: Any) -> Trainer:
+    """The policy source that a config names, with what only Python can give it."""
+    trainer: Trainer = _make(cfg, "policy", env, rng, **given)
+    return trainer
+
+
+def make_outcomes(cfg: DictConfig, env: Environment, policy: Policy) -> OutcomeSet:
+    """The outcomes that a config names; a function of `policy` finds them as the policy plays."""
+    with blame("outcomes"):
+        made = _instantiated(cfg, "outcomes")
+        if isinstance(made, partial):
+            found = {"policy": policy} if "policy" in signature(made).parameters else {}
+            made = made(env, **found)
+    outcomes: OutcomeSet = made
+    return outcomes
 
 
 def _describe(
@@ -189,13 +226,17 @@ def settings(cfg: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _make(cfg: DictConfig, group: str, *arguments: Any) -> Any:
+def _make(cfg: DictConfig, group: str, *arguments: Any, **given: Any) -> Any:
     """Instantiate a config group, calling what is only partial with the arguments."""
     with blame(group):
-        if cfg[group] is None:
-            raise ValueError("it must be named, got null")
-        made = instantiate(cfg[group], _convert_="all")
-        return made(*arguments) if isinstance(made, partial) else made
+        made = _instantiated(cfg, group)
+        return made(*arguments, **given) if isinstance(made, partial) else made
+
+
+def _instantiated(cfg: DictConfig, group: str) -> Any:
+    if cfg[group] is None:
+        raise ValueError("it must be named, got null")
+    return instantiate(cfg[group], _convert_="all")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from tpd.store.saved_runs import EPISODES, EXPLAINER, SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PLOTS, RESULT = "plots", "result.txt"
+PLOTS, RESULT, FORECASTS = "plots", "result.txt", "forecasts.json"
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,18 @@ def save_results(
 ) -> None:
     """Write everything to the folder, and to the tracked run."""
     step = parts.training.transitions(parts.trainer)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / RESULT).write_text("\n".join([*findings.lines, ""]))
+    save_learned(parts, findings, folder)
     tracked.files(folder / RESULT)
     if findings.played is not None:
         tracked.metrics(findings.played.metrics(), step)
-    _draw(parts, findings, folder)
+    _draw(parts, folder)
     if findings.forecasts is not None:
-        write_table(findings.forecasts.frame(), folder / "forecasts.json")
         tracked.metrics(findings.forecasts.metrics(), step)
-        tracked.table(findings.forecasts.frame(), "forecasts.json")
+        tracked.table(findings.forecasts.frame(), FORECASTS)
     tracked.files(folder / PLOTS, PLOTS)
     if recording is not None:
         save_recording(recording, folder / EPISODES)
         tracked.files(folder / EPISODES)
-    save_explainer(parts, folder)
     tracked.model(folder / EXPLAINER, EXPLAINER)
     if findings.errors is not None:
         write_table(findings.errors.frame(), folder / "errors.json")
@@ -80,6 +77,17 @@ def save_results(
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")
+
+
+def save_learned(parts: Parts, findings: Findings, folder: Path) -> None:
+    """Write the explainer, and how good its forecasts turned out to be."""
+    (folder / PLOTS).mkdir(parents=True, exist_ok=True)
+    (folder / RESULT).write_text("\n".join([*findings.lines, ""]))
+    if findings.forecasts is not None:
+        write_table(findings.forecasts.frame(), folder / FORECASTS)
+        title = f"Reliability, seed {parts.seed}"
+        reliability.draw(findings.forecasts.policy, title).savefig(folder / PLOTS / "reliability.png")
+    save_explainer(parts, folder)
 
 
 def save_explainer(parts: Parts, folder: Path) -> None:
@@ -100,17 +108,13 @@ def live_run(parts: Parts, recording: Recording | None) -> SavedRun:
     )
 
 
-def _draw(parts: Parts, findings: Findings, folder: Path) -> None:
-    """Draw the figures that the config asks for, reliability diagrams, and survival curves."""
+def _draw(parts: Parts, folder: Path) -> None:
+    """Draw the figures that the config asks for, and survival curves."""
     plots = folder / PLOTS
-    plots.mkdir(parents=True, exist_ok=True)
     for spec in parts.figures:
         figure, explanation = spec.draw(parts.explainer, parts.env, f"seed {parts.seed}")
         figure.savefig(plots / f"{spec.name}.png")
         save_explanation(explanation, folder / f"{spec.name}.npz")
-    if findings.forecasts is not None:
-        title = f"Reliability, seed {parts.seed}"
-        reliability.draw(findings.forecasts.policy, title).savefig(plots / "reliability.png")
     if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
         title = f"What has happened by then, seed {parts.seed}"
         page = survival_curves.draw(parts.explainer, *rolled_out, title)

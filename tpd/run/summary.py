@@ -15,8 +15,9 @@ from tpd.evaluation.fresh_episodes import POLICY
 from tpd.guards.files import blame, require_file
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.show import learning_curves, plots
+from tpd.show.console import show
 from tpd.show.strategies import group_by_strategy
-from tpd.show.tables import error_table, forecast_table, overall, show
+from tpd.show.tables import error_table, forecast_table, overall
 from tpd.store import run_descriptions
 from tpd.store.explanations import load_explanation
 from tpd.store.run_descriptions import Actions, FigureDescription, RunDescription

@@ -164,15 +164,17 @@ def page(
     contrasted = difference is not None and rewarded
     width = CHARACTERS_PER_COLUMN * len(names)
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
-    rows = 1 + len(panels) + contrasted
+    pictured = any(picture is not None for picture in pictures)
+    rows = pictured + len(panels) + contrasted
     figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3)
     for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
-        plots.picture(grid[0][i], picture)
-        for row, panel in enumerate(panels, start=1):
+        if pictured:
+            plots.picture(grid[0][i], picture)
+        for row, panel in enumerate(panels, start=pictured):
             panel(grid[row][i], explanation, i)
             if i and panel is not panels[0]:
                 grid[row][i].sharey(grid[row][0])
-        grid[1][i].set_title(name, fontsize=10)
+        grid[pictured][i].set_title(name, fontsize=10)
     if contrasted:
         contrast = explanation[:1] - explanation[1:2]
         plots.event_difference(grid[-1][0], contrast, 0)

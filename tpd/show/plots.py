@@ -1,5 +1,6 @@
 """Panels of explanations, drawn into the axes given."""
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,6 +49,15 @@ MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
 APART = 0.6
 """Of a step: over how much of it the bars of many bands are spread."""
+
+
+class Page(Figure):
+    """A figure that shows itself in a notebook, whatever backend matplotlib has there."""
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png")
+        return file.getvalue()
 
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
@@ -217,9 +227,9 @@ def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, lis
 
     The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
     """
-    top, text, bottom = 0.7, 0.22 * lines + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
+    top, text, bottom = 0.7, 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
-    figure = Figure(figsize=(width, height), dpi=110)
+    figure = Page(figsize=(width, height), dpi=110)
     inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
     layout = figure.add_gridspec(
         rows, columns, top=1 - top / height, bottom=(text + bottom) / height, **inside

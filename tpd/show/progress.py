@@ -1,7 +1,8 @@
-"""Progress bars, where somebody is watching."""
+"""Progress of long work: bars in a terminal, a line now and then everywhere else."""
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -11,20 +12,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tpd.core.types import TransitionsHandler
 from tpd.guards.terminal import terminal
 
+SECONDS_BETWEEN_LINES = 10.0
+
 
 class ProgressBars:
-    """Bars that advance with every batch of transitions; silent in CI, in pipes and in parallel jobs."""
+    """Bars that advance with every batch of transitions.
+
+    In a terminal they are bars; in a pipe, a log or a notebook a line is written every few seconds. Nothing
+    is shown in CI and in parallel jobs.
+    """
 
     def __init__(self, wanted: bool = True) -> None:
-        stream = terminal(sys.stderr)
-        shown = wanted and stream.isatty() and not os.environ.get("CI")
+        self._stream = terminal(sys.stderr)
+        self._wanted = wanted and not os.environ.get("CI")
+        bars = self._wanted and self._stream.isatty()
+        self._lines = self._wanted and not bars
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=Console(file=stream), disable=not shown)
+        self._progress = Progress(*columns, console=Console(file=self._stream), disable=not bars)
 
     def __enter__(self) -> "ProgressBars":
         self._progress.start()
@@ -38,9 +47,46 @@ class ProgressBars:
     def counter(self, description: str, total: int | None) -> Callable[[int], None]:
         """A new bar, and the function that moves it; no total where nobody knows it."""
         task = self._progress.add_task(description, total=total)
-        return lambda count: self._progress.advance(task, count)
+        lines = _Lines(description, total, self._write if self._lines else None)
 
-    def bar(self, description: str, total: int) -> TransitionsHandler:
-        """A new bar, and the callback that moves it by the length of each batch."""
-        advance = self.counter(description, total)
-        return lambda transitions: advance(len(transitions))
+        def advance(count: int) -> None:
+            self._progress.advance(task, count)
+            lines.advance(count)
+
+        return advance
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+
+def counting(advance: Callable[[int], None]) -> TransitionsHandler:
+    """A callback that moves a bar by the length of each batch."""
+    return lambda transitions: advance(len(transitions))
+
+
+class _Lines:
+    """One line every few seconds: how much is done, and how long the rest takes."""
+
+    def __init__(self, description: str, total: int | None, write: Callable[[str], None] | None) -> None:
+        self._description, self._total, self._write = description, total, write
+        self._begun, self._done = 0, 0
+        self._start: float | None = None
+        self._next = SECONDS_BETWEEN_LINES
+
+    def advance(self, count: int) -> None:
+        now = time.monotonic()
+        self._done += count
+        if self._start is None:  # what a resumed run has done before came at once
+            self._start, self._begun = now, self._done
+        if self._write is None or now - self._start < self._next:
+            return
+        self._next = now - self._start + SECONDS_BETWEEN_LINES
+        self._write(self._said(now - self._start))
+
+    def _said(self, seconds: float) -> str:
+        if self._total is None:
+            return f"{self._description}: {self._done:,}"
+        made, left = self._done - self._begun, max(self._total - self._done, 0)
+        rest = f", about {seconds * left / made:.0f} s left" if made and left else ""
+        return f"{self._description}: {self._done:,} of {self._total:,}{rest}"

@@ -31,9 +31,9 @@ def draw(forecasts: ForecastSkill, title: str) -> Figure:
     pairs = zip(forecasts.names, forecasts.is_event, strict=True)
     events = [name for name, is_event in pairs if is_event]
     if not events:
-        figure = Figure(figsize=(6, 2))
-        figure.suptitle(f"{title}\nnone of the outcomes is an event", fontsize=11)
-        return figure
+        empty = plots.Page(figsize=(6, 2))
+        empty.suptitle(f"{title}\nnone of the outcomes is an event", fontsize=11)
+        return empty
     columns = min(COLUMNS, len(events))
     figure, grid = _page(math.ceil(len(events) / columns), columns)
     for number, name in enumerate(events):
@@ -55,7 +55,7 @@ def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:
     """Laid out in inches, as `plots.page` is: to let matplotlib find the layout takes long."""
     top, bottom, left, right = 1.0, 1.25, 0.75, 0.2
     width, height = max(6.5, 3.0 * columns + left), 4.0 * rows + top + bottom
-    figure = Figure(figsize=(width, height), dpi=110)
+    figure = plots.Page(figsize=(width, height), dpi=110)
     grid = figure.add_gridspec(rows, columns, wspace=0.3, hspace=0.3)
     grid.update(left=left / width, right=1 - right / width, top=1 - top / height, bottom=bottom / height)
     return figure, grid

@@ -41,7 +41,7 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
         return None
     cases_shown = np.concatenate([moments, moments + 1])
     columns = columns[comes[cases_shown].any(axis=0)]
-    figure = Figure(figsize=(1 + 3.6 * len(moments), 7.6), dpi=110)
+    figure = plots.Page(figsize=(1 + 3.6 * len(moments), 7.6), dpi=110)
     grid = figure.subplots(2, len(moments), squeeze=False, sharex=True, sharey=True)
     for axes, case, row in zip(grid.flat, cases_shown, np.repeat([0, 1], len(moments)), strict=True):
         for k in columns:

@@ -1,13 +1,10 @@
 """The error table, for the terminal."""
 
 import math
-import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,7 +13,6 @@ from tpd.core.outcomes import FIRST
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.errors import METRICS, OVERALL
 from tpd.evaluation.fresh_episodes import FOIL, POLICY
-from tpd.guards.terminal import terminal
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
@@ -174,13 +170,6 @@ def overall(metrics: Mapping[str, float]) -> str:
             "as far as its return is known"
         )
     return said
-
-
-def show(table: Table) -> None:
-    """Print to the terminal, wide enough for pipes and logs too."""
-    seen = terminal(sys.stdout).isatty()
-    width = shutil.get_terminal_size().columns if seen else 120
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 
 
 def _share(part: float) -> str:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import itertools
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,7 +51,13 @@ class Recording:
         """The moment before a step of an episode."""
         played = self.episodes[episode]
         mask = None if self.masks is None else self.masks[int(self.episodes.begins[episode]) + step]
-        return Moment(int(self.seeds[episode]), played.action[:step], played.observation[step], mask)
+        return Moment(
+            int(self.seeds[episode]),
+            played.action[:step],
+            played.observation[step],
+            mask,
+            played.action[step],
+        )
 
     def frame_of(self, rows: IntArray) -> IntArray:
         """[row]: the picture before each of these transitions, or the last one that was kept before it."""
@@ -79,27 +85,55 @@ class Recorder:
         if not self.episodes:
             return None
         pictures = env.drawable and env.model is None
-        most = ENDLESS if self.steps is None and env.time_limit is None else self.steps
-        parts, begins = list[Transitions](), list[int]()
-        frames, frame_rows = list[bytes](), list[int]()
-        for number in range(self.episodes):
-            steps = _transitions(env, policy, number, most, outcomes.info_keys)
-            pages = _pictured(env, number, steps) if pictures else {}
-            if pictures and 0 not in pages:  # else it would be shown with pictures of another
-                pictures, frames, frame_rows = False, [], []
-            frame_rows += [len(parts) + time for time in pages]
-            frames += pages.values()
-            begins.append(len(parts))
-            parts += steps
-        transitions = concatenate(parts)
-        return Recording(
-            Episodes(transitions, np.array(begins)),
-            outcomes.observe(transitions).outcome[:, :-1],
-            np.arange(self.episodes),
-            env.mask(transitions.observation) if env.discrete else None,
-            tuple(frames),
-            np.array(frame_rows, dtype=np.int64),
-        )
+        return record(env, policy, outcomes, range(self.episodes), self.steps, pictures)
+
+
+def record(
+    env: Environment,
+    policy: Policy,
+    outcomes: OutcomeSet,
+    seeds: Sequence[int],
+    most: int | None = None,
+    pictures: bool = False,
+    progress: Callable[[int], None] = lambda episodes: None,
+) -> Recording:
+    """Play the episodes of these seeds, whole or of at most so many steps, with pictures where asked for."""
+    if most is None and env.time_limit is None:
+        most = ENDLESS
+    parts, begins = list[Transitions](), list[int]()
+    frames, frame_rows = list[bytes](), list[int]()
+    for seed in seeds:
+        steps = _transitions(env, policy, seed, most, outcomes.info_keys)
+        pages = _pictured(env, seed, steps) if pictures else {}
+        if pictures and 0 not in pages:  # else it would be shown with pictures of another
+            pictures, frames, frame_rows = False, [], []
+        frame_rows += [len(parts) + time for time in pages]
+        frames += pages.values()
+        begins.append(len(parts))
+        parts += steps
+        progress(1)
+    transitions = concatenate(parts)
+    return Recording(
+        Episodes(transitions, np.array(begins)),
+        outcomes.observe(transitions).outcome[:, :-1],
+        np.array(seeds, dtype=np.int64),
+        env.mask(transitions.observation) if env.discrete else None,
+        tuple(frames),
+        np.array(frame_rows, dtype=np.int64),
+    )
+
+
+def picture_of(env: Environment, moment: Moment) -> Array | None:
+    """[height, width, 3]: the environment at a moment, played again; None where it cannot be drawn."""
+    if env.model is not None:
+        return env.picture(moment.observation)
+    if not env.drawable:
+        return None
+    with contextlib.closing(env.make(render_mode="rgb_array")) as one:
+        shown, _ = one.reset(seed=moment.seed)
+        for action in moment.actions:
+            shown, *_ = one.step(action)
+        return draw(one) if moment.shows(one.observation_space, shown) else None
 
 
 def _transitions(

@@ -11,7 +11,6 @@ from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArra
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, number, whole_number
 from tpd.guards.sizes import require_memory
-from tpd.kernels.stepping import draw_columns
 from tpd.sources.stepping import Choice
 
 CANDIDATES = 8
@@ -64,6 +63,8 @@ def uniform(valid: BoolArray) -> FloatArray:
 
 def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
     """[batch]: one action from each row of probabilities [batch, num_actions]."""
+    from tpd.kernels.stepping import draw_columns  # numba takes long to import
+
     return draw_columns(probabilities, np.arange(len(probabilities)), rng.random(len(probabilities)))
 
 
@@ -169,6 +170,8 @@ class TabularExplorer:
         """[state, action]: how likely it takes each action, as things stand"""
 
     def __call__(self, observations: IntArray) -> Choice:
+        from tpd.kernels.stepping import draw_columns
+
         return Choice(draw_columns(self.table, observations, self._rng.random(len(observations))))
 
     def remember(self, seen: Transitions) -> None:

@@ -131,4 +131,8 @@ def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the obser
 def _entry(info: dict[str, Any], key: str) -> Array:
     if key not in info:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
-    return np.asarray(info[key])
+    values = np.asarray(info[key])
+    if values.dtype == object and all(isinstance(value, bool | np.bool_ | None) for value in values.flat):
+        # gymnasium keeps NumPy's booleans as objects, and None where a copy was reset without one
+        return values.astype(np.bool_)
+    return values

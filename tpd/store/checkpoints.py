@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +56,7 @@ class Checkpoint:
             for name, part in parts.items():
                 prefix = f"{name}/"
                 part.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
-        log.info("going on after stage %d", stage)
+        log.info("resumed from the checkpoint after stage %d of %d", stage, stages)
         return stage
 
     def read(self, stages: int) -> tuple[int, dict[str, Array]]:
@@ -82,12 +82,21 @@ class Checkpoint:
         return digest.hexdigest()
 
 
-def run_stages(stages: Sequence[Stage], parts: Mapping[str, object], checkpoint: Checkpoint | None) -> None:
-    """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up."""
+def run_stages(
+    stages: Sequence[Stage],
+    parts: Mapping[str, object],
+    checkpoint: Checkpoint | None,
+    resumed: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up.
+
+    resumed: told how many stages were done before.
+    """
     resumable = {name: part for name, part in parts.items() if isinstance(part, Resumable)}
     if len(resumable) < len(parts):
         checkpoint = None
     done = 0 if checkpoint is None else checkpoint.resume(resumable, len(stages))
+    resumed(done)
     for number, stage in enumerate(stages[done:], start=done + 1):
         stage()
         if checkpoint is not None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tpd import __version__
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
@@ -101,6 +101,7 @@ def load(
     env: Environment | None = None,
     trusted: Sequence[str] = (),
     with_agent: bool = True,
+    outcomes: OutcomeSet | None = None,
 ) -> Explainer:
     """Read an explainer that `save` wrote, and the policy that it explains.
 
@@ -108,6 +109,7 @@ def load(
     env: tells which actions are valid, which a policy trained with masks has to know.
     trusted: modules of which a policy that is a function may be.
     with_agent: whether the agent of a library is made, which imports that library.
+    outcomes: taken instead of those that are stored, by a predictor that needs them.
     """
     description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
     with blame(folder / DESCRIPTION):
@@ -124,7 +126,7 @@ def load(
     width = len(legend.names) + 1
     if "network" in description:
         predictor = _network(folder, description["network"], stored, width, features_extractor)
-        predictor = _completed(predictor, policy, folder, trusted)
+        predictor = _completed(predictor, policy, folder, trusted, outcomes)
     else:
         predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
@@ -140,12 +142,17 @@ def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> Kno
         return KnownErrors.read(known, horizon, width)
 
 
-def _completed(predictor: Predictor, policy: Policy, folder: Path, trusted: Sequence[str]) -> Predictor:
+def _completed(
+    predictor: Predictor,
+    policy: Policy,
+    folder: Path,
+    trusted: Sequence[str],
+    outcomes: OutcomeSet | None,
+) -> Predictor:
     """The predictor, with policy and outcomes if it needs them to predict, as far as they can be had."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:
         return predictor
-    outcomes = None
-    if (folder / run_descriptions.RUN).exists():
+    if outcomes is None and (folder / run_descriptions.RUN).exists():
         try:
             outcomes = run_descriptions.read(folder).outcomes.make(trusted)
         except ValueError as error:  # functions without a name, or of modules that are not trusted

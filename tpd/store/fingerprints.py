@@ -16,6 +16,7 @@ SOURCES = ("tpd", "sb3_ext", "conf")
 LIBRARIES = ("gymnasium", "numba", "numpy", "stable-baselines3", "torch")
 """What they compute is part of what a run finds."""
 TARGET, INPUTS = "_target_", ("path", "vec_normalize")
+AGENT, LARGEST_AGENT_FILE = (".zip", ".yml", ".pkl"), 64 * 2**20
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -94,13 +95,19 @@ def _source(top: str) -> Path | None:
 
 
 def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] | None) -> None:
-    """Take a file into account, or those of a folder; without suffixes, only how large those in it are."""
+    """Take a file into account, or those of a folder.
+
+    Without suffixes it is only how large those in it are, except for the files of an agent: its zip, and
+    settings and statistics, which may lie in a folder there.
+    """
     if path is None or not path.exists():
         return
-    inside = path.rglob("*") if suffixes else path.glob("*")  # a folder of data has no folders, or may be /
+    # a folder of data may be /
+    inside = path.rglob("*") if suffixes else [*path.glob("*"), *path.glob("*/*.yml"), *path.glob("*/*.pkl")]
     files = [path] if path.is_file() else sorted(each for each in inside if each.is_file())
     for each in files:
-        if path.is_file() or (suffixes and each.suffix in suffixes):
+        small = suffixes is None and each.suffix in AGENT and each.stat().st_size <= LARGEST_AGENT_FILE
+        if path.is_file() or small or (suffixes and each.suffix in suffixes):
             digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
         elif suffixes is None:
             digest.update(f"{each.relative_to(path)} {each.stat().st_size}".encode())

@@ -43,13 +43,22 @@ Word = Annotated[str, Field(max_length=1000)]
 T = TypeVar("T")
 
 
+class NotStoredError(ValueError):
+    """A part of a run that is code, and was not stored."""
+
+    def __init__(self, message: str, what: str) -> None:
+        super().__init__(message)
+        self.what = what
+        """`env` or `events`"""
+
+
 class Unnamed(Stored):
     """Code that cannot be found by its name, and why."""
 
     reason: Word
 
     def find(self, trusted: Sequence[str]) -> Any:
-        raise ValueError(self.reason)
+        raise NotStoredError(self.reason, "events")
 
 
 class EnvironmentDescription(Stored):
@@ -90,7 +99,7 @@ class AbsentEnvironment(Stored):
     reason: Word
 
     def make(self, trusted: Sequence[str] = ()) -> Environment:
-        raise ValueError(f"the env of this run is not stored: {self.reason}")
+        raise NotStoredError(f"the env of this run is not stored: {self.reason}", "env")
 
 
 class OutcomeDescription(Stored):
@@ -263,6 +272,8 @@ def _blame(part: str) -> Iterator[None]:
     """Say of which part of a stored run an error is."""
     try:
         yield
+    except NotStoredError:
+        raise
     except UntrustedError as error:
         raise UntrustedError(f"the {part} of this run {error}") from error
     except Exception as error:  # of whatever is made

@@ -41,22 +41,32 @@ class SavedRun:
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
 
 
-def read(folder: Path, trusted: Sequence[str] = ()) -> SavedRun:
+def read(
+    folder: Path,
+    trusted: Sequence[str] = (),
+    env: Environment | None = None,
+    outcomes: OutcomeSet | None = None,
+) -> SavedRun:
     """Read the folder of a run.
 
     trusted: modules that its environment, outcomes and policy may be of.
+    env, outcomes: taken instead of those that are stored, or could not be.
     """
     explainers.read_description(folder / EXPLAINER)  # first, for it says which version wrote the run
     about = run_descriptions.read(folder / EXPLAINER)
-    env, episodes = about.env.make(trusted), folder / EPISODES
-    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted)
+    env, episodes = env or about.env.make(trusted), folder / EPISODES
+    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted, outcomes=outcomes)
     recording = load_recording(episodes) if episodes.exists() else None
-    outcomes = len(explainer.legend.names)
-    if recording is not None and recording.happened.shape[1] != outcomes:
+    count = len(explainer.legend.names)
+    if recording is not None and recording.happened.shape[1] != count:
         shown = recording.happened.shape[1]
-        raise ValueError(f"{episodes}: shows {shown} outcomes, and {outcomes} are explained")
+        raise ValueError(f"{episodes}: shows {shown} outcomes, and {count} are explained")
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)
     if names != explainer.legend.names:
         path = folder / EXPLAINER / run_descriptions.RUN
         raise ValueError(f"{path}: has the outcomes {', '.join(names)}, and others are explained")
-    return SavedRun(about.title, explainer, env, recording, partial(about.outcomes.make, trusted), about.maps)
+    if outcomes is not None and outcomes.legend.names != names:
+        given = ", ".join(outcomes.legend.names)
+        raise ValueError(f"the outcomes given are {given}, and {', '.join(names)} are explained")
+    make = partial(about.outcomes.make, trusted) if outcomes is None else lambda: outcomes
+    return SavedRun(about.title, explainer, env, recording, make, about.maps)

@@ -20,13 +20,13 @@ def read_overrides(folder: Path) -> list[str]:
     return given
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
     """The plain values of a YAML file, without what could swell when it is read."""
     require_file(path, LARGEST_CONFIG)
     try:
         content = path.read_bytes()
         _check_growth(content)
-        return yaml.safe_load(content)
+        return yaml.load(content, loader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{path}: is no YAML of plain values ({brief(error)})") from error
 

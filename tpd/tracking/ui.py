@@ -12,7 +12,10 @@ from tpd.tracking.backend_store import SQLITE, absolute, client_of, require_usab
 from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
 
 STORE, PORT = "sqlite:///mlflow.db", 5000
-USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]"""
+USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]
+  shows the runs in MLflow, on this machine only and without telemetry, and names the page of the newest
+  store=  where the runs are kept: what tracking.uri was
+  port=   of http://127.0.0.1:5000"""
 PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONSAFEPATH": "1"}
 """No telemetry, and no module of the working directory, in whatever the server starts."""
 

@@ -34,16 +34,21 @@ def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: fl
     their rewards are: the bounds are wide, and tighter ones make the remainder beyond the horizon
     mean something.
     """
-    rewards = reward(reward_low, reward_high)
-    space = env.action_space
-    if isinstance(space, spaces.Discrete):
-        # worth 0 each: the reward is in its own outcome
-        actions = [
-            event(_title(env.name_of_action(a)), partial(took, action=a), reward=0.0)
-            for a in range(env.num_actions)
-        ]
+    actions, rewards = next_actions(env), reward(reward_low, reward_high)
+    if env.discrete:
         return OutcomeSet([*actions, rewards], partition=True, accounts_for_reward=True)
-    return OutcomeSet([*_dimensions(env), rewards, event("end", ended)], accounts_for_reward=True)
+    return OutcomeSet([*actions, rewards, event("end", ended)], accounts_for_reward=True)
+
+
+def next_actions(env: Environment) -> list[Outcome]:
+    """Each numbered action as an event, or each number that an action consists of."""
+    if not env.discrete:
+        return _dimensions(env)
+    # worth 0 each: the reward is in its own outcome
+    return [
+        event(_title(env.name_of_action(a)), partial(took, action=a), reward=0.0)
+        for a in range(env.num_actions)
+    ]
 
 
 def _dimensions(env: Environment) -> list[Outcome]:

@@ -5,7 +5,6 @@ import numpy as np
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import FloatArray, IntArray
 from tpd.envs.tabular import TabularModel
-from tpd.kernels.counts import count_edges
 from tpd.predictors.pair_table import Edges
 
 
@@ -37,6 +36,8 @@ class Counts:
         self, pair: IntArray, next_state: IntArray, outcome: FloatArray, continuation: FloatArray
     ) -> None:
         """Count a batch: arrays [batch] and [batch, outcome]."""
+        from tpd.kernels.counts import count_edges  # numba takes long to import
+
         begin = 0
         while begin < len(pair):
             begin, self._number = count_edges(

@@ -18,7 +18,6 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
 from tpd.guards.settings import number
 from tpd.guards.sizes import require_memory
-from tpd.kernels.counts import keep_extremes, solve_backwards
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
 
@@ -79,6 +78,8 @@ class Posterior:
 
         Each is overwritten by the next. What was never tried counts as 0, as it does in the table.
         """
+        from tpd.kernels.counts import solve_backwards  # numba takes long to import
+
         rng, pairs = generator(self._seed, "posterior"), len(self.table.pairs)
         of = self._successors
         solution = np.empty((pairs + 1, *self.table.expected.shape[1:]), np.float32)
@@ -119,6 +120,8 @@ class Posterior:
 
     def _band(self, quantity: Quantity, known: BoolArray, level: float) -> Band:
         """The i-th smallest and largest of n draws, where 2 i / (n + 1) lie outside."""
+        from tpd.kernels.counts import keep_extremes
+
         outside = (1 - number("level", level, 0, HIGHEST_LEVEL)) / 2
         count = max(ENOUGH_DRAWS, math.ceil(RANK / outside - ROUNDING) - 1)
         rank = math.floor(outside * (count + 1) + ROUNDING)

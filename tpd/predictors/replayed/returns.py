@@ -13,7 +13,6 @@ from tpd.core.pairs import locate, pair_numbers
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
-from tpd.kernels.counts import returns_one_step_longer
 from tpd.predictors.explainer import Explainer, SolvingPredictor
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.posterior import CountedTable
@@ -91,6 +90,8 @@ def return_table(
     high: FloatArray = np.zeros(size)
     mass: FloatArray = np.zeros((size, atoms + 1))
     mass[:, 0] = 1
+    from tpd.kernels.counts import returns_one_step_longer  # numba takes long to import
+
     for _ in range(horizon):
         low, high, mass = returns_one_step_longer(
             row, arrival, share, reward, followers, choices, policy.discount, low, high, mass

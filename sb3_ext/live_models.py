@@ -1,0 +1,46 @@
+"""A live model beside the environment that it is explained in: the same world, the same observations."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_ext.normalization import ObservationNormalization, load_normalization
+from tpd.envs import Environment
+
+GivenStatistics = str | Path | VecNormalize | Literal[False] | None
+
+
+def find_statistics(
+    model: BaseAlgorithm, env: Environment, given: GivenStatistics
+) -> VecNormalize | ObservationNormalization | Literal[False] | None:
+    """What normalises the observations of a model: as given, else the VecNormalize that it has."""
+    if isinstance(given, str | Path):
+        return load_normalization(Path(given).expanduser(), env.observation_space)
+    if isinstance(given, VecNormalize) or given is False:
+        return given
+    if given is not None:
+        raise ValueError(
+            f"vec_normalize is the file of the statistics, a VecNormalize, or False, got {given!r}"
+        )
+    return model.get_vec_normalize_env()
+
+
+def check_same_world(env: Environment, model: BaseAlgorithm) -> None:
+    """Refuse an environment that is not the model's."""
+    actions, others = env.action_space, model.action_space
+    seen, given = env.observation_space, model.observation_space
+    if not _alike(actions, others) or not _alike(seen, given):
+        raise ValueError(
+            f"{env.id} has observations {seen} and actions {actions}, the model {given} and {others}: "
+            "name its environment, env.id=MyEnv-v0, and outcomes that fit it"
+        )
+
+
+def _alike(space: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
+    if isinstance(space, spaces.Discrete) and isinstance(other, spaces.Discrete):
+        return bool(space.n == other.n)
+    turned = len(space.shape or ()) >= 3  # SB3 turns images round
+    return type(space) is type(other) and (turned or space.shape == other.shape)

@@ -1,0 +1,286 @@
+"""Folders of RL-Zoo agents: what their files say, read without running anything.
+
+`logs/ppo/CartPole-v1_1/` holds `CartPole-v1.zip` and a folder `CartPole-v1/` with `config.yml`, `args.yml`
+and `vecnormalize.pkl`; on the Hugging Face Hub all of these lie side by side.
+"""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sb3_ext.zoo_wrappers import Layer, Wrapper, class_of, is_same, layers_of, typed, word
+from tpd.envs import Environment
+from tpd.envs.made import MadeEnvironment
+from tpd.guards.files import blame, require_file
+from tpd.guards.settings import whole_number
+from tpd.store.descriptions import described, plain
+from tpd.store.yaml_files import read_yaml
+
+CONFIG, ARGS = "config.yml", "args.yml"
+STATISTICS = ("vecnormalize.pkl", "vec_normalize.pkl")
+"""The zoo's name of the file, and that on the Hugging Face Hub."""
+BEST, METRICS = "best_model.zip", "train_eval_metrics.zip"
+LARGEST_YAML, LONGEST_LITERAL = 2**16, 2000
+PYTHON, ORDERED = "tag:yaml.org,2002:python/", "object/apply:collections.OrderedDict"
+ENV_ID = re.compile(r"[A-Za-z0-9_./-]{1,300}")
+RENDER_MODE, TIME_LIMIT = "render_mode", "max_episode_steps"
+OWN_ENV = "pass env= a function that makes the environment with them"
+
+
+@dataclass(frozen=True)
+class ZooFolder:
+    """What the folder of an agent holds, and the world that the agent was trained in."""
+
+    zip: Path
+    vec_normalize: Path | None
+    """The statistics; None where the config says that nothing was normalised."""
+    env_id: str | None
+    """None if it is unknown, or names a module that would be imported."""
+    env_kwargs: Mapping[str, Any]
+    """Plain values, without what only says how to draw it."""
+    wrappers: tuple[Wrapper, ...]
+    """Each a class, or a partial one with keyword arguments; the first one innermost."""
+    max_episode_steps: int | None = None
+    """As the environment's keyword arguments had it; None leaves the registered time limit."""
+
+
+def is_zoo_folder(path: Path) -> bool:
+    """Whether there is a zip in a folder, and what the zoo writes beside it."""
+    return path.is_dir() and bool(_zips(path)) and bool(_parameter_folders(path))
+
+
+def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
+    """What the files of a folder say; a ValueError says what is missing, or cannot be done again.
+
+    own_env: the user makes the environment, so that wrappers are not asked for, and none are given.
+    """
+    folder, layers = _read(path)
+    refused = [str(layer) for layer in layers if layer.wrapper is None]
+    if refused and not own_env:
+        raise ValueError(
+            f"{path}: the agent was trained behind {', '.join(refused)}, which cannot be applied here: "
+            f"{OWN_ENV}"
+        )
+    wrappers = () if own_env else tuple(layer.made() for layer in layers)
+    return ZooFolder(**{**vars(folder), "wrappers": wrappers})
+
+
+def zoo_environment(path: str | None, id: str | None) -> Environment:
+    """The environment that the agent of a folder was trained in; by another id, if one is given."""
+    if path is None:
+        raise ValueError("name the folder of the agent: policy.path=...")
+    folder = read_zoo_folder(Path(path).expanduser())
+    name = id or folder.env_id
+    if name is None:
+        raise ValueError(f"{path} does not say what its environment is called: name it (env.id=...)")
+    limit = folder.max_episode_steps
+    return Environment(name, dict(folder.env_kwargs), limit, wrappers=folder.wrappers)
+
+
+def zoo_agent(path: Path, env: Environment) -> ZooFolder:
+    """The folder of an agent that is to play in this environment, refused if it was trained in another one.
+
+    Wrappers are compared by class. Keyword arguments that the zoo does not name are left to the user, and so
+    is all of an environment that a function makes.
+    """
+    folder, layers = _read(path)
+    if isinstance(env, MadeEnvironment):
+        return folder
+    present = [class_of(wrapper) for wrapper in env.wrappers]
+    absent = [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]
+    if absent:
+        listed = ", ".join(map(str, absent))
+        advice = "name an environment that has it"
+        if all(layer.wrapper is not None for layer in layers):
+            advice = f"++env.wrappers=[{', '.join(map(typed, layers))}]"
+        raise ValueError(
+            f"{path}: the agent was trained behind {listed}, which {env.id} does not have, and would see "
+            f"other observations: {advice}"
+        )
+    overrides = [
+        f"++env.kwargs.{key}={word(value)}"
+        for key, value in folder.env_kwargs.items()
+        if key not in env.kwargs or plain(env.kwargs[key]) != value
+    ]
+    if folder.max_episode_steps not in (None, env.max_episode_steps):
+        overrides.append(f"++env.{TIME_LIMIT}={folder.max_episode_steps}")
+    if overrides:
+        raise ValueError(
+            f"{path}: the agent was trained in another environment: {' '.join(overrides)}, or name its zip "
+            "itself to have it play here"
+        )
+    return folder
+
+
+def _read(path: Path) -> tuple[ZooFolder, list[Layer]]:
+    """What a folder says, still without wrappers, and what was put around the environment."""
+    parameters = _parameters(path)
+    config, args = (_settings(parameters / name) for name in (CONFIG, ARGS))
+    name = args.get("env")
+    zipped = _agent(path, parameters, name, args.get("algo"))
+    with blame(parameters / CONFIG):
+        kwargs = _keywords(config.get("env_kwargs"))
+        layers = layers_of(config)
+        normalised = _normalised(config)
+    with blame(parameters / ARGS):
+        kwargs |= _keywords(args.get("env_kwargs"))
+    kwargs.pop(RENDER_MODE, None)
+    found = ZooFolder(
+        zip=zipped,
+        vec_normalize=_statistics(path, parameters, normalised),
+        env_id=_env_id(name, zipped),
+        max_episode_steps=kwargs.pop(TIME_LIMIT, None),
+        env_kwargs=kwargs,
+        wrappers=(),
+    )
+    return found, layers
+
+
+# Which file is which
+
+
+def _zips(path: Path) -> list[Path]:
+    return sorted(file for file in path.glob("*.zip") if file.name != METRICS and file.is_file())
+
+
+def _parameter_folders(path: Path) -> list[Path]:
+    """Where config.yml or args.yml lie: beside the zip, or in folders there."""
+    folders = [path, *sorted(inner for inner in path.iterdir() if inner.is_dir())]
+    return [inner for inner in folders if any((inner / name).exists() for name in (CONFIG, ARGS))]
+
+
+def _parameters(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"{path}: there is no such folder")
+    folders = _parameter_folders(path)
+    stems = {file.stem for file in _zips(path)}
+    if len(folders) > 1:
+        folders = [inner for inner in folders if inner.name in stems] or folders
+    if not stems or not folders:
+        lacks = f"{CONFIG} or {ARGS}" if stems else "the zip of an agent"
+        raise ValueError(f"{path}: is no folder of an RL-Zoo agent, it has no {lacks}")
+    if len(folders) > 1:
+        raise ValueError(f"{path}: has parameters of several agents: {_names(folders)}")
+    return folders[0]
+
+
+def _agent(path: Path, parameters: Path, env: Any, algorithm: Any) -> Path:
+    """The zip that is named like the environment or the folder, else the only one, else the best one."""
+    zips = _zips(path)
+    stems = {path.name, re.sub(r"_\d+$", "", path.name)}
+    if parameters != path:
+        stems.add(parameters.name)
+    if isinstance(env, str):
+        name = env.replace("/", "-")
+        stems |= {name, f"{algorithm}-{name}"}
+    chosen = [file for file in zips if file.stem in stems] or zips
+    if len(chosen) > 1:
+        chosen = [file for file in chosen if file.name == BEST] or chosen
+    if len(chosen) > 1:
+        raise ValueError(f"{path}: has several agents, name the zip of one: {_names(chosen)}")
+    return chosen[0]
+
+
+def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path | None:
+    """The statistics of observations, which must be there if these were normalised; None: nobody knows."""
+    if normalised is False:
+        return None
+    places = (folder / name for folder in (parameters, path) for name in STATISTICS)
+    found = next((file for file in places if file.is_file()), None)
+    if found is None and normalised:
+        raise ValueError(
+            f"{parameters / STATISTICS[0]}: there is no such file, but by {CONFIG} the agent saw normalised "
+            "observations"
+        )
+    return found
+
+
+def _env_id(name: Any, zipped: Path) -> str | None:
+    """By args.yml, else by the name of the zip."""
+    given = zipped.stem if name is None and zipped.name != BEST else name
+    return given if isinstance(given, str) and ENV_ID.fullmatch(given) else None
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(path.name for path in paths)
+
+
+# What they say
+
+
+class _ZooLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """Plain values, and OrderedDicts as such: of every other Python object nothing is made."""
+
+
+def _pairs(loader: _ZooLoader, suffix: str, node: yaml.Node) -> dict[Any, Any]:
+    if suffix != ORDERED or not isinstance(node, yaml.SequenceNode):
+        raise ValueError(f"!!python/{suffix} would make a Python object, only OrderedDict is read")
+    given = loader.construct_sequence(node, deep=True)
+    pairs = given[0] if len(given) == 1 else None
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ValueError("an OrderedDict has no list of pairs")
+    if not all(isinstance(key, str) for key, _ in pairs):
+        raise ValueError("an OrderedDict has keys that are no words")
+    return dict(pairs)
+
+
+_ZooLoader.add_multi_constructor(PYTHON, _pairs)
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """The values of a file, none if there is no such file."""
+    if not path.exists() and not path.is_symlink():
+        return {}
+    require_file(path, LARGEST_YAML)
+    found = read_yaml(path, _ZooLoader)
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise ValueError(f"{path}: is no table of settings")
+    return found
+
+
+def _literal(text: str) -> Any:
+    """A value that is written as Python; `dict(a=1)` too, as the zoo does."""
+    try:
+        if len(text) > LONGEST_LITERAL:
+            raise ValueError("it is too long")
+        tree = ast.parse(text.strip(), mode="eval").body
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "dict":
+            if tree.args or any(word.arg is None for word in tree.keywords):
+                raise ValueError("dict has arguments without names")
+            return {str(word.arg): ast.literal_eval(word.value) for word in tree.keywords}
+        return ast.literal_eval(tree)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        raise ValueError(f"{text[:80]!r} is no plain value") from error
+
+
+def _keywords(given: Any) -> dict[str, Any]:
+    """Keyword arguments of an environment as plain values."""
+    value = _literal(given) if isinstance(given, str) else given
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ValueError(f"env_kwargs is no table, but {str(value)[:80]!r}")
+    for key in ("id", "env_id"):
+        if ":" in str(value.get(key, "")):  # Gymnasium would import what stands before the colon
+            raise ValueError(f"env_kwargs has {key}={str(value[key])[:80]!r}, which names a module to import")
+    if value.get(TIME_LIMIT) is not None:
+        value = {**value, TIME_LIMIT: whole_number(TIME_LIMIT, value[TIME_LIMIT], at_least=1)}
+    return described(value)
+
+
+def _normalised(config: Mapping[str, Any]) -> bool | None:
+    """Whether observations were; None without a config."""
+    if not config:
+        return None
+    given = config.get("normalize")
+    value = _literal(given) if isinstance(given, str) else given
+    if isinstance(value, dict):
+        value = value.get("norm_obs", True)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"normalize is neither true nor false, but {str(given)[:80]!r}")
+    return bool(value)

@@ -1,0 +1,438 @@
+"""Ten lines from an agent to an answer, in the places where people work."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from sb3_contrib import MaskablePPO, RecurrentPPO
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+import tpd
+from tests.support.commands import tpd_run
+from tpd.core.outcomes import FIRST
+from tpd.core.types import Array, BoolArray
+
+QUICK = ["explainer=network", "explainer.fit_updates=20", "evaluation.seconds=2"]
+
+
+def balance(observations: Array) -> BoolArray:
+    """Push towards the side that the pole leans to."""
+    return np.asarray(observations[:, 2] > 0)
+
+
+def in_right_half(t: tpd.Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, 0] > 0)
+
+
+@pytest.fixture(scope="module")
+def explainer() -> tpd.Explainer:
+    """Of CartPole, which has learned a little."""
+    return tpd.Explainer(balance, env="CartPole-v1", horizon=10).learn(2000, overrides=QUICK)
+
+
+@pytest.fixture(scope="module")
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("agents") / "agent.zip"
+    DQN("MlpPolicy", "CartPole-v1", seed=0, device="cpu").save(path)
+    return path
+
+
+# Playing and asking
+
+
+def test_episodes_are_sorted_by_their_return_and_made_of_moments() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1")
+    episodes = explainer.play(seeds=range(4))
+    returns = [episode.total_reward for episode in episodes]
+    assert returns == sorted(returns)
+    assert {episode.seed for episode in episodes} == {0, 1, 2, 3}
+    episode = episodes[0]
+    moment = episode[5]
+    assert (moment.seed, moment.step) == (episode.seed, 5)
+    assert np.array_equal(moment.observation, episode.transitions.observation[5])
+    assert episode[-1].step == len(episode) - 1
+    assert len(episode[2:5]) == 3
+    with pytest.raises(IndexError):
+        episode[len(episode)]
+    assert episode.happened["falls"] == [len(episode) - 1]
+
+
+def test_a_moment_is_asked_of_the_simulator_before_anything_is_learned() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=8)
+    last = explainer.play(seeds=[0])[0][-1]
+    answer = explainer.why(last)
+    assert answer.how.kind == "rolled out"
+    assert not answer.how.reason
+    assert answer.table.loc["first falls", "fact"] == 1
+    assert answer.fact.learned is None
+    assert not answer.how.verdicts
+    assert "falls" in answer.text
+    assert answer.own == answer.fact.name
+    assert len(answer.to_frame()) == 8 * len(explainer.outcomes.outcomes)
+
+
+def test_actions_are_named_as_on_the_command_line() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+    moment = explainer.play(seeds=[0])[0][3]
+    answer = explainer.why(moment, action="push right", foil=0)
+    assert (answer.fact.name, answer.foil and answer.foil.name) == ("push right", "push left")
+    with pytest.raises(ValueError, match="has no action 'jump'"):
+        explainer.why(moment, action="jump")
+    with pytest.raises(ValueError, match="are both push left"):
+        explainer.why(moment, action=0, foil=0)
+
+
+def test_nothing_learned_is_said_and_not_guessed() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1")
+    with pytest.raises(ValueError, match=r"nothing is learned yet.*call learn"):
+        explainer.why(np.zeros(4))
+    with pytest.raises(ValueError, match="nothing is learned yet"):
+        explainer.explain(np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="nothing to save"):
+        explainer.save("nowhere")
+    assert explainer.quality is None
+
+
+def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
+    answer = explainer.why(np.zeros(4, dtype=np.float32))
+    assert answer.how.kind == "learned"
+    assert "an observation alone is none" in str(answer.how)
+    assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names}
+    both = explainer.why(explainer.play(seeds=[1])[0][0])
+    assert both.fact.learned is not None
+    assert len(both.warnings) == 2
+
+
+def test_batches_are_explained(explainer: tpd.Explainer) -> None:
+    explanation = explainer.explain(np.zeros((3, 4), dtype=np.float32), np.array([0, 1, 0]))
+    assert explanation.expected.shape == (3, 10, len(explainer.outcomes.outcomes))
+    own = explainer.explain(np.zeros((3, 4), dtype=np.float32))
+    assert own.actions.tolist() == [0, 0, 0]
+
+
+def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
+    assert explainer.quality is not None
+    assert str(explainer.quality).startswith("mean return played here: ")
+    table = explainer.quality.table
+    assert table is not None
+    assert {*table.columns.get_level_values(1)} == {"by 1", "by 5", "by 9"}
+    assert {*table.columns.get_level_values(2)} == {"skill", "verdict"}
+    assert "falls" in table.index
+
+
+def test_a_stochastic_world_is_rolled_out_often() -> None:
+    explainer = tpd.Explainer(lambda s: np.zeros(len(s)), env="FrozenLake-v1", horizon=5)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=30)
+    assert answer.how.words == "by 30 rollouts"
+
+
+# The same as the command line
+
+
+def test_python_and_the_command_line_learn_the_same(zipped: Path, tmp_path: Path) -> None:
+    settings = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
+    agent = tpd.load_agent(zipped, env="CartPole-v1")
+    python = tpd.Explainer(agent, horizon=10).learn(1500, seed=3, overrides=settings)
+    tpd_run(
+        tmp_path,
+        "experiment=cart_pole",
+        f"policy.path={zipped}",
+        "seed=3",
+        "training.steps=1500",
+        "explainer.horizon=10",
+        "tracking=none",
+        "recording.episodes=1",
+        "overview=false",
+        f"hydra.run.dir={tmp_path / 'run'}",
+        *settings,
+    )
+    command = tpd.load(tmp_path / "run")
+    observations = python.play(seeds=[0])[0].transitions.observation
+    ours, theirs = (each.explain(observations).expected for each in (python, command))
+    assert np.array_equal(ours, theirs)
+
+
+# Saving
+
+
+def test_what_is_saved_answers_the_same(explainer: tpd.Explainer, tmp_path: Path) -> None:
+    explainer.save(tmp_path / "saved")
+    observations = np.zeros((2, 4), dtype=np.float32)
+    with pytest.raises(ValueError, match=r"agent|trust"):
+        tpd.load(tmp_path / "saved").explain(observations)
+    loaded = tpd.load(tmp_path / "saved", trust=[__name__.partition(".")[0]])
+    assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
+    assert loaded.quality is not None
+    assert explainer.quality is not None
+    assert loaded.quality.lines == explainer.quality.lines
+    moment = loaded.play(seeds=[0])[0][-1]
+    assert loaded.why(moment).text == explainer.why(moment).text
+
+
+def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -> None:
+    def make() -> gym.Env[Any, Any]:
+        return gym.make("CartPole-v1", max_episode_steps=50)
+
+    events = {"right half": lambda t: t.next_observation[:, 0] > 0}
+    settings = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
+    explainer = tpd.Explainer(balance, env=make, events=events, horizon=5)
+    explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"env of this run is not stored.*give it: tpd.load\(.*env=\.\.\.\)"):
+        tpd.load(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"right half.*is not stored.*events=\.\.\.\)"):
+        tpd.load(tmp_path / "saved", env=make)
+    with pytest.raises(ValueError, match="the outcomes given are left half"):
+        tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
+    loaded = tpd.load(tmp_path / "saved", env=make, events=events, trust=["tests"])
+    observations = np.zeros((1, 4), dtype=np.float32)
+    assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
+
+
+# Environments
+
+
+class Shifted(gym.ObservationWrapper[Any, Any, Any]):
+    """The cart is one unit further to the right; it does not record how it was made."""
+
+    def observation(self, observation: Any) -> Any:
+        return observation + np.array([1, 0, 0, 0], dtype=np.float32)
+
+
+def test_a_function_may_make_the_environment_with_wrappers() -> None:
+    explainer = tpd.Explainer(
+        balance,
+        env=lambda render_mode=None: Shifted(gym.make("CartPole-v1", render_mode=render_mode)),
+        events={"right half": in_right_half},
+        horizon=5,
+    )
+    answer = explainer.why(explainer.play(seeds=[0])[0][0])
+    assert answer.table.loc["right half", "fact"] == 5
+    assert answer.fact.picture is not None
+
+
+def test_a_live_environment_is_made_again_from_its_spec() -> None:
+    live = gym.make("CartPole-v1", max_episode_steps=30)
+    explainer = tpd.Explainer(balance, env=live)
+    assert explainer.env.time_limit == 30
+    assert explainer.env.make().unwrapped is not live.unwrapped
+    scaled = gym.wrappers.RescaleObservation(gym.make("MountainCar-v0"), np.float32(0), np.float32(1))
+    space = tpd.Explainer(lambda o: np.zeros(len(o)), env=scaled, events={"end": lambda t: t.terminated})
+    assert space.env.observation_space.high.max() == 1  # type: ignore[attr-defined]
+    assert tpd.Explainer(balance, env=gym.spec("CartPole-v1")).env.id == "CartPole-v1"
+
+
+def test_environments_that_cannot_be_made_again_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Shifted do not record how they were made.*pass a function"):
+        tpd.Explainer(balance, env=Shifted(gym.make("CartPole-v1")))
+    bare = gym.make("CartPole-v1").unwrapped
+    bare.spec = None
+    with pytest.raises(ValueError, match=r"has no spec.*pass a function"):
+        tpd.Explainer(balance, env=bare)
+    vector = DummyVecEnv([lambda: gym.make("CartPole-v1")])
+    with pytest.raises(TypeError, match="DummyVecEnv holds many environments; pass what makes one"):
+        tpd.Explainer(balance, env=vector)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="CartPoleVectorEnv holds many environments"):
+        tpd.Explainer(balance, env=gym.make_vec("CartPole-v1"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="but it made a int"):
+        tpd.Explainer(balance, env=lambda: 5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="env: name the environment"):
+        tpd.Explainer(balance)
+
+
+# Agents
+
+
+def test_a_live_model_needs_no_loading() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu", n_steps=64)
+    explainer = tpd.Explainer(model, env="CartPole-v1", horizon=5)
+    assert explainer.why(explainer.play(seeds=[0])[0][0]).fact.name.startswith("push")
+    with pytest.raises(ValueError, match="MountainCar-v0 has observations"):
+        tpd.Explainer(model, env="MountainCar-v0")
+
+
+def test_statistics_of_vec_normalize_are_given_or_refused(tmp_path: Path) -> None:
+    world = VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]))
+    model = PPO("MlpPolicy", world, seed=0, device="cpu", n_steps=64)
+    model.learn(64)
+    model.save(tmp_path / "agent.zip")
+    world.save(str(tmp_path / "statistics.pkl"))
+    with pytest.raises(ValueError, match=r"trained under VecNormalize.*vec_normalize="):
+        tpd.load_agent(tmp_path / "agent.zip", env="CartPole-v1")
+    observations = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    live = tpd.Explainer(model, env="CartPole-v1").policy.action_values(observations)
+    assert live is None  # an actor has none
+    sides = [
+        tpd.load_agent(tmp_path / "agent.zip", env="CartPole-v1", vec_normalize=given).policy
+        for given in (tmp_path / "statistics.pkl", world)
+    ]
+    own = tpd.Explainer(model, env="CartPole-v1").policy.action(observations)
+    assert all(np.array_equal(side.action(observations), own) for side in sides)
+    without = tpd.load_agent(tmp_path / "agent.zip", env="CartPole-v1", vec_normalize=False)
+    assert len(without.policy.action(observations)) == 50
+    rebuilt = PPO.load(tmp_path / "agent.zip", device="cpu")
+    with pytest.raises(ValueError, match="has lost it"):
+        tpd.Explainer(rebuilt, env="CartPole-v1")
+    again = tpd.Explainer(rebuilt, env="CartPole-v1", vec_normalize=world).policy
+    assert np.array_equal(again.action(observations), own)
+
+
+def test_masked_agents_choose_among_what_is_valid() -> None:
+    model = MaskablePPO("MlpPolicy", "FuelTaxi-v0", seed=0, device="cpu", n_steps=32)
+    explainer = tpd.Explainer(model, env="FuelTaxi-v0", horizon=5)
+    moment = explainer.play(seeds=[0], steps=10)[0][3]
+    answer = explainer.why(moment, rollouts=10)
+    assert moment.mask is not None
+    assert not moment.mask.all()
+    names = [explainer.env.name_of_action(a) for a in np.flatnonzero(moment.mask)]
+    assert {side.action for side in answer.sides} <= {*names}
+
+
+def test_recurrent_agents_are_asked_about_moments() -> None:
+    model = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", seed=0, device="cpu", n_steps=32)
+    explainer = tpd.Explainer(model, env="CartPole-v1", horizon=5)
+    assert explainer.why(explainer.play(seeds=[0], steps=20)[0][3]).how.kind == "rolled out"
+    with pytest.raises(ValueError, match=r"hidden state.*ask about a moment"):
+        explainer.why(np.zeros(4))
+
+
+class Rooms(gym.Env[Any, Any]):
+    """Two rooms and a door, with observations in a dict."""
+
+    observation_space = spaces.Dict({"room": spaces.Discrete(2), "noise": spaces.Box(-1, 1, (2,))})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.room = 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.room = int(action)
+        return self._seen(), float(self.room), False, self.np_random.random() < 0.1, {}
+
+    def _seen(self) -> dict[str, Any]:
+        return {"room": self.room, "noise": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+
+
+def test_observations_of_a_dict_space_are_plain_dicts() -> None:
+    model = PPO("MultiInputPolicy", Rooms(), seed=0, device="cpu", n_steps=32)
+    settings = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
+    explainer = tpd.Explainer(
+        model, env=Rooms, events={"second room": lambda t: t.next_observation["room"] == 1}, horizon=5
+    )
+    assert explainer.why(explainer.play(seeds=[0])[0][0], rollouts=10).how.kind == "rolled out"
+    explainer.learn(1000, overrides=settings)
+    one = {"room": 0, "noise": np.zeros(2, dtype=np.float32)}
+    assert explainer.why(one).how.kind == "learned"
+    several = {"room": np.array([0, 1]), "noise": np.zeros((2, 2), dtype=np.float32)}
+    assert len(explainer.explain(several)) == 2
+
+
+def test_agents_that_are_none_are_refused(zipped: Path) -> None:
+    with pytest.raises(TypeError, match=r"load it first, tpd.load_agent\("):
+        tpd.Explainer(str(zipped), env="CartPole-v1")
+    with pytest.raises(TypeError, match=r"agent: expected .* got int"):
+        tpd.Explainer(5, env="CartPole-v1")
+    with pytest.raises(ValueError, match="env: name the environment of the agent"):
+        tpd.load_agent(zipped)
+
+
+def test_the_folder_of_an_rl_zoo_names_its_environment(zipped: Path, tmp_path: Path) -> None:
+    parameters = tmp_path / "CartPole-v1"
+    parameters.mkdir()
+    (tmp_path / "CartPole-v1.zip").write_bytes(zipped.read_bytes())
+    (parameters / "args.yml").write_text("env: CartPole-v1\n")
+    (parameters / "config.yml").write_text("normalize: false\n")
+    agent = tpd.load_agent(tmp_path)
+    assert agent.env.id == "CartPole-v1"
+    assert tpd.Explainer(agent).play(seeds=[0])[0].seed == 0
+    (parameters / "config.yml").write_text("env_wrapper: rl_zoo3.wrappers.HistoryWrapper\n")
+    with pytest.raises(ValueError, match=r"HistoryWrapper.*pass env= a function"):
+        tpd.load_agent(tmp_path)
+    own = tpd.load_agent(tmp_path, env=lambda: gym.make("CartPole-v1"))
+    assert len(own.policy.action(np.zeros((3, 4), dtype=np.float32))) == 3
+
+
+# Places
+
+
+def test_it_works_inside_a_hydra_application(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("horizon: 5\n")
+    script = """
+import hydra, numpy as np, tpd
+from hydra.core.hydra_config import HydraConfig
+@hydra.main(version_base="1.3", config_path=".", config_name="config")
+def main(cfg):
+    explainer = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=cfg.horizon)
+    explainer.learn(1000, overrides=["explainer=network", "explainer.fit_updates=5", "evaluation=none"])
+    print(explainer.why(np.zeros(4)).fact.name, HydraConfig.get().job.name)
+main()
+"""
+    (tmp_path / "app.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout.splitlines()[-1] == "push left app", done.stderr
+
+
+def test_mlflow_is_used_only_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = ["explainer=network", "explainer.fit_updates=5", "evaluation=none", "recording.episodes=1"]
+    tpd.Explainer(balance, env="CartPole-v1", horizon=5).learn(1000, overrides=settings)
+    assert not list(tmp_path.iterdir())
+    tracked = tpd.Explainer(balance, env="CartPole-v1", horizon=5, tracking="sqlite:///mlflow.db")
+    tracked.learn(1000, overrides=[*settings, "overview=false"])
+    assert (tmp_path / "mlflow.db").exists()
+    (folder,) = (tmp_path / "outputs" / "python").iterdir()
+    loaded = tpd.load(folder, trust=["tests"])
+    observations = np.zeros((1, 4), dtype=np.float32)
+    assert np.array_equal(loaded.explain(observations).expected, tracked.explain(observations).expected)
+
+
+def test_progress_is_a_line_now_and_then_outside_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("tpd.show.progress.SECONDS_BETWEEN_LINES", 0.0)
+    tpd.Explainer(balance, env="CartPole-v1").play(seeds=range(3))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "episodes: 3 of 3"
+    assert lines[0].startswith("episodes: 1 of 3")
+
+
+@pytest.mark.parametrize("shown", ["answer", "explanation", "contrast", "quality", "survival"])
+def test_records_draw_themselves(
+    shown: str, explainer: tpd.Explainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = explainer.why(explainer.play(seeds=[0])[0][0])
+    records: dict[str, Callable[[], Any]] = {
+        "answer": answer.plot,
+        "explanation": answer.fact.explanation.plot,
+        "contrast": answer.contrast.plot,  # type: ignore[union-attr]
+        "quality": explainer.quality.plot,  # type: ignore[union-attr]
+        "survival": explainer.quality.plot_survival,  # type: ignore[union-attr]
+    }
+    with caplog.at_level(logging.WARNING):
+        figure = records[shown]()
+        assert figure._repr_png_().startswith(b"\x89PNG")
+    assert not caplog.records
+    names = [name.removeprefix(FIRST) for name in explainer.outcomes.legend.names]
+    if shown not in ("quality", "survival"):
+        labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+        assert {*names} <= {*labels}
+
+
+def test_answers_show_themselves_in_a_notebook() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1", events={"<b>x": in_right_half}, horizon=5)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0])
+    page = answer._repr_html_()
+    assert "<b>x" not in page
+    assert "&lt;b&gt;x" in page

@@ -1,0 +1,175 @@
+"""The answer to "why did the agent do that?": one record, of which terminal, notebook and files are views."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tpd.answers.differences import Difference
+from tpd.core.drawing import draw
+from tpd.core.explanation import Contrast, Explanation
+from tpd.core.types import Array
+from tpd.core.verdicts import Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXACT, COUNTED, ROLLED_OUT, LEARNED = "exact", "counted", "rolled out", "learned"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two things that an answer compares: an action in a state."""
+
+    name: str
+    """What sets it apart from the other side: the action, where both are in the same state."""
+    state: str
+    """Where the action is taken, in words."""
+    action: str
+    explanation: Explanation
+    """[1]"""
+    learned: Explanation | None = None
+    """[1]: what was learned, where the explanation is rolled out and something was"""
+    picture: Array | None = None
+    """[height, width, 3]: the state"""
+
+
+@dataclass(frozen=True)
+class How:
+    """How an answer was obtained."""
+
+    kind: str
+    """`exact`, `counted`, `rolled out` or `learned`"""
+    words: str
+    """The same with figures, for example `by 203 rollouts`."""
+    reason: str
+    """Why the simulator was not asked; empty where it was."""
+    run: str
+    """The run and seed that the explainer comes from."""
+    verdicts: Mapping[str, str]
+    """For each outcome whether it was found to be learned; empty where nothing was learned or judged."""
+
+    def __str__(self) -> str:
+        if not self.reason:
+            return f"asked of the simulator, {self.words}"
+        return f"{self.words}; the simulator was not asked: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is expected after an action and after another one instead, and how they differ.
+
+    `tpd.Explainer.why` gives it. `text` is for people, `table` and `to_frame()` are for programs, `plot()` is
+    a figure; in a notebook the answer shows itself.
+
+    >>> import tpd
+    >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
+    >>> answer = explainer.why(explainer.play(seeds=[0])[0][0], foil="push right")
+    >>> answer.foil.name, str(answer.how)
+    ('push right', 'asked of the simulator, by one rollout: nothing is random here')
+    >>> sorted(answer.table.columns)[:3]
+    ['difference', 'fact', 'fact_high']
+    """
+
+    fact: Side
+    foil: Side | None
+    """None where no other action is valid."""
+    own: str | None
+    """The action that the agent takes there; None where that is not known."""
+    sentences: tuple[str, ...]
+    """Paragraphs: what is expected of both, how they differ and why."""
+    facts: tuple[Difference, ...]
+    """The outcomes that account for most of the difference: those for the fact first, the larger first."""
+    warnings: tuple[str, ...]
+    """Where what was learned contradicts the rollouts, or nothing was learned."""
+    how: How
+
+    @property
+    def text(self) -> str:
+        """The sentences, with how they were obtained."""
+        return "\n\n".join([f"{self.place}, {self.compared} ({self.how})", *self.sentences, *self.warnings])
+
+    @property
+    def place(self) -> str:
+        """What state the question is about."""
+        here = self.foil is None or self.fact.state == self.foil.state
+        return self.fact.state if here else f"{self.fact.state} and elsewhere"
+
+    @property
+    def compared(self) -> str:
+        """What is compared."""
+        return self.fact.name if self.foil is None else f"{self.fact.name} against {self.foil.name}"
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The fact and, if there is one, the foil."""
+        return (self.fact,) if self.foil is None else (self.fact, self.foil)
+
+    @property
+    def contrast(self) -> Contrast | None:
+        """[1]: fact minus foil, as arrays."""
+        return None if self.foil is None else self.fact.explanation - self.foil.explanation
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """A row for each outcome: how much of it is expected within the horizon, with bands.
+
+        Of an event, how often it is expected to happen; of a first occurrence, how likely it is at all. NaN
+        where that is not known.
+        """
+        import pandas as pd  # takes long to import, and a plain answer needs none
+
+        legend = self.fact.explanation.legend
+        columns: dict[str, Any] = {"outcome": legend.names}
+        for name, side in zip(("fact", "foil"), self.sides, strict=False):
+            columns |= _totals(name, side.explanation)
+        if self.foil is not None:
+            columns["difference"] = columns["fact"] - columns["foil"]
+        if self.how.verdicts:
+            columns["verdict"] = [self.how.verdicts[name] for name in legend.names]
+        return pd.DataFrame(columns).set_index("outcome")
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A row for each step and outcome; see `Explanation.to_frame` and `Contrast.to_frame`."""
+        contrast = self.contrast
+        return self.fact.explanation.to_frame() if contrast is None else contrast.to_frame()
+
+    def plot(self) -> Any:
+        """A matplotlib figure: the state, what is expected after both actions, and how they differ."""
+        return draw(self, "answer")
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{escape(part)}</p>" for part in self.text.split("\n\n"))
+        shown = self.fact.explanation if self.contrast is None else self.contrast
+        return f"<div style='max-width:60em'>{said}</div>{shown._repr_html_()}"
+
+
+def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
+    """The sums over the horizon [outcome], and their bands."""
+    told = explanation.foreseen[0, -1] & explanation.told.by[0, -1]
+    sums = {name: explanation.expected[0].sum(axis=0)}
+    if explanation.banded:
+        band = explanation.sum_band()
+        sums |= {f"{name}_low": band.low[0, -1], f"{name}_high": band.high[0, -1]}
+    return {column: np.where(told, values, np.nan) for column, values in sums.items()}
+
+
+def verdict_words(explanation: Explanation) -> dict[str, str]:
+    """For each outcome whether its count within the horizon was learned, by the explanation [1]."""
+    if explanation.verdicts is None:
+        return {}
+    verdicts = explanation.verdicts.by[0, -1, :-1]
+    return {
+        name: Verdict(verdict).words for name, verdict in zip(explanation.legend.names, verdicts, strict=True)
+    }
+
+
+def kind_of(explanation: Explanation) -> str:
+    """How the numbers of an explanation were obtained, in a word."""
+    if explanation.rollouts is not None:
+        return ROLLED_OUT
+    if explanation.certain.all():
+        return EXACT
+    return COUNTED if explanation.counted else LEARNED

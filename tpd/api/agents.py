@@ -1,0 +1,115 @@
+"""What a user may call an agent, and the policy source that it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from tpd.api.environments import EnvLike, environment
+from tpd.core.seeding import generator
+from tpd.core.types import Array, Policy, Trainer
+from tpd.envs import Environment
+from tpd.policies.given import GivenPolicy
+from tpd.run.configs import group
+from tpd.run.parts import make_env, make_trainer
+
+SB3_MODEL = "stable_baselines3.common.base_class"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that was loaded, and the environment that it was loaded for."""
+
+    trainer: Trainer
+    env: Environment
+
+    @property
+    def policy(self) -> Policy:
+        """What it does."""
+        return self.trainer.policy
+
+
+AgentLike = Agent | Policy | Callable[[Array], Array] | Any
+"""A loaded agent, a live SB3 model, a policy, or a function of observations [batch, ...] to actions."""
+
+
+def load_agent(
+    path: str | Path,
+    env: EnvLike | None = None,
+    *,
+    vec_normalize: Any = None,
+    algorithm: str | None = None,
+    deterministic: bool = True,
+    trust: bool = False,
+    expected_return: float | None = None,
+) -> Agent:
+    """Load an agent of Stable-Baselines3 from its zip, or from the folder of an RL Zoo; no pickle in it runs.
+
+    env: an id, a spec or a function that makes the environment; in the folder of a Zoo it is named.
+    vec_normalize: the file of VecNormalize's statistics, or the live wrapper; False if there are none.
+    algorithm: found in the zip, unless named.
+    deterministic: it does what it thinks best; False: it explores as in its training.
+    trust: run the pickles of the zip, as Stable-Baselines3 itself does.
+    expected_return: the mean return that it should reach, if the files do not say it.
+
+    >>> import tpd
+    >>> tpd.load_agent("missing.zip", env="CartPole-v1")
+    Traceback (most recent call last):
+    tpd.run.parts.ConfigError: policy: missing.zip: there is no such file
+    """
+    zipped = Path(path).expanduser()
+    if zipped.is_dir() and (env is None or isinstance(env, str)):
+        made = make_env(DictConfig({"env": _settings("env", "zoo", path=str(zipped), id=env)}))
+    elif env is None:
+        raise ValueError("env: name the environment of the agent, by an id or a function that makes it")
+    else:
+        made = environment(env)
+    is_file = isinstance(vec_normalize, str | Path)
+    config = _settings(
+        "policy",
+        "sb3_zip",
+        path=str(zipped),
+        algorithm=algorithm,
+        vec_normalize=str(vec_normalize) if is_file else None,
+        deterministic=deterministic,
+        trust=trust,
+        expected_return=expected_return,
+    )
+    given = {} if is_file or vec_normalize is None else {"vec_normalize": vec_normalize}
+    trainer = make_trainer(DictConfig({"policy": config}), made, generator(0, "policy"), **given)
+    return Agent(trainer, made)
+
+
+def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_normalize: Any) -> Trainer:
+    """The policy source of whatever was given."""
+    if isinstance(agent, Agent):
+        return agent.trainer
+    if isinstance(agent, str | Path):
+        raise TypeError(f"agent: load it first, tpd.load_agent({str(agent)!r}, env=...)")
+    rng = generator(0, "policy")
+    if any(kind.__module__ == SB3_MODEL for kind in type(agent).__mro__):
+        config = _settings("policy", "sb3_model", deterministic=deterministic)
+        del config["model"]
+        given = {"model": agent, "vec_normalize": vec_normalize}
+        return make_trainer(DictConfig({"policy": config}), env, rng, **given)
+    if all(hasattr(agent, name) for name in ("action", "sample", "discount", "action_values")):
+        policy: Any = agent
+        return GivenPolicy(policy)
+    if callable(agent):
+        config = _settings("policy", "function")
+        del config["function"]
+        return make_trainer(DictConfig({"policy": config}), env, rng, function=agent)
+    raise TypeError(
+        "agent: expected what tpd.load_agent gives, a Stable-Baselines3 model, a policy or a function of "
+        f"observations, got {type(agent).__name__}"
+    )
+
+
+def _settings(name: str, option: str, **values: Any) -> DictConfig:
+    """An option of a config group with these settings."""
+    config = group(name, option)
+    for key, value in values.items():
+        config[key] = value
+    return config

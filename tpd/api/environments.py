@@ -1,0 +1,94 @@
+"""What a user may call an environment, and the Environment that it is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
+from hydra.utils import instantiate
+
+from tpd.envs import Environment
+from tpd.envs.made import MadeEnvironment
+from tpd.run.configs import CONFIG_FOLDER, group
+
+EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
+"""An id, a spec, a function that makes it, or a live one that has a spec."""
+
+
+def environment(given: EnvLike) -> Environment:
+    """The environment that is meant, checked; a live one is made again from its spec, and never stepped."""
+    env = _environment(given)
+    env.check()
+    return env
+
+
+def _environment(given: EnvLike) -> Environment:
+    if isinstance(given, Environment):
+        return given
+    if isinstance(given, str):
+        known = known_name(given)
+        made: Environment = (
+            Environment(given) if known is None else instantiate(group("env", known), _convert_="all")
+        )
+        return made
+    if isinstance(given, EnvSpec):
+        return _of_spec(given)
+    if isinstance(given, VectorEnv) or hasattr(given, "step_async"):
+        raise TypeError(
+            f"env: a {type(given).__name__} holds many environments; pass what makes one of them, an id or a "
+            "function, and the statistics of a VecNormalize as vec_normalize=..."
+        )
+    if isinstance(given, gym.Env):
+        if given.spec is None:
+            raise ValueError(
+                f"env: this {type(given.unwrapped).__name__} has no spec to make another one from; pass a "
+                "function that makes it"
+            )
+        return _of_spec(given.spec)
+    if callable(given):
+        return MadeEnvironment(getattr(given, "__name__", type(given).__name__), function=given)
+    raise TypeError(f"env: expected an id, a spec or a function that makes one, got {type(given).__name__}")
+
+
+def _of_spec(spec: EnvSpec) -> Environment:
+    """With the wrappers that the spec records; a ValueError names those that cannot be made again."""
+    if not spec.additional_wrappers:
+        kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
+        return replace(_environment(spec.id), kwargs=kwargs, max_episode_steps=spec.max_episode_steps)
+    lost = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
+    if lost:
+        raise ValueError(
+            f"env: the wrappers {', '.join(lost)} do not record how they were made, so {spec.id} cannot be "
+            "made again with them; pass a function that makes it"
+        )
+    return MadeEnvironment(spec.id, function=partial(gym.make, spec))
+
+
+def known_name(env_id: str) -> str | None:
+    """What the configs call the environment of this id, if there is one."""
+    return _known().get(env_id)
+
+
+@cache
+def _known() -> dict[str, str]:
+    """Names of configs by the id of their environment."""
+    files = sorted((CONFIG_FOLDER / "env").glob("*.yaml"))
+    configs = {file.stem: group("env", file.stem) for file in files}
+    return {str(config.id): name for name, config in configs.items() if "id" in config and _is_plain(config)}
+
+
+def _is_plain(config: Any) -> bool:
+    return set(config) <= {"_target_", "id", "action_names"}
+
+
+def experiment(env: Environment) -> str:
+    """The experiment whose settings explain an agent in this environment."""
+    known = known_name(env.id)
+    path = Path(CONFIG_FOLDER / "experiment" / f"{known}.yaml")
+    if known is None or not path.exists():
+        return "agent"
+    return known if "agent" in group("experiment", known).get("defaults", ()) else "agent"

@@ -1,0 +1,120 @@
+"""Episodes that an agent played, each a sequence of moments that can be asked about."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import overload
+
+import numpy as np
+import pandas as pd
+
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import Transitions
+from tpd.evaluation.played_return import episode_returns
+from tpd.sources.episodes import Recording
+from tpd.sources.moments import Moment
+
+
+class PlayedEpisode(Sequence[Moment]):
+    """One episode: `episode[150]` is the moment before its step 150, `episode[-1]` the last one.
+
+    >>> import tpd
+    >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
+    >>> (episode,) = explainer.play(seeds=[4])
+    >>> episode
+    <episode of seed 4: return 25, 25 steps, terminated; falls at step 24>
+    >>> episode[-1]
+    <Moment: episode of seed 4, step 24>
+    """
+
+    def __init__(self, recording: Recording, number: int, legend: Legend) -> None:
+        self._recording, self._number, self._legend = recording, number, legend
+        self.seed = int(recording.seeds[number])
+        self.transitions: Transitions = recording.episodes[number]
+        """[time]"""
+        self.total_reward = float(self.transitions.reward.sum())
+        """The undiscounted return."""
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    @overload
+    def __getitem__(self, step: int) -> Moment: ...
+    @overload
+    def __getitem__(self, step: slice) -> list[Moment]: ...
+    def __getitem__(self, step: int | slice) -> Moment | list[Moment]:
+        if isinstance(step, slice):
+            return [self[number] for number in range(*step.indices(len(self)))]
+        number = range(len(self))[step]  # an IndexError beyond the end
+        return self._recording.moment(self._number, number)
+
+    @property
+    def happened(self) -> dict[str, list[int]]:
+        """The steps at which each event happened, of those that happened at all."""
+        begin = int(self._recording.episodes.begins[self._number])
+        rows = self._recording.happened[begin : begin + len(self)]
+        names = self._legend.names
+        events = [k for k, name in enumerate(names) if name in self._legend.events]
+        steps = {names[k].removeprefix(FIRST): np.flatnonzero(rows[:, k]).tolist() for k in events}
+        return {name: when for name, when in steps.items() if when}
+
+    @property
+    def _rare(self) -> dict[str, list[int]]:
+        """What happened but once, or on the last step: what an episode is remembered for."""
+        return {name: when for name, when in self.happened.items() if when == when[:1]}
+
+    def __repr__(self) -> str:
+        ended = "terminated" if self.transitions.terminated[-1] else "not terminated"
+        rare = ", ".join(f"{name} at step {when[0]}" for name, when in self._rare.items())
+        said = f"return {self.total_reward:.4g}, {len(self)} steps, {ended}"
+        return f"<episode of seed {self.seed}: {said}{f'; {rare}' if rare else ''}>"
+
+
+class PlayedEpisodes(Sequence[PlayedEpisode]):
+    """Episodes, the one with the lowest return first; in a notebook they show themselves as a table.
+
+    >>> import tpd
+    >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
+    >>> episodes = explainer.play(seeds=range(3))
+    >>> episodes.to_frame()["return"].is_monotonic_increasing
+    True
+    """
+
+    def __init__(self, recording: Recording, legend: Legend) -> None:
+        self.recording = recording
+        order = np.argsort(episode_returns(recording.episodes), kind="stable")
+        self._episodes = [PlayedEpisode(recording, int(number), legend) for number in order]
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    @overload
+    def __getitem__(self, number: int) -> PlayedEpisode: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[PlayedEpisode]: ...
+    def __getitem__(self, number: int | slice) -> PlayedEpisode | list[PlayedEpisode]:
+        return self._episodes[number]
+
+    def __iter__(self) -> Iterator[PlayedEpisode]:
+        return iter(self._episodes)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each episode: its seed, return and length, and what happened in it how often."""
+        rows = [
+            {
+                "seed": episode.seed,
+                "return": episode.total_reward,
+                "steps": len(episode),
+                "terminated": bool(episode.transitions.terminated[-1]),
+                **{name: len(when) for name, when in episode.happened.items()},
+            }
+            for episode in self
+        ]
+        counts = pd.DataFrame(rows).fillna(0)
+        whole = dict.fromkeys(counts.columns[4:], int)
+        return counts.astype(whole)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{number}: {episode!r}" for number, episode in enumerate(self))
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(str(len(self)))} episodes, the worst first</div>{self.to_frame().to_html()}"

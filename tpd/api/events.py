@@ -1,0 +1,48 @@
+"""What is asked of the future, as a user gives it: functions by name, outcomes, or nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from omegaconf import DictConfig
+
+from tpd.api.environments import known_name
+from tpd.core.outcomes import Outcome, OutcomeSet, event, reward
+from tpd.core.types import Array, Policy, Transitions
+from tpd.envs import Environment
+from tpd.run.configs import group
+from tpd.run.parts import make_outcomes
+from tpd.sources.found_outcomes import FoundOutcomes, find_outcomes
+
+Events = Mapping[str, "Callable[[Transitions], Array] | Outcome"] | Sequence[Outcome] | OutcomeSet | None
+LARGEST_REWARD = 1e6
+
+
+def outcomes_of(events: Events, env: Environment, policy: Policy) -> FoundOutcomes:
+    """The outcomes explained, and notes on where they come from."""
+    return _known_or_found(env, policy) if events is None else FoundOutcomes(given_outcomes(events), ())
+
+
+def given_outcomes(events: "Events") -> OutcomeSet:
+    """The outcomes that a user gives; functions become events, whose first occurrence is asked for as well.
+
+    The reward is explained beside them, unless they account for it.
+    """
+    if isinstance(events, OutcomeSet):
+        return events
+    assert events is not None
+    given = [
+        one if isinstance(one, Outcome) else event(name, one)
+        for name, one in (events.items() if isinstance(events, Mapping) else ((o.name, o) for o in events))
+    ]
+    firsts = [one.name for one in given if one.is_event and not one.first]
+    if not any(one.weight is not None for one in given):
+        given.append(reward(-LARGEST_REWARD, LARGEST_REWARD))
+    return OutcomeSet(given, accounts_for_reward=True, first=firsts)
+
+
+def _known_or_found(env: Environment, policy: Policy) -> FoundOutcomes:
+    known = known_name(env.id)
+    if known is None or type(env) is not Environment or env.wrappers or env.kwargs:
+        return find_outcomes(env, policy)
+    outcomes = make_outcomes(DictConfig({"outcomes": group("outcomes", known)}), env, policy)
+    names = ", ".join(outcome.name for outcome in outcomes.outcomes)
+    return FoundOutcomes(outcomes, (f"the events that tpd has for {env.id}: {names}",))

@@ -1,0 +1,252 @@
+"""The explainer that users make: an agent, its environment, and what is asked of the future."""
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.answers.answer import Answer
+from tpd.api.agents import Agent, AgentLike, trainer_of
+from tpd.api.environments import EnvLike, environment, experiment
+from tpd.api.episodes import PlayedEpisodes
+from tpd.api.events import Events, outcomes_of
+from tpd.api.quality import Quality
+from tpd.core.explanation import Explanation
+from tpd.core.observations import batch, pack
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, RecurrentPolicy, Trainer
+from tpd.envs import Environment
+from tpd.guards.settings import whole_number
+from tpd.predictors import explainer as predictors
+from tpd.predictors.simulation import PRECISION
+from tpd.predictors.unlearned import Unlearned
+from tpd.run import experiment as runs
+from tpd.run.answering import answered
+from tpd.run.configs import composed
+from tpd.run.expectations import Asking, Expectations
+from tpd.run.fact_and_foil import compared_actions
+from tpd.run.parts import Parts, build, settings
+from tpd.run.results import Findings, live_run, save_learned
+from tpd.show.progress import ProgressBars
+from tpd.sources.episodes import picture_of, record
+from tpd.sources.moments import Moment
+from tpd.sources.named_states import NamedState
+from tpd.store.saved_runs import SavedRun
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, NoRun
+
+log = logging.getLogger(__name__)
+
+TABULAR = ("explainer=replayed", "training=after")
+UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
+
+
+class Explainer:
+    """Explains what an agent does, by rollouts of the simulator and, after `learn`, by what was learned.
+
+    agent: what `tpd.load_agent` gives, a live Stable-Baselines3 model, a policy, or a function of
+        observations [batch, ...] to actions.
+    env: an id, a spec, or a function that makes the environment; that of the agent if left out.
+    events: name -> function of `tpd.Transitions`, true where it happens; left out, they are found.
+    horizon: how many steps ahead is explained.
+    vec_normalize, deterministic: for a live model, as for `tpd.load_agent`.
+    tracking: an MLflow store, for example "sqlite:///mlflow.db", where `learn` keeps its run.
+
+    >>> import tpd
+    >>> def right_half(t):
+    ...     return t.next_observation[:, 0] > 0
+    >>> explainer = tpd.Explainer(
+    ...     lambda observations: observations[:, 2] > 0, env="CartPole-v1", events={"right half": right_half}
+    ... )
+    >>> moment = explainer.play(seeds=[0])[0][10]
+    >>> explainer.why(moment).table.loc["first right half", "fact"].item()
+    1.0
+    """
+
+    def __init__(
+        self,
+        agent: AgentLike,
+        env: EnvLike | None = None,
+        events: Events = None,
+        horizon: int = 30,
+        *,
+        vec_normalize: Any = None,
+        deterministic: bool = True,
+        tracking: str | None = None,
+    ) -> None:
+        self.env = _environment(agent, env)
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        self._trainer: Trainer = trainer_of(agent, self.env, deterministic, vec_normalize)
+        found = outcomes_of(events, self.env, self._trainer.policy)
+        self.outcomes: OutcomeSet = found.outcomes
+        self.notes = found.notes
+        """What events were found, and how that was checked."""
+        for note in self.notes:
+            log.info("%s", note)
+        self.env.check_info(self.outcomes.info_keys)
+        self.tracking = tracking
+        self.quality: Quality | None = None
+        """How far learned answers can be trusted; None before `learn`."""
+        self._learned: tuple[Parts, Findings] | None = None
+        self._run = self._unlearned()
+
+    def _adopt(self, run: SavedRun, quality: Quality | None) -> None:
+        """Go on with what a saved run has learned."""
+        self._run, self.quality = run, quality
+
+    def _unlearned(self) -> SavedRun:
+        """A run that has learned nothing, so that only the simulator can be asked."""
+        predictor = Unlearned(self.horizon, self.outcomes.width)
+        explainer = predictors.Explainer(predictor, self._trainer.policy, self.outcomes.legend)
+        return SavedRun(self.env.id, explainer, self.env, None, lambda: self.outcomes)
+
+    @property
+    def policy(self) -> Any:
+        """The policy that is explained."""
+        return self._run.explainer.policy
+
+    def play(self, seeds: Sequence[int] = range(20), *, steps: int | None = None) -> PlayedEpisodes:
+        """Episodes of the agent itself, one for each seed of the environment's reset, the worst first.
+
+        steps: at most so many of each episode.
+        """
+        chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
+        if not chosen:
+            raise ValueError("seeds: name at least one")
+        with ProgressBars(len(chosen) > 1) as bars:
+            advance = bars.counter("episodes", len(chosen))
+            recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
+        return PlayedEpisodes(recording, self.outcomes.legend)
+
+    def why(
+        self,
+        moment: Moment | Any,
+        action: Any = None,
+        foil: Any = None,
+        *,
+        rollouts: int | None = None,
+        precision: float = PRECISION,
+    ) -> Answer:
+        """Why the agent acts as it does at a moment, or after an observation, instead of taking the foil.
+
+        A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
+        action, foil: by name or number; the agent's own action, and the best of the others, if left out.
+        rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
+        precision: half the width that the 90 % band of an event may have.
+        """
+        state = self._state(moment)
+        expectations = Expectations(self._run, state, Asking(rollouts, precision))
+        if not expectations.simulated and not self._run.explainer.informed:
+            raise ValueError(UNTOLD.format(expectations.reason))
+        own = None if state.moment is None else state.moment.taken
+        own = self.policy.action(state.observation)[0] if own is None else own
+        chosen = own if action is None else np.asarray(self.env.action(action))
+        return answered(*compared_actions(expectations, own, chosen, foil))
+
+    def _state(self, asked: Moment | Any) -> NamedState:
+        if isinstance(asked, Moment):
+            return NamedState(asked.observation[None], asked.name, picture_of(self.env, asked), asked)
+        if isinstance(self.policy, RecurrentPolicy):
+            raise ValueError(
+                "the agent has a hidden state, which an observation alone does not tell: ask about a moment "
+                "of an episode, for example explainer.play(seeds=[0])[0][10]"
+            )
+        observation = self._observations(asked, one=True)
+        return NamedState(observation, self.env.name_of_state(observation[0]), None)
+
+    def learn(
+        self,
+        steps: int = 200_000,
+        seed: int = 0,
+        *,
+        overrides: Sequence[str] = (),
+        progress: bool = True,
+    ) -> "Explainer":
+        """Learn to explain from so many transitions, then judge what was learned by fresh episodes.
+
+        overrides: settings of the command line, for example "explainer=network" or "evaluation.seconds=30".
+        """
+        parts = self._build(steps, seed, overrides)
+        if self.tracking is None:
+            with ProgressBars(progress) as bars:
+                runs.learn(parts, NoRun(), bars)
+                findings = runs.with_return(parts, runs.judge(parts, bars), None)
+        else:
+            findings = self._learn_tracked(parts, progress)
+        self._learned = parts, findings
+        rolled_out = None if parts.examiner is None else parts.examiner.rolled_out
+        judged = None if rolled_out is None else (parts.explainer, *rolled_out)
+        self._adopt(live_run(parts, None), Quality.of(findings, judged))
+        return self
+
+    def _build(self, steps: int, seed: int, overrides: Sequence[str]) -> Parts:
+        """The parts of a run, as the command line makes them."""
+        chosen = [f"experiment={experiment(self.env)}"]
+        if self.env.tabular:
+            truth = "exact" if self.env.model is not None else "monte_carlo"
+            chosen += [*TABULAR, f"evaluation={truth}"]
+        features = _features(self.env.observation_space)
+        if features is not None:
+            target = f"{{_target_: stable_baselines3.common.torch_layers.{features}, _partial_: true}}"
+            chosen.append(f"explainer.features_extractor={target}")
+        chosen += [f"seed={seed}", f"training.steps={steps}", f"explainer.horizon={self.horizon}"]
+        config = composed([*chosen, *overrides])
+        return build(config, env=self.env, trainer=self._trainer, outcomes=self.outcomes)
+
+    def _learn_tracked(self, parts: Parts, progress: bool) -> Findings:
+        """A whole run, kept in the store, with its folder below `outputs`."""
+        from tpd.tracking.mlflow_runs import MlflowTracking
+        from tpd.tracking.outbox import open_run
+
+        folder = Path("outputs") / "python" / time.strftime("%Y-%m-%d_%H-%M-%S")
+        assert self.tracking is not None
+        tracking = MlflowTracking(uri=self.tracking, experiment=parts.about.name)
+        policy = type(self.policy).__name__
+        tags = {ENV: self.env.id, POLICY: policy, EXPLAINER: "python", SEED: str(parts.seed)}
+        with open_run(tracking, folder, parts.about.title, settings(parts.config), tags) as tracked:
+            return runs.run(parts, folder, tracked, progress=progress, overview=parts.overview)
+
+    def explain(self, observations: Any, actions: Array | None = None, *, draws: int = 0) -> Explanation:
+        """What was learned about a batch of observations; after the agent's own actions if none are given.
+
+        With draws, for example 59, the explanation has bands.
+        """
+        explainer = self._run.explainer
+        if not explainer.informed:
+            raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
+        return explainer.explain(self._observations(observations), actions, draws)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`."""
+        if self._learned is None:
+            raise ValueError("there is nothing to save that was learned here: call learn() first")
+        save_learned(*self._learned, Path(folder))
+
+    def _observations(self, given: Any, one: bool = False) -> Array:
+        """[batch, ...]: observations as the policy takes them; a Dict space's may be plain dicts."""
+        space = self.env.observation_space
+        if one:
+            return batch(space, [given])
+        return pack(given)
+
+    def __repr__(self) -> str:
+        learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
+        return f"<Explainer of {self.env.id}: {len(self.outcomes.outcomes)} outcomes, {learned}>"
+
+
+def _features(space: gym.Space[Any]) -> str | None:
+    """The features extractor that the network needs for such observations, as Stable-Baselines3 has it."""
+    if isinstance(space, gym.spaces.Dict):
+        return "CombinedExtractor"
+    return "NatureCNN" if isinstance(space, gym.spaces.Box) and len(space.shape) == 3 else None
+
+
+def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
+    if isinstance(agent, Agent) and (env is None or env == agent.env.id):
+        return agent.env
+    if env is None:
+        raise ValueError("env: name the environment, by an id or a function that makes it")
+    return environment(env)

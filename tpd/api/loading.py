@@ -1,0 +1,41 @@
+"""Explainers that were saved."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpd.api.environments import EnvLike, environment
+from tpd.api.events import Events, given_outcomes
+from tpd.api.explainer import Explainer
+from tpd.api.quality import Quality
+from tpd.store import saved_runs
+from tpd.store.run_descriptions import NotStoredError
+
+
+def load(
+    folder: str | Path, *, env: EnvLike | None = None, events: Events = None, trust: Sequence[str] = ()
+) -> Explainer:
+    """Read an explainer that `Explainer.save` or `tpd-run` wrote, with its agent; no code in it runs.
+
+    env, events: what could not be stored because it is a function; an error asks for it by name.
+    trust: modules of yours that the environment, events or agent are of.
+
+    >>> import tpd
+    >>> tpd.load("nowhere")
+    Traceback (most recent call last):
+    ValueError: nowhere/explainer/explainer.json: there is no such file
+    """
+    path = Path(folder)
+    try:
+        run = saved_runs.read(
+            path,
+            trust,
+            env=None if env is None else environment(env),
+            outcomes=None if events is None else given_outcomes(events),
+        )
+        outcomes = run.outcomes()
+    except NotStoredError as error:
+        raise ValueError(f"{error}; give it: tpd.load({str(folder)!r}, {error.what}=...)") from error
+    policy, horizon = run.explainer.policy, run.explainer.predictor.horizon
+    explainer = Explainer(policy, run.env, outcomes, horizon)
+    explainer._adopt(run, Quality.read(path))
+    return explainer

@@ -1,0 +1,36 @@
+"""An environment that a function makes, with whatever wrappers."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+from tpd.envs.environment import Environment, PlainSteps
+
+
+@dataclass(frozen=True)
+class MadeEnvironment(Environment):
+    """Makes environments by a function, which may take `render_mode`; `id` is what it is called.
+
+    Nothing but the function itself can make it again, so it is not stored with a run.
+    """
+
+    function: Callable[..., gym.Env[Any, Any]] = gym.make
+
+    def make(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """One environment."""
+        parameters = inspect.signature(self.function).parameters.values()
+        named = any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters)
+        made = self.function(render_mode=render_mode) if render_mode and named else self.function()
+        if not isinstance(made, gym.Env):
+            raise TypeError(
+                f"env: the function must make a gymnasium.Env, but it made a {type(made).__name__}"
+            )
+        return PlainSteps(made)
+
+    def make_vector(self, num_envs: int, info_keys: Any = ()) -> VectorEnv[Any, Any, Any]:
+        """Many environments stepped together."""
+        return SyncVectorEnv([self.make] * num_envs)

@@ -1,0 +1,52 @@
+"""What records look like when they draw themselves: `plot()` of answers, explanations and contrasts."""
+
+from matplotlib.figure import Figure
+
+from tpd.answers.answer import Answer
+from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
+from tpd.evaluation.forecasts import ForecastSkill
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.rollouts import MonteCarlo, SampledCases
+from tpd.show import reliability as reliability_diagrams
+from tpd.show import survival_curves
+from tpd.show.figures import page
+
+
+def answer(record: Answer) -> Figure:
+    """A column for each side: its state, what is expected, and below how they differ, with the sentences."""
+    both = together([side.explanation for side in record.sides])
+    return page(
+        f"{record.compared}, {both.obtained}",
+        both,
+        [f"{side.state}: {side.action}" for side in record.sides],
+        [side.picture for side in record.sides],
+        record.sentences,
+        None if record.foil is None else f"{record.fact.name} minus {record.foil.name}",
+    )
+
+
+def explanation(record: Explanation) -> Figure:
+    """A column for each of the first pairs."""
+    shown = record[:MOST_SHOWN]
+    title = shown.obtained
+    if len(shown) < len(record):
+        title += f"; the first {len(shown)} of {len(record)} pairs"
+    names = [shown.name_of(row) for row in range(len(shown))]
+    return page(title.capitalize(), shown, names, [None] * len(shown), ())
+
+
+def contrast(record: Contrast) -> Figure:
+    """The first pair: fact and foil, and how they differ."""
+    both = together([record.fact[:1], record.foil[:1]])
+    names = [both.name_of(row) for row in range(2)]
+    return page(f"{names[0]} against {names[1]}", both, names, [None, None], (), "the first minus the second")
+
+
+def reliability(record: ForecastSkill) -> Figure:
+    """A panel for each event: how often it happened against how likely it was said to be."""
+    return reliability_diagrams.draw(record, "Reliability")
+
+
+def survival(record: tuple[Explainer, MonteCarlo, SampledCases]) -> Figure | None:
+    """What has happened by each step at a few moments, explained and rolled out."""
+    return survival_curves.draw(*record, "What has happened by then")

@@ -1,0 +1,45 @@
+"""Tables of where a small change of a reward changes the best action."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from tpd.answers.what_if import Fragility
+from tpd.core.types import Array
+from tpd.envs import Environment
+
+MOST_LISTED = 10
+
+
+def most_fragile(env: Environment, states: Array, found: Fragility, now: float) -> list[dict[str, Any]]:
+    """The states where the smallest change of the reward lets another action overtake, the nearest first."""
+    order = np.argsort(np.abs(found.reward - now), kind="stable")
+    return [
+        {
+            "state": env.name_of_state(states[i]),
+            "best": env.name_of_action(found.best[i]),
+            "overtaken by": env.name_of_action(found.rival[i]),
+            "at": float(found.reward[i]),
+        }
+        for i in order
+        if not np.isnan(found.reward[i])
+    ]
+
+
+def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str) -> Table:
+    """Where a small change of the reward changes the best action; `where` names the states and the method."""
+    table = Table(
+        title=f"Where another action overtakes first as {outcome} is worth more or less, {where}",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("state", "best", "overtaken by", f"at a {outcome} of"):
+        table.add_column(heading)
+    for row in rows[:MOST_LISTED]:
+        table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
+    table.caption = "the rest of the policy is unchanged"
+    if len(rows) > MOST_LISTED:
+        table.caption = f"and {len(rows) - MOST_LISTED} more states; {table.caption}"
+    return table

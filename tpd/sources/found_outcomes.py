@@ -1,0 +1,219 @@
+"""Outcomes found by trying a policy out, for environments of which nobody has named the events."""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.outcomes import FIRST, Outcome, OutcomeSet, component, event, reward
+from tpd.core.types import Array, Policy, Transitions
+from tpd.envs import Environment
+from tpd.envs.events.default import default_outcomes, ended, next_actions
+from tpd.envs.events.found import ended_with, ended_without, flag, term
+from tpd.sources.reward_patterns import MOST_CANDIDATES, OF_REWARD, find_terms, intervals, reward_thresholds
+from tpd.sources.trials import SECONDS, try_out
+
+WIDEST = 1e6
+"""Bounds of rewards and their terms where they are not known, as in the default outcomes."""
+MARGIN = 100
+"""Bounds are at least so many times as large as what was seen."""
+OFTEN = 0.5
+"""An event that happens in so large a share of the transitions is not asked for its first occurrence."""
+TERMINATES = "terminates"
+FLAG = re.compile(
+    r"^(is|has|was|did)_|success|crash|colli|fail|fell|fallen|dead|died|alive|healthy|reached|solved|done"
+    r"|terminat|out_of_|(^|_)(win|won|lost)($|_)",
+    re.IGNORECASE,
+)
+"""Names of numbers that are flags if they are only ever 0 and 1; what is true or false is one by any name."""
+NO_EVENT = re.compile(r"^_|mask|truncat|time_?limit|time_?out", re.IGNORECASE)
+"""What says which actions are valid, or that time is up, is nothing that happens in the world."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FoundOutcomes:
+    """Outcomes, and sentences that say what was found and how it was checked."""
+
+    outcomes: OutcomeSet
+    notes: tuple[str, ...]
+
+
+class _Event(NamedTuple):
+    """An event that was found."""
+
+    name: str
+    function: Callable[[Transitions], Array]
+    info_keys: tuple[str, ...] = ()
+    often: bool = False
+    """Happens so often that its first occurrence tells nothing."""
+
+
+def found_outcomes(env: Environment, policy: Policy, seed: int = 0) -> OutcomeSet:
+    """What `find_outcomes` finds, and logs."""
+    found = find_outcomes(env, policy, seed=seed)
+    for note in found.notes:
+        log.info("outcomes of %s: %s", env.id, note)
+    return found.outcomes
+
+
+def find_outcomes(env: Environment, policy: Policy, *, seed: int = 0) -> FoundOutcomes:
+    """Next actions, the terms of the reward, flags in `info`, and the ways in which episodes terminate.
+
+    Of numbered actions exactly one is taken, as in the default outcomes. What was found happens beside them,
+    so only its first occurrence is asked for, which takes no part in a partition; where a flag is up so often
+    that this would tell nothing, it is an event of its own, and the set claims no partition.
+    """
+    if not env.playable:
+        note = f"{env.id} cannot be played, so nothing was looked for: next actions, reward and termination"
+        return FoundOutcomes(default_outcomes(env), (note,))
+    trials = try_out(env, policy, seed=seed)
+    steps, notes = trials.transitions, list[str]()
+    if not trials.in_time:
+        notes.append(
+            f"{env.id} is slow: only {len(steps):,} transitions were tried within {SECONDS:g} seconds, "
+            "and another time it may be others"
+        )
+    rewards, told = _rewards(steps)
+    flags, seen = _flags(steps, {key for each in rewards for key in each.info_keys})
+    endings, kinds = _endings(steps, flags)
+    notes += [*told, *seen, *kinds]
+    notes += [f"info[{key!r}] {reason}, so it is not used" for key, reason in trials.unusable.items()]
+    outcomes = _together(env, rewards, [*flags, *endings])
+    outcomes.observe(steps)  # every claim, as runs will check it
+    return FoundOutcomes(outcomes, tuple(notes))
+
+
+def _together(env: Environment, rewards: Sequence[Outcome], events: Sequence[_Event]) -> OutcomeSet:
+    """One set, whose outcomes account for the reward."""
+    actions, seldom = next_actions(env), [each for each in events if not each.often]
+    partition = env.discrete and len(seldom) == len(events)
+    asked = [event(e.name, e.function, first=partition, info_keys=e.info_keys) for e in events]
+    first = [] if partition else [each.name for each in seldom]
+    return OutcomeSet([*actions, *rewards, *asked], partition, accounts_for_reward=True, first=first)
+
+
+def _rewards(steps: Transitions) -> tuple[list[Outcome], list[str]]:
+    """The terms that add up to the reward, or else the reward; and how that was checked."""
+    numbers = {
+        key: values
+        for key, values in steps.info.items()
+        if values.dtype.kind != "b" and not NO_EVENT.search(key) and not _may_be_flag(key, values)
+    }
+    weights, checked = find_terms(numbers, steps.reward), f"on {len(steps):,} transitions"
+    if not weights:
+        found = "no numbers in info add up to it" if numbers else "info has no numbers to add up to it"
+        some = ", though not all sums of so many were tried" if len(numbers) > MOST_CANDIDATES else ""
+        note = f"the reward is one outcome: {found} {checked}{some}{_seen({'reward': steps.reward})}"
+        return [reward(-_bound(steps.reward), _bound(steps.reward))], [note]
+    terms = [
+        component(_name(key, weights), partial(term, key=key), -bound, bound, weight, [key])
+        for key, weight in weights.items()
+        for bound in [_bound(numbers[key])]
+    ]
+    total = " ".join(f"{'-' if weight < 0 else '+'} {key}" for key, weight in weights.items())
+    seen = _seen({key: numbers[key] for key in weights})
+    return terms, [f"reward = {total.removeprefix('+ ')}, checked {checked}{seen}"]
+
+
+def _bound(values: Array) -> float:
+    """A power of ten far beyond what was seen."""
+    largest = MARGIN * float(np.abs(values).max())
+    return max(WIDEST, float(10.0 ** np.ceil(np.log10(largest)))) if largest else WIDEST
+
+
+def _seen(columns: Mapping[str, Array]) -> str:
+    """What was seen of some numbers, and how large they may be."""
+    seen = ", ".join(f"{name} {values.min():.3g} to {values.max():.3g}" for name, values in columns.items())
+    bound = max(map(_bound, columns.values()))
+    return f" (seen: {seen}; more than ±{bound:,.0f} would be refused)"
+
+
+def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], list[str]]:
+    """Flags in `info` that were both up and down, and what was seen of each."""
+    events, notes, taken = list[_Event](), list[str](), dict[bytes, str]()
+    ends = steps.terminated | steps.truncated
+    keys = [key for key, values in steps.info.items() if _may_be_flag(key, values) and key not in terms]
+    for key in keys:
+        up = steps.info[key].astype(np.bool_)
+        same = taken.setdefault(up.tobytes(), key)
+        count = f"true in {up.sum():,} of {len(up):,} transitions"
+        if up.all() or not up.any():
+            notes.append(f"info[{key!r}] is no event: it was {'always' if up.all() else 'never'} true")
+        elif steps.truncated.any() and (np.array_equal(up, steps.truncated) or np.array_equal(up, ends)):
+            notes.append(f"info[{key!r}] is no event: it says that the episode ends, also where time is up")
+        elif same != key:
+            notes.append(f"info[{key!r}] is no event: it was the same as info[{same!r}] throughout")
+        else:
+            found = _Event(
+                _name(key, [*keys, *terms]), partial(flag, key=key), (key,), bool(up.mean() >= OFTEN)
+            )
+            events.append(found)
+            notes.append(f"event {found.name!r}: info[{key!r}], {count}")
+    return events, notes
+
+
+def _may_be_flag(key: str, values: Array) -> bool:
+    """Whether it is true or false, or a number by the name of a flag that was only ever 0 or 1."""
+    if NO_EVENT.search(key):
+        return False
+    named = FLAG.search(key) and not OF_REWARD.search(key)
+    return values.dtype.kind == "b" or bool(named and np.isin(values, (0, 1)).all())
+
+
+def _name(key: str, keys: Collection[str]) -> str:
+    """A key in words, unless another one of these keys has the same, or they would mean something else."""
+
+    def words(key: str) -> str:
+        key = re.sub(r"^is_(?=.)", "", key)
+        return re.sub(r"^reward_(.+)", r"\1_reward", key).replace("_", " ").strip()
+
+    name, reserved = words(key), ("", "reward", TERMINATES)
+    alone = sum(words(other) == name for other in keys) == 1
+    return name if alone and name not in reserved and not name.startswith((FIRST, TERMINATES)) else key
+
+
+def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event], list[str]]:
+    """The ways in which episodes terminate, but for those that flags name already."""
+    ends, count = steps.terminated, int(steps.terminated.sum())
+    if not count:
+        return [], [f"no episode terminated in {len(steps):,} transitions, so that is no event"]
+    at_ends = [each for each in flags if ends[each.function(steps)].all()]
+    if at_ends:
+        return _other_endings(steps, at_ends)
+    thresholds = reward_thresholds(steps.reward[ends], steps.reward[~ends])
+    if not thresholds:
+        last = f"{steps.reward[ends].min():.3g} to {steps.reward[ends].max():.3g}"
+        note = (
+            f"event {TERMINATES!r}: {count:,} episodes did, in ways that neither flags nor rewards tell apart"
+        )
+        return [_Event(TERMINATES, ended)], [f"{note} (rewards of last steps: {last})"]
+    events = [
+        _Event(_ending_name(low, high), partial(ended_with, low=low, high=high))
+        for low, high in intervals(thresholds)
+    ]
+    told = ", ".join(f"{each.name!r} {each.function(steps).sum():,} times" for each in events)
+    ways = "the episode terminates in {} ways, told apart by the reward of the last step"
+    return events, [f"{ways.format(len(events))}: {told}, of {count:,}"]
+
+
+def _other_endings(steps: Transitions, at_ends: Sequence[_Event]) -> tuple[list[_Event], list[str]]:
+    """Terminations at which no flag is up that is up at terminations only."""
+    keys = [key for each in at_ends for key in each.info_keys]
+    names, count = ", ".join(repr(each.name) for each in at_ends), int(steps.terminated.sum())
+    others = ended_without(steps, keys)
+    note = f"{count:,} episodes terminated, {count - others.sum():,} of them as flags say: {names}"
+    if not others.any():
+        return [], [note]
+    otherwise = _Event(f"{TERMINATES} otherwise", partial(ended_without, keys=keys), tuple(keys))
+    return [otherwise], [f"{note}; event {otherwise.name!r}: the other {others.sum():,}"]
+
+
+def _ending_name(low: float | None, high: float | None) -> str:
+    if low is None:
+        return f"ends with reward below {high:g}"
+    return f"ends with reward above {low:g}" if high is None else f"ends with reward {low:g} to {high:g}"

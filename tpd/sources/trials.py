@@ -1,0 +1,134 @@
+"""A policy tried out for a moment: rewards, ends and the `info` of steps with and without exploration."""
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.observations import batch
+from tpd.core.seeding import generator, reset_seed
+from tpd.core.types import Array, Policy, Transitions
+from tpd.envs import Environment
+from tpd.sources.exploration import Exploration, Explorer, random_actions
+from tpd.sources.hidden_state import with_initial_state, with_next_state
+from tpd.sources.stepping import reporting_step_errors
+
+PHASES = ((0.0, 3000), (0.2, 1500), (1.0, 1500))
+"""How often actions are random, and for how many transitions: the policy, exploring, and chance alone."""
+SECONDS = 20.0
+"""For environments so slow that these transitions take longer; others never notice."""
+
+Kind = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What was tried, without the observations, which may be large."""
+
+    transitions: Transitions
+    """[batch]: its observations are all 0; its info has every number that a source could collect"""
+    unusable: Mapping[str, str]
+    """The numbers in `info` that cannot be collected, by key, and why."""
+    in_time: bool
+    """Whether no transition was left out because the environment is slow."""
+
+
+class _Infos:
+    """The numbers in the `info` of each step, and the kinds of value that each key ever had."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._values: dict[str, list[Any]] = defaultdict(list)
+        self._kinds: dict[str, set[Kind | None]] = defaultdict(set)
+
+    def step(self, info: Mapping[str, Any]) -> None:
+        self.steps += 1
+        self.reset(info)
+        for key, value in info.items():
+            if _kind(value) is not None:
+                self._values[key].append(np.asarray(value).item())
+
+    def reset(self, info: Mapping[str, Any]) -> None:
+        """A reset adds kinds, but no values: copies stepped together share one array for each key."""
+        for key, value in info.items():
+            self._kinds[key].add(_kind(value))
+
+    def columns(self) -> tuple[dict[str, Array], dict[str, str]]:
+        """[step] for each key that can be collected, and why others that hold numbers cannot."""
+        usable, unusable = dict[str, Array](), dict[str, str]()
+        for key, values in self._values.items():
+            if not isinstance(key, str) or "${" in key:  # could not be stored
+                continue
+            if len(values) < self.steps:
+                unusable[key] = "is not there, or no number, in some steps"
+            elif len(self._kinds[key]) > 1:
+                unusable[key] = "is not always the same kind of number"
+            elif not np.isfinite(values).all():
+                unusable[key] = "is not always finite"
+            else:
+                usable[key] = np.array(values)
+        return usable, unusable
+
+
+def _kind(value: Any) -> Kind | None:
+    """What decides how gymnasium joins the values of several copies; None for what is no single number."""
+    if not isinstance(value, bool | int | float | np.generic | np.ndarray):
+        return None
+    array = np.asarray(value)
+    single = array.dtype.kind in "biuf" and array.shape in ((), (1,))
+    return (array.dtype.kind, array.shape) if single else None
+
+
+def try_out(env: Environment, policy: Policy, *, seed: int) -> Trials:
+    """The same for the same seed, unless the environment is too slow."""
+    rng, began = generator(seed, "trials"), time.perf_counter()
+    infos, rows, in_time = _Infos(), list[tuple[Any, float, bool, bool]](), True
+    with contextlib.closing(env.make()) as one:
+        for number, (epsilon, steps) in enumerate(PHASES, start=1):
+            until = began + SECONDS * number / len(PHASES)
+            behaviour = Explorer(env, policy, Exploration(epsilon), rng)
+            observation = _start(one, policy, infos, reset_seed(rng))
+            for _ in range(steps):
+                if time.perf_counter() > until:
+                    in_time = False
+                    break
+                wild = epsilon == 1  # no need to ask the policy, which is what takes longest
+                action = random_actions(env, observation, rng) if wild else behaviour(observation).action
+                with reporting_step_errors(one):
+                    arrived, reward, terminated, truncated, info = one.step(action[0])
+                    following = with_next_state(policy, observation, batch(one.observation_space, [arrived]))
+                infos.step(info)
+                rows.append((action[0], float(reward), bool(terminated), bool(truncated)))
+                observation = _start(one, policy, infos, None) if terminated or truncated else following
+    if not rows:
+        raise ValueError(f"{env.id} makes no step within {SECONDS:g} seconds, so no outcomes are found in it")
+    columns, unusable = infos.columns()
+    return Trials(_transitions(rows, columns), unusable, in_time)
+
+
+def _start(one: gym.Env[Any, Any], policy: Policy, infos: _Infos, seed: int | None) -> Array:
+    """[1, ...]: the first observation of an episode."""
+    with reporting_step_errors(one):
+        observed, info = one.reset(seed=seed)
+        first = with_initial_state(policy, batch(one.observation_space, [observed]))
+    infos.reset(info)
+    return first
+
+
+def _transitions(rows: list[tuple[Any, float, bool, bool]], info: Mapping[str, Array]) -> Transitions:
+    actions, rewards, terminated, truncated = zip(*rows, strict=True)
+    unseen = np.zeros(len(rows))
+    return Transitions(
+        observation=unseen,
+        action=np.array(actions),
+        next_observation=unseen,
+        reward=np.array(rewards),
+        terminated=np.array(terminated),
+        truncated=np.array(truncated),
+        info=info,
+    )

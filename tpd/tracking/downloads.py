@@ -1,0 +1,70 @@
+"""Runs that lie in the store, copied from it as files: nothing of them is run."""
+
+import re
+from pathlib import Path
+
+import mlflow
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
+
+from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
+from tpd.store import explainers
+from tpd.store.saved_runs import EPISODES, EXPLAINER
+from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, require_usable
+
+MODELS = "models:/"
+
+
+def download(name: str, uri: str, folder: Path) -> Path:
+    """Copy a run, given by its id or the URI of its model, into the folder."""
+    absent = uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists()
+    if absent:  # MLflow would make one
+        raise ValueError(f"run={name} is no folder of a run, and there is no store {uri}")
+    require_usable(uri)
+    client = client_of(uri)
+    try:
+        run = client.get_run(_run_of_model(client, name) if name.startswith(MODELS) else name)
+        require_version(f"run={name}", {WRITTEN_BY: run.data.tags.get(RUN_VERSION, FIRST_VERSION)})
+        models = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
+        if not models:
+            raise ValueError(_without_explainer(client, run))
+        _download(client, run, folder)
+        explainer = client.get_logged_model(models[-1])
+        mlflow.artifacts.download_artifacts(
+            artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
+        )
+    except MlflowException as error:
+        reason = " ".join(error.message.split())
+        raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
+    found = [path.parent for path in (folder / "model").rglob(explainers.DESCRIPTION)]
+    if len(found) != 1:
+        raise ValueError(f"run={name} has {len(found)} files {explainers.DESCRIPTION} in its model, not one")
+    found[0].rename(folder / EXPLAINER)
+    return folder
+
+
+def _run_of_model(client: MlflowClient, name: str) -> str:
+    registered = re.fullmatch(rf"{MODELS}([^@/]+)(?:@([^@/]+)|/(\d+))", name)
+    if registered is None:
+        return str(client.get_logged_model(name.removeprefix(MODELS)).source_run_id)
+    model, alias, version = registered.groups()
+    found = (
+        client.get_model_version_by_alias(model, alias) if alias else client.get_model_version(model, version)
+    )
+    return str(found.run_id)
+
+
+def _download(client: MlflowClient, run: Run, folder: Path) -> None:
+    kept = {file.path for file in client.list_artifacts(run.info.run_id)}
+    if EPISODES in kept:
+        client.download_artifacts(run.info.run_id, EPISODES, str(folder))
+
+
+def _without_explainer(client: MlflowClient, run: Run) -> str:
+    parent = f"tags.mlflow.parentRunId = '{run.info.run_id}'"
+    seeds = client.search_runs([run.info.experiment_id], parent)
+    if not seeds:
+        return f"the run {run.info.run_id} ({run.info.status.lower()}) has no explainer"
+    named = ", ".join(f"{seed.info.run_name}: run={seed.info.run_id}" for seed in reversed(seeds))
+    return f"{run.info.run_name} is a sweep; ask one of its runs: {named}"
