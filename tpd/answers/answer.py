@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXACT, COUNTED, ROLLED_OUT, LEARNED = "exact", "counted", "rolled out", "learned"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Side:
     """One of the two things that an answer compares: an action in a state."""
 
@@ -34,6 +34,9 @@ class Side:
     """[1]: what was learned, where the explanation is rolled out and something was"""
     picture: Array | None = None
     """[height, width, 3]: the state"""
+
+    def __repr__(self) -> str:
+        return f"<Side: {self.action} in {self.state}>"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class How:
         return f"{self.words}; the simulator was not asked: {self.reason}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """What is expected after an action and after another one instead, and how they differ.
 
@@ -139,6 +142,12 @@ class Answer:
     def plot(self) -> Any:
         """A matplotlib figure: the state, what is expected after both actions, and how they differ."""
         return draw(self, "answer")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Answer: {self.place}, {self.compared}, {self.how.words}>"
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(part)}</p>" for part in self.text.split("\n\n"))

@@ -80,7 +80,7 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     """
 
     def __init__(self, recording: Recording, legend: Legend) -> None:
-        self.recording = recording
+        self.recording, self._legend = recording, legend
         order = np.argsort(episode_returns(recording.episodes), kind="stable")
         self._episodes = [PlayedEpisode(recording, int(number), legend) for number in order]
 
@@ -99,19 +99,19 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each episode: its seed, return and length, and what happened in it how often."""
+        events = dict.fromkeys((name.removeprefix(FIRST) for name in self._legend.events), 0)
         rows = [
             {
                 "seed": episode.seed,
                 "return": episode.total_reward,
                 "steps": len(episode),
                 "terminated": bool(episode.transitions.terminated[-1]),
+                **events,
                 **{name: len(when) for name, when in episode.happened.items()},
             }
             for episode in self
         ]
-        counts = pd.DataFrame(rows).fillna(0)
-        whole = dict.fromkeys(counts.columns[4:], int)
-        return counts.astype(whole)
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         return "\n".join(f"{number}: {episode!r}" for number, episode in enumerate(self))

@@ -60,7 +60,7 @@ class Told(NamedTuple):
         return Told(*(one & another for one, another in zip(self, other, strict=True)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What is expected to happen h = 0, 1, ... steps after doing each action in each observation.
 
@@ -123,6 +123,10 @@ class Explanation:
             None if self.rollouts is None else self.rollouts[:, index],
             None if self.verdicts is None else self.verdicts[index],
         )
+
+    def __repr__(self) -> str:
+        pairs, names = len(self), len(self.legend.names)
+        return f"<Explanation: {pairs} pairs, {self.horizon} steps, {names} outcomes, {self.obtained}>"
 
     def __sub__(self, foil: "Explanation") -> "Contrast":
         return Contrast(self, foil)
@@ -355,7 +359,7 @@ class Explanation:
         return f"{state}action {plain(self.actions)[row]}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Contrast:
     """Fact against foil: how two explanations, pair by pair, differ.
 
@@ -380,6 +384,9 @@ class Contrast:
         if self.drawn and len(self.fact._drawn) != len(self.foil._drawn) and not self._pairable:
             drawn = f"{len(self.fact._drawn)} draws with {len(self.foil._drawn)}"
             raise ValueError(f"cannot compare {drawn}: ask for as many of both")
+
+    def __repr__(self) -> str:
+        return f"<Contrast: {self.fact!r} minus {self.foil!r}>"
 
     @property
     def horizon(self) -> int:
