@@ -6,7 +6,8 @@ they promise with some confidence.
 """
 
 import numpy as np
-from scipy import stats
+import pandas as pd
+from scipy import special
 
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import BoolArray, FloatArray, IntArray
@@ -55,7 +56,7 @@ def known_errors(
         quantiles[column] = span_quantiles(errors, bins(said), moment, span)
         sizes[:, column] = relative_size(errors, bins(said) + len(EDGES) * 2 * span)
     real = cases.expected[..., ~events] - predicted[..., ~events]
-    sizes[:, ~events] = stats.rankdata(real.sum(axis=1), axis=0) / len(real)
+    sizes[:, ~events] = _ranks(real.sum(axis=1)) / len(real)
     order = rng.permutation(moment[-1] + 1)
     choice = (~cases.own).astype(np.int64)
     sizes += 1e-6 * rng.random(sizes.shape)  # where many are as large, their order is random
@@ -165,7 +166,7 @@ def confident_levels(count: int, levels: FloatArray) -> FloatArray:
     if not count:
         return np.full(len(levels), np.inf)
     order = np.arange(1, count + 1)
-    sure = stats.binom.cdf(order - 1, count, levels[:, None]) >= CONFIDENCE
+    sure = special.bdtr(order - 1, count, levels[:, None]) >= CONFIDENCE
     first = np.where(sure.any(axis=1), sure.argmax(axis=1) + 1, np.inf)
     return np.asarray(np.maximum.accumulate(first / count))
 
@@ -175,8 +176,13 @@ def relative_size(errors: FloatArray, number: IntArray) -> FloatArray:
     ranks = np.zeros(errors.shape)
     for name in np.unique(number):
         own = number == name
-        ranks[own] = stats.rankdata(errors[own]) / own.sum()
+        ranks[own] = _ranks(errors[own]) / own.sum()
     return np.asarray(ranks.mean(axis=1))
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """[row, ...]: the rank of each value in its column, from 1 on; equal values share their mean rank."""
+    return np.asarray(pd.DataFrame(values).rank()).reshape(values.shape)
 
 
 def _by_moment(
