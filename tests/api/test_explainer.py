@@ -436,3 +436,15 @@ def test_answers_show_themselves_in_a_notebook() -> None:
     page = answer._repr_html_()
     assert "<b>x" not in page
     assert "&lt;b&gt;x" in page
+
+
+def test_a_moment_after_the_end_is_refused() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+    episode = explainer.play(seeds=[4])[0]
+    world = gym.make("CartPole-v1").unwrapped
+    observation, _ = world.reset(seed=4)
+    actions = [*episode.transitions.action.tolist(), 0]
+    for action in actions:
+        observation, *_ = world.step(action)
+    with pytest.raises(ValueError, match="ends with step 24: nothing follows"):
+        explainer.why(tpd.Moment(4, actions, observation))

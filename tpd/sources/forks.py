@@ -139,8 +139,10 @@ class Forks:
     def _lead_to(self, moment: Moment) -> Env:
         env = self._new()
         observation, _ = env.reset(seed=moment.seed)
-        for action in moment.actions.tolist() if self._env.discrete else moment.actions:
-            observation, *_ = env.step(action)
+        for step, action in enumerate(moment.actions.tolist() if self._env.discrete else moment.actions):
+            observation, _, terminated, *_ = env.step(action)
+            if terminated:
+                raise ValueError(f"the episode of seed {moment.seed} ends with step {step}: nothing follows")
         if not moment.shows(self._env.observation_space, observation):
             raise ValueError(self._unrepeatable(f"shows something else after {len(moment.actions)} steps"))
         return env
