@@ -35,6 +35,11 @@ class Side:
     picture: Array | None = None
     """[height, width, 3]: the state"""
 
+    @property
+    def long(self) -> bool:
+        """Whether its action has a longer name than sentences use."""
+        return self.action not in self.name
+
     def __repr__(self) -> str:
         return f"<Side: {self.action} in {self.state}>"
 
@@ -92,7 +97,9 @@ class Answer:
     @property
     def text(self) -> str:
         """The sentences, with how they were obtained."""
-        return "\n\n".join([f"{self.place}, {self.compared} ({self.how})", *self.sentences, *self.warnings])
+        meant = [f"{side.name}: {side.action}" for side in self.sides if side.long]
+        begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *meant])
+        return "\n\n".join([begin, *self.sentences, *self.warnings])
 
     @property
     def place(self) -> str:

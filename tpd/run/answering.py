@@ -62,7 +62,8 @@ def _said(fact: Compared, foil: Compared, contrast: Contrast, what_if: str | Non
     """The paragraphs of the answer."""
     chosen, best = None, None
     if fact.expectations is foil.expectations and fact.own is not None:
-        chosen = fact.run.env.name_of_action(fact.own)
+        chosen = next((side.name for side in (fact, foil) if np.array_equal(side.action, fact.own)), None)
+        chosen = chosen or fact.run.env.name_of_action(fact.own)
         best = _favoured(fact, foil)
     said = [compare.paragraph(contrast, 0, fact.name, foil.name, chosen, fact.expectations.tie, best)]
     if what_if is not None:

@@ -21,6 +21,8 @@ from tpd.store import saved_runs
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
+OWN, OPPOSITE = "the agent's action", "the opposite action"
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -88,13 +90,26 @@ def compared_actions(
 ) -> tuple[Compared, Compared | None]:
     """An action against a foil, given by name or number, or the best of the others if it is None."""
     run = here.run
-    fact = Compared(here, own, action, run.env.name_of_action(action))
+    fact = Compared(here, own, action, _short_name(run, action, own, OWN))
     other = _foil(here, action) if foil is None else _named(run, foil)
     if other is None:
         return fact, None
     if np.array_equal(other, action):
-        raise QuestionError(f"action and foil are both {fact.name}")
-    return fact, Compared(here, own, other, run.env.name_of_action(other))
+        raise QuestionError(f"action and foil are both {fact.action_name}")
+    return fact, Compared(here, own, other, _short_name(run, other, _opposite(run, action), OPPOSITE))
+
+
+def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -> str:
+    """What sentences call an action: by its name or, where it has several numbers, by what it is."""
+    long = not run.env.discrete and np.size(action) > 1
+    same = known is not None and np.array_equal(action, known)
+    return short if long and same else run.env.name_of_action(action)
+
+
+def _opposite(run: SavedRun, action: Array) -> Array | None:
+    """The action mirrored within its bounds, where actions are continuous."""
+    space = run.env.action_space
+    return np.asarray(space.low + space.high - action) if isinstance(space, gym.spaces.Box) else None
 
 
 def _both(
@@ -141,9 +156,9 @@ def _foil(here: Expectations, action: Array) -> Array | None:
 
     None where there is no other valid action.
     """
-    run, space = here.run, here.run.env.action_space
-    if isinstance(space, gym.spaces.Box):
-        return np.asarray(space.low + space.high - action)
+    run = here.run
+    if not run.env.discrete:
+        return _opposite(run, action)
     others = np.array([a for a in valid_actions(run, here.state) if a != action])
     if not len(others):
         return None

@@ -24,7 +24,7 @@ from tpd.show.figure_notes import disagreement, remarks
 from tpd.sources import named_states
 from tpd.sources.named_states import START, NamedState, NamedStateDescription
 
-CHARACTERS_PER_COLUMN = 80
+CHARACTERS_PER_COLUMN, TITLE_WIDTH = 80, 62
 LATER = {"episode": 0, "step": 50}
 
 
@@ -174,14 +174,19 @@ def page(
             panel(grid[row][i], explanation, i)
             if i and panel is not panels[0]:
                 grid[row][i].sharey(grid[row][0])
-        grid[pictured][i].set_title(name, fontsize=10)
+        grid[pictured][i].set_title(_title(name), fontsize=10)
     if contrasted:
         contrast = explanation[:1] - explanation[1:2]
         plots.event_difference(grid[-1][0], contrast, 0)
         plots.return_difference(grid[-1][1], contrast, 0)
-        grid[-1][0].set_title(f"probabilities of {difference}", fontsize=10)
-        grid[-1][1].set_title(f"return of {difference}", fontsize=10)
+        grid[-1][0].set_title(_title(f"probabilities of {difference}"), fontsize=10)
+        grid[-1][1].set_title(_title(f"return of {difference}"), fontsize=10)
     plots.key(figure, explanation)
     plots.notes(below, lines)
     figure.suptitle(title, fontsize=13)
     return figure
+
+
+def _title(text: str) -> str:
+    """In lines that fit above one column."""
+    return textwrap.fill(text, TITLE_WIDTH)
