@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from tests.support import good_files, hostile_files
+from tpd.envs import dataset
+from tpd.envs.dataset import DatasetDescription
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards import files
 from tpd.guards.files import read_arrays, write_arrays
@@ -30,6 +33,34 @@ def test_spaces_that_are_too_large_are_refused_before_there_is_room_made(plain: 
     with pytest.raises(ValueError, match=r"is absurd|a size of a space must be"):
         from_plain(plain)
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_long_numbers_are_refused_before_there_is_room_made() -> None:
+    """As text, all numbers of an array would be as long as the longest."""
+    low = ["0" * 1_000_000, *["0"] * 499]
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="a number of a space is '000"):
+        from_plain({**BOX, "shape": [500], "low": low})
+    assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("states", [10**30, 0, -5, "many", 2.5])
+def test_a_number_of_states_that_cannot_be_is_refused_by_file(tmp_path: Path, states: Any) -> None:
+    good_files.shards(tmp_path)
+    hostile_files.with_keys(dataset.DESCRIPTION, observation_space__n=states)(tmp_path)
+    with pytest.raises(ValueError, match=r"dataset\.json describes no dataset: the size of a space must be"):
+        DatasetDescription.read(tmp_path)
+
+
+def test_json_of_many_lists_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    """Each of them takes fifty times as much room as its brackets."""
+    (tmp_path / "deep.json").write_bytes(b"[" + b",".join([b"[" * 400 + b"]" * 400] * 20_000) + b"]")
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"deep\.json: is no JSON \(it has 8000001 lists and tables\)"):
+        files.read_json(tmp_path / "deep.json")
+    assert tracemalloc.get_traced_memory()[1] < 40_000_000
     tracemalloc.stop()
 
 

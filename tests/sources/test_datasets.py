@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from stable_baselines3 import PPO
 
 from tests.support import Compose, small_mdp
 from tests.support.datasets import STEPS, Given, assert_same, learner, training
+from tests.support.hostile_files import in_footer
 from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet, event
 from tpd.core.seeding import generator
@@ -33,6 +35,7 @@ from tpd.run.parts import ConfigError, build
 from tpd.run.results import Findings, save_results
 from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
+from tpd.sources import parquet
 from tpd.sources.parquet import DatasetError, count_rows, read_shard, shard_path, write_shard
 from tpd.tracking.runs import NoRun
 
@@ -204,6 +207,74 @@ def test_a_wrong_file_is_refused_by_file_and_column(
         list(read_shard(path, description(spaces.Discrete(5), "fuel")))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def forged(path: Path, space: spaces.Space[Any], observations: Array, **columns: Any) -> Path:
+    """A shard of these observations, as another tool could write it."""
+    batch = random_transitions(space, len(observations), {})
+    seen = replace(batch, observation=observations, next_observation=observations, **columns)
+    return written(path, [seen])
+
+
+def test_what_a_space_does_not_hold_is_refused(tmp_path: Path) -> None:
+    """As numbers of Discrete spaces are; only a little beyond the bounds of a Box is let in."""
+    box, path = spaces.Box(-10, 10, (4,), np.float32), tmp_path / "x.parquet"
+    values = np.zeros((50, 4), np.float32)
+    values[7, 2] = 11
+    assert len(concatenate(list(read_shard(forged(path, box, values), description(box))))) == 50
+    values[7, 2] = 1e30
+    with pytest.raises(
+        DatasetError, match=r"x\.parquet: the column observation holds 1\.0\d*e\+30, not one of Box"
+    ):
+        list(read_shard(forged(path, box, values), description(box)))
+    values[7, 2] = np.nan
+    with pytest.raises(DatasetError, match="the column observation holds nan, not one of Box"):
+        list(read_shard(forged(path, box, values), description(box)))
+    sizes, numbers = spaces.MultiDiscrete([2, 3]), np.full((50, 2), 3)
+    with pytest.raises(DatasetError, match="the column observation holds 3, not one of MultiDiscrete"):
+        list(read_shard(forged(path, sizes, numbers), description(sizes)))
+
+
+@pytest.mark.parametrize(("width", "hidden_state"), [(5, 0), (4, 3), (8, 3), (3, None)])
+def test_a_hidden_state_is_as_long_as_the_policy_s(
+    width: int, hidden_state: int | None, tmp_path: Path
+) -> None:
+    box = spaces.Box(-10, 10, (4,), np.float32)
+    path = forged(tmp_path / "x.parquet", box, np.zeros((50, width), np.float32))
+    with pytest.raises(DatasetError, match=rf"holds float32 of shape \({width},\), not what Box"):
+        list(read_shard(path, description(box), hidden_state))
+    path = forged(path, box, np.zeros((50, 7), np.float32))
+    assert sum(map(len, read_shard(path, description(box), 3))) == 50
+
+
+@pytest.mark.parametrize("stream", [300_000_000, 10**15, -5, 2**64 - 1])
+def test_streams_are_numbered_from_0_and_not_too_far(stream: int, tmp_path: Path) -> None:
+    numbers = np.array([stream] * 50, np.uint64 if stream > 10**15 else np.int64)
+    path = forged(tmp_path / "x.parquet", spaces.Discrete(5), np.zeros(50, int), stream=numbers)
+    with pytest.raises(DatasetError, match=rf"x\.parquet: the column stream must be .* got {stream}"):
+        list(read_shard(path, description(spaces.Discrete(5))))
+
+
+def test_what_the_pages_hold_counts_and_not_what_the_footer_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = forged(tmp_path / "x.parquet", spaces.Discrete(5), np.zeros(6_000, int))
+    about = pq.read_metadata(path).row_group(0)
+    monkeypatch.setattr(parquet, "LARGEST_GROUP", about.total_byte_size - 1)
+    with pytest.raises(DatasetError, match="a group of rows claims an absurd size"):
+        list(read_shard(path, description(spaces.Discrete(5))))
+    in_footer(path, about.total_byte_size, 1)
+    monkeypatch.setattr(parquet, "LARGEST_GROUP", 200)
+    with pytest.raises(DatasetError, match="a group of rows holds an absurd size"):
+        list(read_shard(path, description(spaces.Discrete(5))))
+
+
+def test_rows_are_bounded_by_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "FEW_ROWS", 100)
+    monkeypatch.setattr(parquet, "ROWS_PER_BYTE", 1)
+    path = forged(tmp_path / "x.parquet", spaces.Discrete(5), np.zeros(6_000, int))
+    with pytest.raises(DatasetError, match=r"x\.parquet: 6000 rows are claimed to be in \d+ bytes"):
+        count_rows(path)
 
 
 def test_a_changed_bit_is_found_and_its_column_named(tmp_path: Path) -> None:

@@ -398,6 +398,7 @@ DOORS = (
         good_files.shards,
         read_shards,
         SHARD,
+        hostile_files.shard(SHARD),
     ),
     Door(
         "what a run is about",

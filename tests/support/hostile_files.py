@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import torch
 import yaml
 
@@ -413,6 +415,20 @@ def shards(file: str) -> dict[str, Spoil]:
         "actions without number": with_keys(file, action_space__n=-1),
         "states of objects": with_keys(file, observation_space__dtype="O"),
         "fewer states than were seen": with_keys(file, observation_space__n=1),
+        "10^30 states": with_keys(file, observation_space__n=10**30),
+        "lists 400 deep, 16 MB of them": with_bytes(
+            file, b"[" + b",".join([b"[" * 400 + b"]" * 400] * 20_000) + b"]"
+        ),
+        "a bound of a million digits": with_keys(
+            file,
+            observation_space={
+                "kind": "Box",
+                "shape": [500],
+                "dtype": "float32",
+                "low": ["0" * 1_000_000, *["0"] * 499],
+                "high": "1",
+            },
+        ),
         "observations of 20 000 x 20 000": with_keys(
             file,
             observation_space={
@@ -424,6 +440,79 @@ def shards(file: str) -> dict[str, Spoil]:
             },
         ),
     }
+
+
+# Parquet
+
+
+def shard(file: str) -> dict[str, Spoil]:
+    """The transitions of a dataset."""
+
+    def stream(*values: int, kind: Any = None) -> Spoil:
+        def spoil(folder: Path) -> None:
+            table = pq.read_table(folder / file)
+            numbers = pa.array(np.resize(np.array(values, kind), len(table)))
+            pq.write_table(table.append_column("stream", numbers), folder / file)
+
+        return spoil
+
+    def zeros(folder: Path) -> None:
+        schema = pq.read_schema(folder / file)
+        columns = [np.zeros(5_000_000, field.type.to_pandas_dtype()) for field in schema]
+        pages = {"use_dictionary": False, "data_page_size": 2**30, "max_rows_per_page": 10**9}
+        pq.write_table(
+            pa.table(columns, schema=schema),
+            folder / file,
+            row_group_size=5_000_000,
+            compression="zstd",
+            **pages,
+        )
+        in_footer(folder / file, pq.read_metadata(folder / file).row_group(0).total_byte_size, 1)
+
+    def fewer_rows(folder: Path) -> None:
+        rows = pq.read_metadata(folder / file).row_group(0).num_rows
+        in_footer(folder / file, rows, 1)
+
+    return {
+        "types nested 200 000 deep": lambda folder: _nested(folder / file, 200_000),
+        "types nested 1 000 deep": lambda folder: _nested(folder / file, 1_000),
+        "a stream of 300 000 000": stream(0, 300_000_000),
+        "a stream of 10^15": stream(0, 10**15),
+        "a stream below 0": stream(0, -5),
+        "a stream of 64 bits": stream(0, 2**64 - 1, kind=np.uint64),
+        "5 000 000 rows of zeros, and a footer that lies": zeros,
+        "a page of more rows than are claimed": fewer_rows,
+    }
+
+
+def in_footer(path: Path, number: int, instead: int) -> None:
+    """Another whole number in the footer of a Parquet file, in as many bytes."""
+    content = path.read_bytes()
+    begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    old = _varint(2 * number)
+    new = bytes([2 * instead | 128, *[128] * (len(old) - 2), 0])
+    assert old in content[begin:]
+    path.write_bytes(content[:begin] + content[begin:].replace(old, new))
+
+
+def _nested(path: Path, depth: int) -> None:
+    """A Parquet file without rows, whose only column is of structs in structs."""
+    groups = [_node(b"schema", 0), *[_node(b"a", 1)] * depth]
+    nodes = [*groups, b"\x15\x02\x25\x00\x18\x01x\x00"]  # the last one is a number
+    footer = b"\x15\x02\x19\xfc" + _varint(len(nodes)) + b"".join(nodes) + b"\x16\x02\x19\x0c\x00"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def _node(name: bytes, repeated: int) -> bytes:
+    """A type that holds one other, in Thrift's compact protocol."""
+    needed = b"\x35\x00\x18" if repeated else b"\x48"
+    return needed + bytes([len(name)]) + name + b"\x15\x02\x00"
+
+
+def _varint(number: int) -> bytes:
+    """A number in as few bytes as Thrift takes for it."""
+    parts = [number >> shift & 127 for shift in range(0, max(1, number.bit_length()), 7)]
+    return bytes([*(part | 128 for part in parts[:-1]), parts[-1]])
 
 
 def question(file: str) -> dict[str, Spoil]:

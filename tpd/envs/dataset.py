@@ -13,7 +13,7 @@ from tpd import __version__
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import read_json
+from tpd.guards.files import brief, read_json
 from tpd.guards.settings import whole_number
 from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 
@@ -97,8 +97,9 @@ class DatasetDescription:
             raise
         except KeyError as error:
             raise ValueError(f"{path} describes no dataset: it does not say {error}") from error
-        except (ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-            raise ValueError(f"{path} describes no dataset: {error or 'no such space'}") from error
+        except Exception as error:  # of whatever is made of the file
+            reason = brief(error) if str(error) else "no such space"
+            raise ValueError(f"{path} describes no dataset: {reason}") from error
 
 
 class DatasetEnv(gym.Env[Any, Any]):

@@ -9,10 +9,14 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from tpd.core.types import Array
-from tpd.guards.settings import whole_number
+from tpd.guards.settings import MOST, shown, whole_number
 
 LARGEST_SPACE = 40_000_000
 """Bytes of one element; a picture of 4K takes 25 million."""
+LONGEST_NUMBER = 60
+BEYOND = 10
+"""So many times their distance a number may lie outside of the bounds of a Box: worlds leave theirs, and
+Gymnasium lets them, but what is far off is no observation of that world."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -61,7 +65,9 @@ def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
             low, high = _array(plain, "low", dtype), _array(plain, "high", dtype)
             return spaces.Box(low, high, tuple(plain["shape"]), dtype)
         case "Discrete":
-            return spaces.Discrete(plain["n"], start=plain["start"], dtype=np.dtype(plain["dtype"]).type)
+            count = whole_number("the size of a space", plain["n"], at_least=1)
+            start = whole_number("the start of a space", plain["start"], at_least=int(-MOST))
+            return spaces.Discrete(count, start=start, dtype=np.dtype(plain["dtype"]).type)
         case "MultiDiscrete":
             dtype = np.dtype(plain["dtype"]).type
             return spaces.MultiDiscrete(
@@ -79,4 +85,54 @@ def _digits(values: Array) -> Any:
 
 
 def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
-    return np.array(np.broadcast_to(np.array(plain[name], dtype=str).astype(dtype), plain["shape"]))
+    digits = np.array(plain[name], dtype=object)  # not as text, of which all would be as long as the longest
+    for number in digits.flat:
+        if not isinstance(number, str | int | float) or len(str(number)) > LONGEST_NUMBER:
+            raise ValueError(f"a number of a space is {shown(number)}")
+    return np.array(np.broadcast_to(digits.astype(dtype), plain["shape"]))
+
+
+def check_members(name: str, values: Array, space: spaces.Space[Any], hidden_state: int | None = 0) -> None:
+    """Refuse values [batch, ...] that a space does not hold.
+
+    hidden_state: how many numbers of a recurrent policy follow each vector; None if that is not known.
+    """
+    if not _fits(values, space, hidden_state):
+        found = f"{values.dtype} of shape {values.shape[1:]}"
+        raise ValueError(f"{name} holds {found}, not what {shown(space)} has")
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            check_members(f"{name}.{key}", values[key], part)
+    elif len(values):
+        low, high = _limits(space)
+        seen = values if values.ndim == 1 else values[:, : (space.shape or (0,))[0]]  # no hidden state
+        wrong = ~((seen.min(axis=0) >= low) & (seen.max(axis=0) <= high))
+        if np.any(wrong):
+            number = seen[~((seen >= low) & (seen <= high))][0]
+            raise ValueError(f"{name} holds {number}, not one of {shown(space)}")
+
+
+def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> bool:
+    """Whether values look like those of a space."""
+    if isinstance(space, spaces.Dict):
+        return values.dtype.names == tuple(space)
+    shape, due = values.shape[1:], space.shape or ()
+    if values.dtype.kind not in ("iu" if isinstance(space, spaces.Discrete) else "biuf"):
+        return False
+    if len(due) != 1 or len(shape) != 1 or hidden_state == 0:
+        return shape == due
+    return shape >= due if hidden_state is None else shape[0] == due[0] + hidden_state
+
+
+def _limits(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    """The least and the most that a value can be, each like a value."""
+    match space:
+        case spaces.Discrete():
+            return int(space.start), int(space.start + space.n) - 1
+        case spaces.MultiDiscrete():
+            return space.start, space.start + space.nvec - 1
+        case spaces.Box():
+            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+            beyond = BEYOND * (high - low)
+            return low - beyond, high + beyond
+    return 0, 1

@@ -19,6 +19,8 @@ WHOLE, REAL, ANY = "iu", "iuf", "biufV"
 """The kinds of numbers that an array may hold, by NumPy's letters; V are Dict observations."""
 LARGEST_JSON = 16 * 2**20
 """Values take up to twenty times as much room as their text."""
+MOST_PARTS = 1_000_000
+"""Lists and tables in a JSON file: the smallest take fifty times as much room as their text."""
 LITTLE, MUCH = 2**20, 400 * 2**20
 LARGEST_COMPRESSION = 2
 """A file may hold so many times its own size, if that is more than MUCH."""
@@ -103,7 +105,10 @@ def read_json(path: Path) -> Any:
     """The plain values of a JSON file; a ValueError says what is wrong with it."""
     require_file(path, LARGEST_JSON)
     try:
-        return json.loads(path.read_bytes())
+        text = path.read_bytes()
+        if (parts := text.count(b"[") + text.count(b"{")) > MOST_PARTS:
+            raise ValueError(f"it has {parts} lists and tables")
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is no JSON ({brief(error)})") from error
 

@@ -12,6 +12,7 @@ from tpd.core.types import (
     DiscretePolicy,
     MetricsCallback,
     Policy,
+    RecurrentPolicy,
     Stage,
     Trainer,
     TransitionsHandler,
@@ -243,7 +244,8 @@ class DatasetTraining(Training):
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read, and learn from it."""
-        shards: list[Shard] = [partial(read_shard, path, self._dataset) for path in self._paths]
+        hidden = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
+        shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and can_merge(learning):
             work = partial(learn_in_processes, learning, self.processes, env)

@@ -8,18 +8,22 @@ a struct; so dtypes and shapes are in the files themselves.
 import math
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from gymnasium import spaces
 
 from tpd.core.observations import pack
 from tpd.core.types import Array, Transitions, concatenate
 from tpd.envs.dataset import DatasetDescription
+from tpd.envs.spaces import check_members
+from tpd.guards.files import brief, require_file
+from tpd.guards.settings import numbered
 from tpd.sources.collection import LARGEST_BATCH, SMALLEST_BATCH
+from tpd.sources.page_headers import pages
 
 COLUMNS = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
 ORDER = ("stream", "own")
@@ -29,6 +33,12 @@ MOST_BYTES = 64_000_000
 """Of a row group, so that it fits into memory whatever the transitions consist of."""
 LARGEST_GROUP = 4 * MOST_BYTES
 """Of a row group, or of a single row, that is read."""
+MOST_NODES, MOST_NESTED = 4_000, 10
+"""Of the types of all columns, or of row groups, which pyarrow reads by recursion; of types in each other."""
+ROWS_PER_BYTE, FEW_ROWS = 100, 1_000_000
+"""So many rows a byte of a file may stand for, if there are not few of them."""
+MANY_STREAMS = 1_000_000
+"""Streams may be numbered so far even where there are fewer rows, as a shard may have some of them only."""
 
 
 class DatasetError(ValueError):
@@ -119,36 +129,64 @@ def _to_arrow(name: str, values: Array) -> Any:
 # Reading
 
 
-def read_shard(path: Path, description: DatasetDescription) -> Iterator[Transitions]:
-    """The transitions of a shard, a row group or less at a time, checked against the spaces."""
+def read_shard(
+    path: Path, description: DatasetDescription, hidden_state: int | None = None
+) -> Iterator[Transitions]:
+    """The transitions of a shard, a row group or less at a time, checked against the spaces.
+
+    hidden_state: how many numbers of a recurrent policy follow each observation; None if that is not known.
+    """
     names = [*COLUMNS, *(f"{INFO}{key}" for key in description.info_keys)]
     with _opened(path) as file:
         names += [name for name in ORDER if name in file.schema_arrow.names]
         _check_columns(path, file.schema_arrow, names)
-        rows = _rows(file.schema_arrow)
+        rows, streams = _rows(file.schema_arrow), max(MANY_STREAMS, _count(file))
         _check_sizes(path, file)
         for group in range(file.num_row_groups):
+            _check_pages(path, file, group, names)
+            left = file.metadata.row_group(group).num_rows
             for table in _batches(path, file, group, rows, names):
+                left -= len(table)
                 columns = {name: _to_numpy(path, name, table.column(name)) for name in names}
                 batch = Transitions(
                     **{name: columns[name] for name in (*COLUMNS, *ORDER) if name in columns},
                     info={key: columns[f"{INFO}{key}"] for key in description.info_keys},
                 )
-                _check_values(path, batch, description)
-                yield batch
+                yield _checked(path, batch, description, hidden_state, streams)
+            if left:
+                raise DatasetError(f"{path}: a group of rows has {-left} more rows than it claims")
 
 
 def count_rows(path: Path) -> int:
     """How many transitions a shard holds, without reading them."""
     with _opened(path) as file:
-        return int(file.metadata.num_rows)
+        return _count(file)
+
+
+def _count(file: pq.ParquetFile) -> int:
+    return sum(file.metadata.row_group(number).num_rows for number in range(file.num_row_groups))
 
 
 def _opened(path: Path) -> pq.ParquetFile:
+    """The file, if its footer claims no more than the file can hold."""
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
-    except (pa.ArrowException, OSError) as error:
+        require_file(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=MOST_NODES)
+        level = [field.type for field in file.schema_arrow]
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DatasetError(f"{path} is no Parquet file that can be read: {_line(error)}") from error
+    for _ in range(MOST_NESTED):
+        level = [kind.field(k).type for kind in level for k in range(kind.num_fields)]
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    packed = [group.column(k).total_compressed_size for group in groups for k in range(group.num_columns)]
+    size, rows = path.stat().st_size, [group.num_rows for group in groups]
+    if level:
+        raise DatasetError(f"{path}: the types of its columns are nested more than {MOST_NESTED} deep")
+    if sum(packed) > size or min(packed, default=0) < 0:
+        raise DatasetError(f"{path}: its columns claim {sum(packed)} bytes of the {size} that there are")
+    if sum(rows) > max(FEW_ROWS, ROWS_PER_BYTE * size) or min(rows, default=0) < 0:
+        raise DatasetError(f"{path}: {sum(rows)} rows are claimed to be in {size} bytes")
+    return file
 
 
 def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
@@ -179,6 +217,39 @@ def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
             raise DatasetError(f"{path}: {what} claims an absurd size of {size} bytes")
 
 
+def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str]) -> None:
+    """Refuse pages that hold more than the rows of their group, or than any group: the footer may lie."""
+    about = file.metadata.row_group(group)
+    leaves = [leaf for field in file.schema_arrow for leaf in _leaves(field.name, field.type)]
+    if len(leaves) != about.num_columns:
+        raise DatasetError(f"{path}: {about.num_columns} columns are stored, where {len(leaves)} are due")
+    unpacked = 0
+    with path.open("rb") as stored:
+        for number, (name, size) in enumerate(leaves):
+            if name not in names:
+                continue
+            column, most = about.column(number), about.num_rows * size
+            starts = [column.data_page_offset, column.dictionary_page_offset]
+            try:
+                begin = min(start for start in starts if start)
+                for page in pages(stored, begin, begin + column.total_compressed_size):
+                    unpacked += page.unpacked
+                    if page.values > most:
+                        raise ValueError(f"a page holds {page.values} values, where there are {most}")
+                    if unpacked > LARGEST_GROUP:
+                        raise ValueError(f"a group of rows holds an absurd size of {unpacked} bytes")
+            except (ValueError, OSError) as error:
+                raise DatasetError(f"{path}: the column {name} cannot be read: {brief(error)}") from error
+
+
+def _leaves(name: str, kind: Any, size: int = 1) -> list[tuple[str, int]]:
+    """The columns that a column is stored as, each with how many values a row has there."""
+    if pa.types.is_fixed_size_list(kind):
+        size *= kind.list_size
+    inner = [leaf for k in range(kind.num_fields) for leaf in _leaves(name, kind.field(k).type, size)]
+    return inner or [(name, size)]
+
+
 def _plain(kind: Any) -> bool:
     """Whether a type is that of numbers, of lists of fixed size, or of a struct of such."""
     if pa.types.is_struct(kind):
@@ -195,7 +266,8 @@ def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: lis
     except (pa.ArrowException, OSError) as error:
         for name in names:
             try:
-                file.read_row_group(group, columns=[name])
+                for _ in file.iter_batches(rows, row_groups=[group], columns=[name]):
+                    pass
             except (pa.ArrowException, OSError) as culprit:
                 reason = _line(culprit)
                 raise DatasetError(f"{path}: the column {name} cannot be read: {reason}") from error
@@ -218,34 +290,21 @@ def _to_numpy(path: Path, name: str, column: Any) -> Array:
     return np.array(column.to_numpy(zero_copy_only=False)).reshape(shape)
 
 
-def _check_values(path: Path, batch: Transitions, description: DatasetDescription) -> None:
-    """Refuse what the spaces do not hold; tables would take a number that is none of theirs for another."""
-    space_of = {
-        "observation": description.observation_space,
-        "next_observation": description.observation_space,
-        "action": description.action_space,
-    }
-    for name, space in space_of.items():
-        values = getattr(batch, name)
-        if not _fits(values, space):
-            found = f"{values.dtype} of shape {values.shape[1:]}"
-            raise DatasetError(f"{path}: the column {name} holds {found}, not what {space} has")
-        if isinstance(space, spaces.Discrete):
-            wrong = (values < space.start) | (values >= space.start + space.n)
-            if wrong.any():
-                raise DatasetError(f"{path}: the column {name} holds {values[wrong][0]}, not one of {space}")
-
-
-def _fits(values: Array, space: spaces.Space[Any]) -> bool:
-    """Whether values [batch, ...] look like those of a space; a policy's hidden state may follow."""
-    if isinstance(space, spaces.Dict):
-        return values.dtype.names == tuple(space)
-    if isinstance(space, spaces.Discrete):
-        return values.ndim == 1 and values.dtype.kind in "iu"
-    with_hidden_state = (
-        values.ndim == 2 and len(space.shape or ()) == 1 and values.shape[1:] > (space.shape or ())
-    )
-    return values.dtype.names is None and (values.shape[1:] == space.shape or with_hidden_state)
+def _checked(
+    path: Path, batch: Transitions, description: DatasetDescription, hidden_state: int | None, streams: int
+) -> Transitions:
+    """The batch, if the spaces hold it: tables would take a number that is none of theirs for another."""
+    observed, acted = description.observation_space, description.action_space
+    try:
+        check_members("the column observation", batch.observation, observed, hidden_state)
+        check_members("the column next_observation", batch.next_observation, observed, hidden_state)
+        check_members("the column action", batch.action, acted)
+        if batch.stream is None:
+            return batch
+        numbered("the column stream", batch.stream, streams)
+    except ValueError as error:
+        raise DatasetError(f"{path}: {error}") from error
+    return replace(batch, stream=batch.stream.astype(np.int64, copy=False))
 
 
 def _rows(schema: Any) -> int:
