@@ -24,6 +24,7 @@ from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
 from tpd.core.types import MetricsCallback, RecurrentPolicy, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, whole_number
 from tpd.policies.pretrained import Pretrained
 from tpd.sources.stepping import CheckedEnv
@@ -186,4 +187,5 @@ class TrainedAgent:
 
     def restore(self, state: State) -> None:
         """Act and go on as the agent that was trained."""
-        restore(self.model, state)
+        done = CheckedArrays(state).number("num_timesteps")
+        restore(self.model, state, over=done >= self.steps)

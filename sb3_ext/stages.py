@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from torch import nn
 
 from tpd.core.types import Array, State
+from tpd.guards.files import ANY, REAL, WHOLE, CheckedArrays
 from tpd.predictors.network.state import (
     optimizer_state,
     prefixed,
@@ -23,6 +25,8 @@ from tpd.predictors.network.state import (
 
 BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
 COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+NUMBERED = COLUMNS[:3]
+"""Those of which each is the number of a state or action, where these are numbered."""
 FIGURES = (
     "num_timesteps",
     "exploration_rate",
@@ -93,28 +97,36 @@ def state(model: BaseAlgorithm, *, over: bool) -> State:
     return found
 
 
-def restore(model: BaseAlgorithm, state: State) -> None:
-    """Make a new model what it was."""
+def restore(model: BaseAlgorithm, state: State, *, over: bool) -> None:
+    """Make a model what it was; over: whether its training was, so that there are no steps to go on from."""
+    stored = CheckedArrays(state)
     for name in FIGURES:
-        if name in state:
-            setattr(model, name, state[name].item())
+        if hasattr(model, name):
+            kinds = WHOLE if isinstance(getattr(model, name), int) else REAL
+            setattr(model, name, stored.take(name, (), kinds).item())
     for name, learned in _learned(model).items():
         if isinstance(learned, nn.Module):
             put_weights(learned, unprefixed(name, state))
         elif isinstance(learned, torch.optim.Optimizer):
             put_optimizer_state(learned, unprefixed(name, state))
         else:
-            learned.data.copy_(torch.from_numpy(state[name]))
-    latest = zip(state["returns"].tolist(), state["lengths"].tolist(), strict=True)
+            learned.data.copy_(torch.from_numpy(stored.like(name, learned.numpy(force=True))))
+    returns, lengths = (stored.take(name, (None,), REAL).tolist() for name in ("returns", "lengths"))
+    latest = zip(returns, lengths, strict=True)
     window = model._stats_window_size
     model.ep_info_buffer = deque(({"r": total, "l": length} for total, length in latest), maxlen=window)
-    model.ep_success_buffer = deque(state["successes"].tolist(), maxlen=window)
+    model.ep_success_buffer = deque(stored.take("successes", (None,), ANY).tolist(), maxlen=window)
     buffer = _buffer(model)
-    if buffer is not None and "pos" in state:
-        buffer.pos, buffer.full = int(state["pos"]), bool(state["full"])
-        kept = unprefixed("buffer", state)
+    if buffer is not None and not over:
+        pos, full = stored.number("pos", buffer.buffer_size - 1), bool(stored.take("full", (), "b"))
+        rows, kept = buffer.buffer_size if full else pos, CheckedArrays(unprefixed("buffer", state))
         for name, column in _columns(buffer).items():
-            column[: len(kept[name])] = kept[name]
+            space = buffer.action_space if name == "actions" else buffer.observation_space
+            low, high = -np.inf, np.inf
+            if name in NUMBERED and isinstance(space, spaces.Discrete):
+                low, high = 0, int(space.n) - 1
+            column[:rows] = kept.like(name, column, rows=rows, low=low, high=high)
+        buffer.pos, buffer.full = pos, full
 
 
 def _learned(model: BaseAlgorithm) -> dict[str, Any]:

@@ -60,9 +60,7 @@ class Outcome:
             raise OutcomeError(
                 f"outcome {self.name!r} gave shape {values.shape} for {len(transitions)} transitions"
             )
-        within = (values >= self.low) & (values <= self.high)  # NaN is not within
-        if self.is_event:
-            within &= (values == 0) | (values == 1)
+        within = self.allows(values)
         allowed = "{0, 1}" if self.is_event else f"[{self.low}, {self.high}]"
         _refuse(
             ~within,
@@ -70,6 +68,13 @@ class Outcome:
             lambda row: f"outcome {self.name!r} is {values[row]}, outside {allowed}",
         )
         return values
+
+    def allows(self, values: FloatArray) -> BoolArray:
+        """[batch]: whether each is what the outcome declares; NaN is not."""
+        within = (values >= self.low) & (values <= self.high)
+        if self.is_event:
+            within &= (values == 0) | (values == 1)
+        return np.asarray(within)
 
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch], brought within what the outcome declares; for transitions that no environment made."""
@@ -260,11 +265,30 @@ class OutcomeSet:
             self._check_partition(outcome, transitions)
         if self.accounts_for_reward:
             self._check_reward(outcome, transitions)
-        continuation = np.repeat(1 - terminated[:, None], self.width, axis=1)
+        return Observed(outcome, self._continuation(outcome))
+
+    def _continuation(self, outcome: FloatArray) -> FloatArray:
+        """[batch, K + 1]"""
+        continuation = np.repeat(1 - outcome[:, -1:], self.width, axis=1)
         for k, o in enumerate(self.outcomes):
             if o.first:
                 continuation[:, k] *= 1 - outcome[:, k]
-        return Observed(outcome, continuation)
+        return continuation
+
+    def check_observed(self, observed: Observed) -> None:
+        """Refuse what cannot have been observed, where the transitions themselves are not known."""
+        outcome = observed.outcome
+        if outcome.shape[1:] != (self.width,):
+            raise OutcomeError(f"{outcome.shape[1:]} outcomes were stored, where there are {self.width}")
+        for k, o in enumerate(self.outcomes):
+            if not (allowed := o.allows(outcome[:, k])).all():
+                raise OutcomeError(f"outcome {o.name!r} must not be {outcome[:, k][~allowed][0]}")
+        if not ((outcome[:, -1] == 0) | (outcome[:, -1] == 1)).all():
+            raise OutcomeError("termination must be 0 or 1")
+        if self.partition and (outcome[:, :-1][:, self._in_partition].sum(axis=1) != 1).any():
+            raise OutcomeError("the events are no partition")
+        if not np.array_equal(observed.continuation, self._continuation(outcome)):
+            raise OutcomeError("what goes on does not follow from the outcomes")
 
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch, K]: the outcomes of transitions that a learned model made, which need not account for

@@ -243,7 +243,10 @@ class Resumable(Protocol):
         """All that sets it apart from a new one."""
 
     def restore(self, state: State) -> None:
-        """Make a new one go on from there."""
+        """Be as it was then, whatever this one is; an error says what cannot be, and may leave it half done.
+
+        The state may come from strangers, so each array is checked before anything indexes with it.
+        """
 
 
 Stage = Callable[[], None]

@@ -14,7 +14,7 @@ from tpd.guards.settings import MOST, shown, whole_number
 LARGEST_SPACE = 40_000_000
 """Bytes of one element; a picture of 4K takes 25 million."""
 LONGEST_NUMBER = 60
-BEYOND = 10
+BEYOND = 1000
 """So many times their distance a number may lie outside of the bounds of a Box: worlds leave theirs, and
 Gymnasium lets them, but what is far off is no observation of that world."""
 
@@ -117,6 +117,8 @@ def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> 
     if isinstance(space, spaces.Dict):
         return values.dtype.names == tuple(space)
     shape, due = values.shape[1:], space.shape or ()
+    if values.dtype.itemsize > 8 or not values.dtype.isnative:
+        return False
     if values.dtype.kind not in ("iu" if isinstance(space, spaces.Discrete) else "biuf"):
         return False
     if len(due) != 1 or len(shape) != 1 or hidden_state == 0:
@@ -133,6 +135,6 @@ def _limits(space: spaces.Space[Any]) -> tuple[Any, Any]:
             return space.start, space.start + space.nvec - 1
         case spaces.Box():
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            beyond = BEYOND * (high - low)
+            beyond = BEYOND * np.maximum(high - low, 1)
             return low - beyond, high + beyond
     return 0, 1

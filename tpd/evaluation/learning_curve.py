@@ -7,6 +7,11 @@ import numpy as np
 
 from tpd.core.types import State, Transitions
 from tpd.evaluation.errors import Errors
+from tpd.guards.files import CheckedArrays
+from tpd.guards.settings import whole_number
+
+SHARES = ("pi_known", "foil_known", "disagreement")
+"""The errors that are one number, and not one for each outcome."""
 
 
 class LearningCurve:
@@ -40,11 +45,16 @@ class LearningCurve:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._seen, self._due = int(state["seen"]), state["due"].tolist()
-        names = tuple(str(name) for name in state["names"].reshape(-1))
+        stored = CheckedArrays(state)
+        seen, due = stored.number("seen"), stored.like("due", np.zeros(0), rows=None)
+        names = tuple(str(name) for name in stored.take("names", (...,), "Uf").reshape(-1))
         kept: dict[int, dict[str, Any]] = {}
-        for key, value in state.items():
+        for key in state:
             step, _, name = key.partition("/")
             if name:
-                kept.setdefault(int(step), {})[name] = value if value.ndim else float(value)
+                shape = () if name in SHARES else (len(names),)
+                value = stored.take(key, shape, "f", finite=False)
+                number = whole_number("a step", int(step), at_least=0, at_most=seen)
+                kept.setdefault(number, {})[name] = value if value.ndim else float(value)
+        self._seen, self._due = seen, due.tolist()
         self.measured = {step: Errors(names=names, **values) for step, values in kept.items()}

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,15 @@ LARGEST_COMPRESSION = 2
 LONGEST_REASON = 300
 
 
-class StoredArrays:
-    """The arrays of an npz file, each checked when it is taken."""
+class CheckedArrays:
+    """Arrays by their names, each checked when it is taken.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._arrays = read_arrays(path)
+    whose: what an error begins with.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array], whose: str = "") -> None:
+        self._arrays = arrays
+        self._whose = whose
 
     @property
     def size(self) -> int:
@@ -63,7 +66,7 @@ class StoredArrays:
         if array is None:
             if optional:
                 return None
-            raise ValueError(f"{self.path}: has no {name}")
+            raise ValueError(f"{self._whose}has no {name}")
         due = [*shape[:-1], *array.shape[len(shape) - 1 :]] if shape and shape[-1] is ... else shape
         fits = array.ndim == len(due) and all(
             size in (length, None) for length, size in zip(array.shape, due, strict=True)
@@ -71,13 +74,36 @@ class StoredArrays:
         if not fits or array.dtype.kind not in kinds:
             shown = " x ".join("any" if size in (None, ...) else str(size) for size in shape) or "no shape"
             raise ValueError(
-                f"{self.path}: {name} is {array.dtype} of shape {array.shape}, where {shown} numbers are due"
+                f"{self._whose}{name} is {array.dtype} of shape {array.shape}, where {shown} numbers are due"
             )
         if finite and array.dtype.kind == "f":
             self.check(name, np.isfinite(array))
         return array
 
-    def under(self, prefix: str) -> "StoredArrays":
+    def like(
+        self,
+        name: str,
+        due: Array,
+        *,
+        rows: int | Literal["as many"] | None = "as many",
+        low: float = -math.inf,
+        high: float = math.inf,
+        finite: bool = True,
+    ) -> Array:
+        """An array of the type and shape of another, within bounds; rows: how many, None for any number."""
+        shape = due.shape if rows == "as many" else (rows, *due.shape[1:])
+        array = self.take(name, shape, due.dtype.kind, finite=finite)
+        if array.dtype != due.dtype:
+            raise ValueError(f"{self._whose}{name} is {array.dtype}, where {due.dtype} is due")
+        if low > -math.inf or high < math.inf:
+            self.check(name, (array >= low) & (array <= high))
+        return array
+
+    def number(self, name: str, at_most: int = 2**62) -> int:
+        """A whole number from 0."""
+        return int(self.like(name, np.zeros((), np.int64), low=0, high=at_most))
+
+    def under(self, prefix: str) -> Self:
         """Those whose names start so, by the rest of their names."""
         part = copy.copy(self)
         part._arrays = {
@@ -97,8 +123,16 @@ class StoredArrays:
         if len(wrong):
             place = tuple(wrong[0].tolist())
             raise ValueError(
-                f"{self.path}: {name}{list(place) or ''} must not be {self._arrays[name][place]}"
+                f"{self._whose}{name}{list(place) or ''} must not be {self._arrays[name][place]}"
             )
+
+
+class StoredArrays(CheckedArrays):
+    """The arrays of an npz file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(read_arrays(path), f"{path}: ")
 
 
 def read_json(path: Path) -> Any:

@@ -15,6 +15,7 @@ from tpd.core.types import (
     no_metrics,
 )
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import number, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.kernels.learning import q_learning_update
@@ -121,8 +122,9 @@ class QLearning:
 
     def restore(self, state: State) -> None:
         """Take the values as learned."""
-        self._q[:] = state["values"]
-        self.policy.version = int(state["version"])
+        stored = CheckedArrays(state)
+        values, version = stored.like("values", self._q), stored.number("version")
+        self._q[:], self.policy.version = values, version
 
     def _learn(self, t: Transitions) -> None:
         self._env.require_choice(t.observation, self._mask[t.observation])

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tpd.core.types import BoolArray, IntArray, State, Transitions
+from tpd.guards.files import CheckedArrays
 
 HOLD_OUT = 10
 """One in so many episodes is held out."""
@@ -49,4 +50,6 @@ class EpisodeSplit:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._episodes, self._seen = state["episodes"].copy(), int(state["seen"])
+        stored = CheckedArrays(state)
+        episodes = stored.like("episodes", np.zeros(0, dtype=np.int64), rows=None, low=0)
+        self._episodes, self._seen = episodes.copy(), stored.number("seen")

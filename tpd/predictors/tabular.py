@@ -7,6 +7,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.pairs import pair_of
 from tpd.core.types import Array, DiscretePolicy, FloatArray, State, Transitions
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import number, numbered, one_of, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.kernels.learning import fhtd_update
@@ -92,7 +93,9 @@ class TabularFHTD:
 
     def restore(self, state: State) -> None:
         """Go on with that table."""
-        self._values[:], self._visits[:] = state["values"], state["visits"]
+        stored = CheckedArrays(state)
+        values, visits = stored.like("values", self._values), stored.like("visits", self._visits, low=0)
+        self._values[:], self._visits[:] = values, visits
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""

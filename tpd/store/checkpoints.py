@@ -52,12 +52,28 @@ class Checkpoint:
         except (ValueError, OSError) as error:
             log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
             return 0
+        fresh = {name: {key: _copied(a) for key, a in part.state().items()} for name, part in parts.items()}
+        try:
+            self._restore(parts, arrays)
+        except ValueError as error:
+            log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
+            for name, part in parts.items():  # some of which have changed
+                part.restore(fresh[name])
+            return 0
+        log.info("resumed from the checkpoint after stage %d of %d", stage, stages)
+        return stage
+
+    def take_up(self, parts: Mapping[str, Resumable], stages: int) -> int:
+        """The same, where an error says what is wrong, and may leave the parts half changed."""
+        stage, arrays = self.read(stages)
+        self._restore(parts, arrays)
+        return stage
+
+    def _restore(self, parts: Mapping[str, Resumable], arrays: Mapping[str, Array]) -> None:
         with blame(self._path):
             for name, part in parts.items():
                 prefix = f"{name}/"
                 part.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
-        log.info("resumed from the checkpoint after stage %d of %d", stage, stages)
-        return stage
 
     def read(self, stages: int) -> tuple[int, dict[str, Array]]:
         """The stage and the arrays, if they are as they were saved; an error says what is wrong."""
@@ -80,6 +96,12 @@ class Checkpoint:
             digest.update(json.dumps([name, np.lib.format.dtype_to_descr(array.dtype), array.shape]).encode())
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+
+def _copied(array: Array) -> Array:
+    """A copy; one of zeros takes no room, as tables of what was never seen do not."""
+    plain = array.dtype.kind in "biuf"
+    return np.zeros(array.shape, array.dtype) if plain and not array.any() else array.copy()
 
 
 def run_stages(

@@ -9,6 +9,7 @@ import numpy as np
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor, State, Transitions
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.predictors.mixture.predictor import MixturePredictor
 from tpd.predictors.mixture.weights import fitted_weights, groups
 from tpd.predictors.model.learner import LearnedModel
@@ -127,7 +128,9 @@ class MixtureLearner:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        self._fitted, self.weights = int(state["fitted"]), state["weights"].copy()
+        stored = CheckedArrays(state)
+        self._fitted = stored.number("fitted", self.fit_updates)
+        self.weights = stored.like("weights", self.weights, low=0, high=1).copy()
         self.network.restore(unprefixed("network", state))
         self.model.restore(unprefixed("model", state))
 

@@ -13,6 +13,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import Array, FloatArray, Policy, State, Transitions
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import number, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
@@ -152,16 +153,18 @@ class LearnedModel:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        for name in NUMBERS:
-            setattr(self, name, state[name].item())
-        self._predictor.tried[:] = state["tried"]
+        stored = CheckedArrays(state)
+        self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
+        self._best_loss = float(stored.like("_best_loss", np.zeros(()), finite=False))
+        self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
         put_generator_state(self._rng, state["random"])
         put_weights(self._model, unprefixed("model", state))
         put_weights(self._predictor.model, unprefixed("best", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
         self._split.restore(unprefixed("split", state))
-        self._kept.restore(unprefixed("kept", state))
-        self._held_out.restore(unprefixed("held_out", state))
+        due = Steps.none(*sizes(self._predictor.observation_space, self._action_space))
+        self._kept.restore(unprefixed("kept", state), due)
+        self._held_out.restore(unprefixed("held_out", state), due)
 
     def solved(self) -> ModelPredictor:
         """What it predicts now."""

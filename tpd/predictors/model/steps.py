@@ -7,6 +7,7 @@ import torch
 from gymnasium import spaces
 
 from tpd.core.types import Array, BoolArray, FloatArray, State, Transitions
+from tpd.guards.files import CheckedArrays
 from tpd.guards.sizes import require_memory
 from tpd.predictors.model.simulation import encode_actions
 from tpd.predictors.model.world_model import Batch
@@ -36,6 +37,12 @@ class Steps:
         )
         action = encode_actions(action_space, transitions.action).numpy()
         return cls(before, action, after, transitions.reward.astype(np.float32), transitions.terminated)
+
+    @classmethod
+    def none(cls, observed: int, acted: int) -> "Steps":
+        """No steps, but of these sizes."""
+        seen, done = np.zeros((0, observed), np.float32), np.zeros((0, acted), np.float32)
+        return cls(seen, done, seen, np.zeros(0, np.float32), np.zeros(0, np.bool_))
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -86,12 +93,15 @@ class StepBuffer:
         kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
         return {"written": np.array(self._written), **kept}
 
-    def restore(self, state: State) -> None:
-        """Keep that, and nothing else."""
+    def restore(self, state: State, due: Steps) -> None:
+        """Keep that, and nothing else; steps like those due."""
         self._columns, self._written = (), 0
-        if len(state) > 1:
-            self.add(Steps(*(state[f"column_{k}"] for k in range(len(state) - 1))))
-        self._written = int(state["written"])
+        stored = CheckedArrays(state)
+        written = stored.number("written")
+        if len(state) > 1 or written:
+            rows, columns = min(written, self.capacity), enumerate(due.columns())
+            self.add(Steps(*(stored.like(f"column_{k}", column, rows=rows) for k, column in columns)))
+        self._written = written
 
 
 def _grown(column: Array, size: int) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tpd.core.efo import check_decomposition
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import Observed, OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import (
     Array,
@@ -21,6 +21,8 @@ from tpd.core.types import (
     Transitions,
 )
 from tpd.envs import Environment
+from tpd.envs.spaces import check_members
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, one_of, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.mixture.weights import Windows
@@ -29,6 +31,7 @@ from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.predictor import NetworkPredictor
+from tpd.predictors.network.replay_buffer import Experience
 from tpd.predictors.network.returns import ReturnLearner, ReturnNetwork, return_settings
 from tpd.predictors.network.selection import Selection
 from tpd.predictors.network.state import (
@@ -244,20 +247,33 @@ class NetworkFHTD:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        for name in NUMBERS:
-            setattr(self, name, state[name].item())
-        self._build(state["ending"].tolist())
-        self._endings.otherwise, self._endings.together = state["otherwise"].copy(), state["together"].copy()
-        self._tried[:] = state["tried"]
+        stored, endings = CheckedArrays(state), self._endings
+        self._seen, self._version, self.updates = map(stored.number, ("_seen", "_version", "updates"))
+        self._fitted = stored.number("_fitted", self.fit_updates)
+        self._owed = float(stored.like("_owed", np.zeros(()), low=0, high=1))
+        self._build(stored.like("ending", np.zeros(0, dtype=np.int64), rows=None).tolist())
+        endings.otherwise = stored.like("otherwise", endings.otherwise, low=0).copy()
+        endings.together = stored.like("together", endings.together, low=0).copy()
+        self._tried[:] = stored.like("tried", self._tried, low=0)
         put_generator_state(self._rng, state["stream"])
         put_weights(self.network, unprefixed("network", state))
         put_weights(self.target_network, unprefixed("target_network", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
-        self._selection.restore(unprefixed("selection", state))
+        self._selection.restore(unprefixed("selection", state), self.target_network.parts)
         self._split.restore(unprefixed("split", state))
         self._replay.restore(unprefixed("replay", state))
+        if len(self._replay):
+            self._check_kept(self._replay.kept)
         if self._returns is not None:
             self._returns.restore(unprefixed("returns", state))
+
+    def _check_kept(self, kept: Experience) -> None:
+        """Refuse transitions that neither the spaces nor the outcomes can have given."""
+        (observed, acted), hidden_state = self._spaces, self._alike["hidden_state"]
+        check_members("observation", kept.observation, observed, hidden_state)
+        check_members("next_observation", kept.next_observation, observed, hidden_state)
+        check_members("action", kept.action, acted)
+        self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
 
     def solved(self) -> NetworkPredictor:
         """What it predicts now."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
+from tpd.guards.files import ANY, CheckedArrays
 from tpd.guards.sizes import require_memory
 
 
@@ -138,8 +139,17 @@ class ReplayBuffer:
     def restore(self, state: State) -> None:
         """Keep that, and nothing else."""
         self.clear()
-        count = len(state) - 2
-        if count:
-            experience = Experience(*(state[f"column_{k}"] for k in range(count)))
-            self._write(experience, np.arange(len(experience)), len(experience))
-        self._written, self._latest = int(state["written"]), dict(state["latest"].tolist())
+        stored = CheckedArrays(state)
+        written = stored.number("written")
+        latest = stored.like("latest", np.zeros((0, 2), dtype=np.int64), rows=None)
+        stored.check("latest", (latest >= -1) & (latest < [[2**62, written]]))
+        rows = min(written, self.capacity)
+        if len(state) > 2 or written:
+            flags, following = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
+            columns = [stored.take(f"column_{k}", (rows, ...), ANY) for k in (0, 1, 2)]
+            outcomes = [stored.take(f"column_{k}", (rows, None), "f") for k in (3, 4)]
+            columns += [outcome.astype(np.float32, copy=False) for outcome in outcomes]
+            columns += [stored.like(f"column_{k}", flags, rows=rows) for k in (5, 6)]
+            columns.append(stored.like("column_7", following, rows=rows, low=-1, high=rows - 1))
+            self._write(Experience(*columns), np.arange(rows), rows)
+        self._written, self._latest = written, dict(latest.tolist())

@@ -6,7 +6,8 @@ import numpy as np
 from torch import nn
 
 from tpd.core.types import State
-from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
+from tpd.guards.files import CheckedArrays
+from tpd.predictors.network.state import check_weights, prefixed, put_weights, unprefixed, weights
 
 
 class Selection:
@@ -36,7 +37,10 @@ class Selection:
         }
         return {"losses": self.losses, **kept}
 
-    def restore(self, state: State) -> None:
-        """Go on from there."""
-        self.losses = state["losses"].copy()
+    def restore(self, state: State, parts: Sequence[nn.Module]) -> None:
+        """Go on from there, with weights of these parts."""
+        self.losses = CheckedArrays(state).like("losses", self.losses, finite=False).copy()
         self._best = [unprefixed(str(k), state) for k in range(len(self.losses))]
+        for part, best in zip(parts, self._best, strict=True):
+            if best:
+                check_weights(part, best)

@@ -8,6 +8,11 @@ import torch
 from torch import nn
 
 from tpd.core.types import Array, State
+from tpd.guards.files import REAL, CheckedArrays
+
+STEP = "step"
+REMEMBERED = {"betas": {STEP, "exp_avg", "exp_avg_sq"}, "alpha": {STEP, "square_avg"}}
+"""What an optimizer remembers of a parameter at least, by a setting that tells Adam and RMSprop apart."""
 
 
 def prefixed(prefix: str, state: State) -> dict[str, Array]:
@@ -28,7 +33,17 @@ def weights(module: nn.Module) -> State:
 
 def put_weights(module: nn.Module, state: State) -> None:
     """Make a module as it was."""
+    check_weights(module, state)
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+
+
+def check_weights(module: nn.Module, state: State) -> None:
+    """Refuse what are not the weights of such a module."""
+    stored, due = CheckedArrays(state), module.state_dict()
+    for name in due.keys() | state.keys():
+        if name not in due:
+            raise ValueError(f"there are weights {name}, which the network has not")
+        stored.like(name, due[name].numpy(force=True), finite=False)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
@@ -42,13 +57,30 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
 
 
 def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Make an optimizer remember."""
+    """Make an optimizer remember; torch itself does not look at the shapes that it is to index."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    stored, names = CheckedArrays(state), dict.fromkeys(key.partition(".")[2] for key in state)
+    due = next((names for setting, names in REMEMBERED.items() if setting in optimizer.defaults), {STEP})
+    if state and not due <= names.keys():
+        raise ValueError(f"an optimizer that remembers {sorted(names)}, and not {sorted(due)}")
     remembered: dict[int, dict[str, torch.Tensor | int]] = {}
-    for key, value in state.items():
-        number, _, name = key.partition(".")
-        counted = value.dtype.kind == "i" and not value.ndim
-        remembered.setdefault(int(number), {})[name] = int(value) if counted else torch.from_numpy(value)
+    for number in sorted({_number(key.partition(".")[0], len(parameters)) for key in state}):
+        parameter, of_parameter = parameters[number].numpy(force=True), remembered.setdefault(number, {})
+        for name in names:
+            key = f"{number}.{name}"
+            value = stored.take(key, (), REAL) if name == STEP else stored.like(key, parameter, finite=False)
+            if name == STEP and value.dtype != np.float32 and "betas" in optimizer.defaults:
+                raise ValueError(f"{key} is {value.dtype}, where float32 is due")
+            counted = value.dtype.kind == "i" and not value.ndim
+            of_parameter[name] = int(value) if counted else torch.from_numpy(value)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": remembered})
+
+
+def _number(word: str, count: int) -> int:
+    """Which of so many parameters a word names."""
+    if not word.isdecimal() or int(word) >= count:
+        raise ValueError(f"there is no parameter {word!r}, but {count}")
+    return int(word)
 
 
 def generator_state(rng: np.random.Generator) -> Array:

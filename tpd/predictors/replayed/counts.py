@@ -38,6 +38,9 @@ class Counts:
         """Count a batch: arrays [batch] and [batch, outcome]."""
         from tpd.kernels.counts import count_edges  # numba takes long to import
 
+        shape = (len(pair), self._outcome.shape[1])
+        if next_state.shape != shape[:1] or outcome.shape != shape or continuation.shape != shape:
+            raise ValueError(f"transitions of {shape} pairs and outcomes have arrays of other shapes")
         begin = 0
         while begin < len(pair):
             begin, self._number = count_edges(

@@ -5,10 +5,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import Observed, OutcomeSet
 from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 from tpd.envs import Environment
+from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
 from tpd.kernels.counts import solve_backwards
@@ -74,8 +75,20 @@ class ReplayedFHTD:
 
     def restore(self, state: State) -> None:
         """Go on counting from there."""
-        self._counts.merge(Edges(**state))
-        self._table = None
+        stored, counts = CheckedArrays(state), Counts(self.outcomes.width)
+        due = counts.edges
+        count = stored.like("count", due.count, rows=None, low=1)
+        rows, states = len(count), self._num_states
+        edges = Edges(
+            stored.like("pair", due.pair, rows=rows, low=0, high=states * self._num_actions - 1),
+            stored.like("next_state", due.next_state, rows=rows, low=0, high=states - 1),
+            stored.like("outcome", due.outcome, rows=rows),
+            stored.like("continuation", due.continuation, rows=rows),
+            count,
+        )
+        self.outcomes.check_observed(Observed(edges.outcome, edges.continuation))
+        counts.merge(edges)
+        self._counts, self._table = counts, None
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]; 0 for pairs never tried, whose support is 0."""
