@@ -61,6 +61,27 @@ OTHERS = (
         "refused before there is room made",
         "envs/test_large_spaces",
     ),
+    (
+        "a checkpoint with forged arrays and a digest that fits",
+        "one warning, and the run starts anew with new parts",
+        "store/test_checkpoints",
+    ),
+    (
+        "pages of Parquet that hold more than the footer says, rows that a file cannot hold",
+        "refused by the headers of the pages and the size of the file",
+        "sources/test_datasets",
+    ),
+    (
+        "values that a space does not hold, hidden states of another length",
+        "refused, with file and column",
+        "sources/test_datasets",
+    ),
+    ("streams below 0 or too many of them", "refused, with file and column", "sources/test_datasets"),
+    (
+        "JSON of many lists, numbers of a million digits",
+        "refused before they are made",
+        "envs/test_large_spaces",
+    ),
     ("masks without a valid action", "refused, with the state", "envs/test_masks"),
     ("requests that are deep, large, CSV or Parquet", "400 with the reason", "tracking/test_served_model"),
     ("an outcome function that writes", "refused: its batch is read-only", "core/test_outcomes"),

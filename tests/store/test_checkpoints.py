@@ -1,13 +1,23 @@
 """Checkpoints: whole and of the same settings, or not read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tpd.core.types import Array
+from tests.predictors import test_mixture
+from tests.sb3_ext import test_stages
+from tests.support import datasets, small_mdp
+from tests.support.networks import small_network, small_transitions
+from tests.support.q_learning import q_learning
+from tpd.core.types import Array, Resumable
+from tpd.evaluation.errors import Errors
+from tpd.evaluation.learning_curve import LearningCurve
+from tpd.predictors.step_sizes import polynomial
+from tpd.predictors.tabular import TabularFHTD
 from tpd.run.parts import CHECKPOINT
 from tpd.store.checkpoints import Checkpoint, run_stages
 
@@ -90,3 +100,151 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
     caplog.clear()
     assert counted(settings) == [2, 2, 2]
     assert "starts anew" not in caplog.text
+
+
+# What was forged: fingerprint and digest hold no secret
+
+
+def tabular() -> TabularFHTD:
+    settings: dict[str, Any] = {"horizon": 4, "form": "efo", "discount": 1.0, "dtype": "float64"}
+    settings["step_size"] = polynomial(0.8)
+    return TabularFHTD(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), **settings)
+
+
+def network() -> Any:
+    return small_network(small_mdp.policy(), fit_updates=4, return_atoms=11, updates_per_step=0.001)
+
+
+def curve() -> LearningCurve:
+    each = np.zeros(2)
+    return LearningCurve(lambda step: Errors(("a", "b"), each, each, each, each, 1.0, 1.0, np.nan), 9_000, 3)
+
+
+def learned(learner: Any) -> Any:
+    learner.update(small_transitions(small_mdp.policy(), 3_000))
+    if hasattr(learner, "fit"):
+        learner.fit()
+    return learner
+
+
+def trained(trainer: Any) -> Any:
+    trainer.train(stage=0)
+    return trainer
+
+
+def mixed(learner: Any) -> Any:
+    learner.update(test_mixture.transitions()[:2000])
+    learner.fit()
+    return learner
+
+
+def watched(curve: Any) -> Any:
+    curve(small_transitions(small_mdp.policy(), 3_000))
+    return curve
+
+
+Make = Callable[[Any], Any]
+PARTS: dict[str, tuple[Callable[[], Any], Make]] = {
+    "replayed": (datasets.learner, learned),
+    "tabular": (tabular, learned),
+    "network": (network, learned),
+    "mixture": (lambda: test_mixture.mixture(fit_updates=4), mixed),
+    "Q-learning": (lambda: q_learning(small_mdp.environment(), 500), trained),
+    "curve": (curve, watched),
+    **{name: (lambda name=name: test_stages.agent(name), trained) for name in ("DQN", "SAC", "A2C")},
+}
+
+
+def refuses(part: Resumable, state: Mapping[str, Array]) -> bool:
+    try:
+        part.restore(state)
+    except Exception:
+        return True
+    return False
+
+
+def assert_as_new(part: Resumable, new: Mapping[str, Array], why: str) -> None:
+    now = part.state()
+    assert now.keys() == new.keys(), why
+    for name, array in new.items():
+        assert (array.dtype, array.tobytes()) == (now[name].dtype, now[name].tobytes()), (why, name)
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_an_array_of_another_kind_is_refused_and_a_new_part_stays_new(kind: str) -> None:
+    make, teach = PARTS[kind]
+    good, part = teach(make()).state(), make()
+    new = {name: array.copy() for name, array in part.state().items()}
+    for name, array in good.items():
+        less = {other: value for other, value in good.items() if other != name}
+        others = {"words": np.array("words"), "an axis more": array[None]}
+        ways = {"missing": less, **{way: {**good, name: other} for way, other in others.items()}}
+        if array.ndim and len(array) > 1 and "ending" not in name:
+            ways["short"] = {**good, name: array[:-1]}
+        for way, forged in ways.items():
+            if way == "short" and name.endswith(FREE):
+                continue
+            assert refuses(part, forged), f"{name} was taken: {way}"
+            part.restore(new)
+            assert_as_new(part, new, f"{name} {way}")
+    part.restore(good)
+    assert_as_new(part, good, "good")
+
+
+FREE = ("split.episodes", "replay.latest", "due", "returns", "lengths", "successes")
+"""Arrays whose length follows from nothing else."""
+
+FORGED: dict[str, tuple[str, Callable[[dict[str, Array]], object]]] = {
+    "arrays of unequal lengths": (
+        "replayed",
+        lambda z: z.update(
+            pair=np.zeros(5_000_000, np.int64),
+            count=np.ones(5_000_000, np.int64),
+            **{name: z[name][:1] for name in ("next_state", "outcome", "continuation")},
+        ),
+    ),
+    "counts below 0": ("replayed", lambda z: z["count"].fill(-5)),
+    "events of 7": ("replayed", lambda z: z["outcome"].fill(7)),
+    "pairs that there are not": ("replayed", lambda z: z["pair"].fill(10**9)),
+    "next states that there are not": ("replayed", lambda z: z["next_state"].fill(10**12)),
+    "a future that goes on after the end": ("replayed", lambda z: z["continuation"].fill(1)),
+    "visits below 0": ("tabular", lambda z: z["visits"].fill(-1)),
+    "a follower far away": ("network", lambda z: z["replay.column_7"].fill(10**12)),
+    "a follower before the first": ("network", lambda z: z["replay.column_7"].fill(-2)),
+    "more written than is there": ("network", lambda z: z["replay.written"].fill(10**9)),
+    "a latest step far away": (
+        "network",
+        lambda z: z.update({"replay.latest": np.array([[0, 10**12]])}),
+    ),
+    "states that there are not": ("network", lambda z: z["replay.column_0"].fill(10**6)),
+    "actions that there are not": ("network", lambda z: z["replay.column_1"].fill(10**6)),
+    "outcomes that cannot be": ("network", lambda z: z["replay.column_3"].fill(7)),
+    "updates without end": ("network", lambda z: z["_owed"].fill(1e12)),
+    "a share of 5": ("mixture", lambda z: z["weights"].fill(5)),
+    "a place beyond the buffer": ("DQN", lambda z: z["pos"].fill(10**9)),
+    "actions of a buffer that there are not": ("DQN", lambda z: z["buffer.actions"].fill(99)),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_a_forged_checkpoint_is_one_warning_and_the_run_starts_anew(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind, forge = FORGED[how]
+    make, teach = PARTS[kind]
+    arrays = {name: array.copy() for name, array in teach(make()).state().items()}
+    forge(arrays)
+    forged, tally, part = Tally(), Tally(), make()
+    forged.state = lambda: arrays  # type: ignore[method-assign]
+    new = {name: array.copy() for name, array in part.state().items()}
+    counted = Tally()
+    counted.add()
+    path = tmp_path / CHECKPOINT
+    Checkpoint(path, "ours", 0).save(1, {"tally": counted, "part": forged})
+    assert Checkpoint(path, "ours", 0).resume({"tally": tally, "part": part}, 2) == 0
+    assert tally.count.tolist() == [0, 0, 0]
+    assert_as_new(part, new, how)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"the run starts anew, for its checkpoint cannot be taken up: {path}: ")
+    assert "\n" not in warnings[0]

@@ -29,6 +29,7 @@ from tests.support.hostile_files import Spoil
 from tpd.envs import dataset
 from tpd.envs.dataset import DatasetDescription
 from tpd.policies.stored import POLICY, DatasetPolicy
+from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.run.parts import CHECKPOINT
 from tpd.run.summary import read_job
 from tpd.run.sweep import BEST, read_best
@@ -227,6 +228,13 @@ def read_buffer(folder: Path, trust: bool = False) -> None:
 def read_finished_job(folder: Path) -> None:
     """As the summary of a sweep does."""
     read_job(folder)
+
+
+def take_up(folder: Path) -> None:
+    """As a run does that goes on, with a learner that has seen nothing."""
+    learner = good_files.explained().predictor
+    assert isinstance(learner, ReplayedFHTD)
+    Checkpoint(folder / CHECKPOINT, "ours", seconds=0).take_up({"explainer": learner.empty()}, stages=2)
 
 
 def read_policy(folder: Path) -> None:
@@ -436,6 +444,15 @@ DOORS = (
         lambda folder: Checkpoint(folder / CHECKPOINT, "ours", seconds=0).read(stages=2),
         CHECKPOINT,
         hostile_files.arrays(CHECKPOINT, "explainer/outcome") | hostile_files.checkpoint(CHECKPOINT),
+    ),
+    Door(
+        "checkpoint of a run: what a table had counted",
+        "`Checkpoint.take_up`",
+        good_files.checkpoint,
+        take_up,
+        CHECKPOINT,
+        hostile_files.counts(CHECKPOINT),
+        anything=False,
     ),
     Door(
         "record of a run",

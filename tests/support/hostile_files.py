@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from tests.support.good_files import MARKER, MODULE
+from tpd.store.checkpoints import Checkpoint
 
 Spoil = Callable[[Path], object]
 """Makes the good file in a folder a hostile one."""
@@ -391,6 +392,36 @@ def checkpoint(file: str) -> dict[str, Spoil]:
         "a stage of 999": about(lambda said: said | {"stage": 999}),
         "a stage in words": about(lambda said: said | {"stage": "os.system"}),
         "no digest": about(lambda said: {key: said[key] for key in ("fingerprint", "stage")}),
+    }
+
+
+def counts(file: str) -> dict[str, Spoil]:
+    """What a table had counted, with a digest that fits: it holds no secret."""
+
+    def forged(change: Callable[[dict[str, Any]], object]) -> Spoil:
+        def spoil(folder: Path) -> None:
+            arrays = dict(np.load(folder / file))
+            about = json.loads(str(arrays.pop("about")))
+            named = {name.removeprefix("explainer/"): array for name, array in arrays.items()}
+            change(named)
+            arrays = {f"explainer/{name}": array for name, array in named.items()}
+            about["digest"] = Checkpoint(folder / file, "ours", seconds=0)._digest(about["stage"], arrays)
+            np.savez(folder / file, about=np.array(json.dumps(about)), **arrays)
+
+        return spoil
+
+    def unequal(arrays: dict[str, Any]) -> None:
+        arrays["pair"], arrays["count"] = np.zeros(5_000_000, np.int64), np.ones(5_000_000, np.int64)
+        for name in ("next_state", "outcome", "continuation"):
+            arrays[name] = arrays[name][:1]
+
+    return {
+        "arrays of unequal lengths": forged(unequal),
+        "counts below 0": forged(lambda arrays: arrays["count"].fill(-5)),
+        "events of 7": forged(lambda arrays: arrays["outcome"].fill(7)),
+        "pairs that there are not": forged(lambda arrays: arrays["pair"].fill(10**9)),
+        "next states of 10^12": forged(lambda arrays: arrays["next_state"].fill(10**12)),
+        "no pairs": forged(lambda arrays: arrays.pop("pair")),
     }
 
 

@@ -47,7 +47,8 @@ class LearningCurve:
         """Go on from there."""
         stored = CheckedArrays(state)
         seen, due = stored.number("seen"), stored.like("due", np.zeros(0), rows=None)
-        names = tuple(str(name) for name in stored.take("names", (...,), "Uf").reshape(-1))
+        found = stored.take("names", (None, ...), "Uf")
+        names = tuple(str(name) for row in found for name in row)
         kept: dict[int, dict[str, Any]] = {}
         for key in state:
             step, _, name = key.partition("/")
