@@ -269,6 +269,14 @@ def test_what_the_pages_hold_counts_and_not_what_the_footer_says(
         list(read_shard(path, description(spaces.Discrete(5))))
 
 
+def test_a_page_holds_no_more_rows_than_are_claimed(tmp_path: Path) -> None:
+    path = forged(tmp_path / "x.parquet", spaces.Discrete(5), np.zeros(6_000, int))
+    in_footer(path, 6_000, 1)
+    assert count_rows(path) == 1
+    with pytest.raises(DatasetError, match=r"the column observation .* 6000 values, where there are 1"):
+        list(read_shard(path, description(spaces.Discrete(5))))
+
+
 def test_rows_are_bounded_by_the_size_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "FEW_ROWS", 100)
     monkeypatch.setattr(parquet, "ROWS_PER_BYTE", 1)

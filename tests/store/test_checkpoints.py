@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.predictors import test_mixture
+from tests.predictors import test_mixture, test_model
 from tests.sb3_ext import test_stages
 from tests.support import datasets, small_mdp
 from tests.support.networks import small_network, small_transitions
@@ -133,7 +134,7 @@ def trained(trainer: Any) -> Any:
 
 
 def mixed(learner: Any) -> Any:
-    learner.update(test_mixture.transitions()[:2000])
+    learner.update(test_model.transitions()[:2000])
     learner.fit()
     return learner
 
@@ -151,7 +152,7 @@ PARTS: dict[str, tuple[Callable[[], Any], Make]] = {
     "mixture": (lambda: test_mixture.mixture(fit_updates=4), mixed),
     "Q-learning": (lambda: q_learning(small_mdp.environment(), 500), trained),
     "curve": (curve, watched),
-    **{name: (lambda name=name: test_stages.agent(name), trained) for name in ("DQN", "SAC", "A2C")},
+    **{name: (partial(test_stages.agent, name), trained) for name in ("DQN", "SAC", "A2C")},
 }
 
 
