@@ -19,6 +19,7 @@ from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
 from tpd.run.results import Findings
 from tpd.show.console import show
 from tpd.show.tables import band_table, error_table, forecast_table, overall, verdict_table
+from tpd.sources.parquet import DatasetError
 from tpd.sources.workers import exit_with_parent
 from tpd.store import saved_runs
 from tpd.store.fingerprints import fingerprint
@@ -56,7 +57,10 @@ def run_job(cfg: DictConfig) -> float | None:
         with ExitStack() as claim:
             with blame("hydra.run.dir"):
                 claim.enter_context(locked(folder))
-            return _skill(_run_alone(cfg, folder))
+            try:
+                return _skill(_run_alone(cfg, folder))
+            except DatasetError as error:  # found while it is read, long after the config was checked
+                raise ConfigError(f"training: {error}") from error
     _quiet_console()
     require_own_version(folder)
     exit_with_parent(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
