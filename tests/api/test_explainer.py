@@ -447,4 +447,4 @@ def test_a_moment_after_the_end_is_refused() -> None:
     for action in actions:
         observation, *_ = world.step(action)
     with pytest.raises(ValueError, match="ends with step 24: nothing follows"):
-        explainer.why(tpd.Moment(4, actions, observation))
+        explainer.why(tpd.Moment(4, np.array(actions), observation))
