@@ -2,7 +2,11 @@
 
 import contextlib
 import json
+import os
+import re
+import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,18 +21,20 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Metric
+from mlflow.entities import LoggedModelOutput, Metric
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
+from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
 from tpd.store.run_folders import locked
 from tpd.tracking import backend_store, outbox
-from tpd.tracking.backend_store import prepare
+from tpd.tracking.backend_store import client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 from tpd.tracking.outbox import forget, open_run
+from tpd.tracking.ui import serve
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +137,7 @@ def test_an_experiment_that_many_make_at_once_is_made_once(server: Server) -> No
 @pytest.mark.real_store
 def test_a_store_whose_maker_died_is_made_anew(local: MlflowTracking, tmp_path: Path) -> None:
     """At any moment: a store that is not whole is not there."""
-    maker = f"from tpd.tracking.backend_store import prepare\nprepare({local.uri!r}, 'small')"
+    maker = f"from tpd.tracking.backend_store import client_of, prepare\nprepare({local.uri!r}, 'small')"
     process = subprocess.Popen([sys.executable, "-c", maker], stderr=subprocess.DEVNULL)
     unfinished = tmp_path / "mlflow.db.unfinished"
     while not unfinished.exists() or not unfinished.stat().st_size:  # the first tables are there
@@ -479,3 +485,165 @@ def test_a_clock_that_goes_backwards_loses_nothing(
             monkeypatch.setattr(time, "time_ns", lambda step=step: now - step * 10**12)
             run.metrics({"loss": step}, step)
     assert sorted(history(local.uri, run.id, "loss")) == steps(5)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder of the user's, in which a stranger has no business."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "mine.txt").write_text("mine")
+    return tmp_path / "victim"
+
+
+@pytest.fixture
+def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stranger's folder of a run with its store, in which something still waits; we work in it."""
+    home = tmp_path / "theirs"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    folder = home / "outputs" / "run"
+    with open_run(
+        MlflowTracking(uri="sqlite:///mlflow.db", experiment="small"), folder, "run", {}, {}
+    ) as run:
+        run.metrics({"loss": 1})
+    (folder / "new.txt").write_text("new")
+    with (folder / JOURNAL).open("a") as journal:
+        journal.write('{"do": "files", "with": ["new.txt", null]}\n{"do": "end", "with": ["FINISHED"]}\n')
+    return folder
+
+
+def change(store: Path, *statements: str) -> None:
+    with contextlib.closing(sqlite3.connect(store)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+PLACES = {
+    "of a run": "UPDATE runs SET artifact_uri = '{}'",
+    "as a URI": "UPDATE runs SET artifact_uri = 'file://{}'",
+    "up from here": "UPDATE runs SET artifact_uri = 'mlruns/../../victim'",
+    "on a server": "UPDATE runs SET artifact_uri = 'ftp://127.0.0.1{}'",
+    "nowhere": "UPDATE runs SET artifact_uri = ''",
+    "the whole folder": "UPDATE runs SET artifact_uri = '.'",
+    "of an experiment": "UPDATE experiments SET artifact_location = '{}'",
+}
+
+
+@pytest.mark.parametrize("statement", PLACES.values(), ids=PLACES)
+def test_a_store_of_strangers_does_not_say_where_files_are_written(
+    strangers: Path, elsewhere: Path, statement: str
+) -> None:
+    change(Path("mlflow.db"), statement.format(elsewhere))
+    told = dict[Path, str]()
+    assert deliver_all(Path("outputs"), told.__setitem__, below_here) == 1
+    assert "which is not below" in told[Path("outputs/run")]
+    assert [path.name for path in elsewhere.iterdir()] == ["mine.txt"]
+    assert not Path("new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "linked", ["new.txt", ".", "../..", "../../.."], ids=["file", "run", "all", "mlruns"]
+)
+def test_a_place_that_is_linked_elsewhere_is_not_written_to(
+    strangers: Path, elsewhere: Path, linked: str
+) -> None:
+    run = MlflowClient(Delivery(strangers).tracking.uri).get_run(str(Delivery(strangers).run_id))
+    place = Path(os.path.normpath(Path(run.info.artifact_uri) / linked))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.symlink_to(elsewhere / "mine.txt" if linked == "new.txt" else elsewhere)
+    told = dict[Path, str]()
+    assert deliver_all(Path("outputs"), told.__setitem__, below_here) == 1
+    assert re.search("which is not below|leads out of", told[Path("outputs/run")])
+    assert [path.read_text() for path in elsewhere.rglob("*")] == ["mine"]
+
+
+def test_a_store_of_strangers_does_not_say_what_is_copied(strangers: Path, elsewhere: Path) -> None:
+    uri, run_id = Delivery(strangers).tracking.uri, str(Delivery(strangers).run_id)
+    client = MlflowClient(uri)
+    experiment = client.get_run(run_id).info.experiment_id
+    model = client.create_logged_model(experiment, name="explainer", source_run_id=run_id)
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    change(Path("mlflow.db"), f"UPDATE logged_models SET artifact_location = '{elsewhere}'")
+    with pytest.raises(PermissionError, match="victim', which is not below"):
+        fetch(run_id, uri, Path("fetched"))
+    assert not Path("fetched").exists()
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+CHANGED = {
+    "a view": (
+        ["DROP TABLE experiments", f"CREATE VIEW experiments AS {ENDLESS}"],
+        "'experiments' that runs",
+    ),
+    "a trigger": (
+        [f"CREATE TRIGGER t BEFORE UPDATE ON runs BEGIN SELECT count(*) FROM ({ENDLESS}); END"],
+        "'t' that runs",
+    ),
+    "a column": (
+        ["ALTER TABLE runs ADD COLUMN more TEXT AS (hex(zeroblob/**/(400000000)))"],
+        "'runs' that runs",
+    ),
+    "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that runs"),
+    "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that runs"),
+    "no runs": (["DROP TABLE runs"], "lacks runs"),
+    "no column": (["ALTER TABLE params DROP COLUMN value"], "lacks params.value"),
+    "another revision": (
+        ["UPDATE alembic_version SET version_num = 'feedfeed'"],
+        "is of revision 'feedfeed'",
+    ),
+    "no revision": (["DROP TABLE alembic_version"], "is of revision ''"),
+}
+
+
+@pytest.mark.parametrize(("statements", "complaint"), CHANGED.values(), ids=CHANGED)
+def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
+    tmp_path: Path, statements: list[str], complaint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores_of_tests.copy(tmp_path / "mlflow.db")
+    change(tmp_path / "mlflow.db", *statements)
+    uri, start = f"sqlite:///{tmp_path}/mlflow.db", time.monotonic()
+    for attempt in (
+        lambda: prepare(uri, "small"),
+        lambda: fetch("abc", uri, tmp_path / "fetched"),
+        lambda: serve([f"store={uri}"]),
+        lambda: client_of(uri),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            attempt()
+    assert time.monotonic() - start < 10
+    assert caplog.text == ""
+
+
+def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    stores_of_tests.copy(path)
+    change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', '{'v' * 800}', 0)" for i in range(50)))
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'experiment_tags'"
+        ).fetchone()
+    bytes_ = bytearray(path.read_bytes())
+    page = (root - 1) * size
+    assert bytes_[page] == 5  # an inner page of a table
+    first = int.from_bytes(bytes_[page + 12 : page + 14], "big")
+    bytes_[page + 8 : page + 12] = bytes_[page + first : page + first + 4]  # its last child is its first
+    path.write_bytes(bytes_)
+    with pytest.raises(ValueError, match="broken SQLite database"):
+        prepare(f"sqlite:///{path}", "small")
+
+
+def test_what_mlflow_cannot_read_of_a_store_is_refused_in_one_line(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: Any, **more: Any) -> None:
+        raise TypeError("a row\nof nonsense")
+
+    monkeypatch.setattr(MlflowClient, "get_run", fail)
+    monkeypatch.setattr(MlflowClient, "search_runs", fail)
+    uri = Delivery(strangers).tracking.uri
+    for attempt in (lambda: fetch("abc", uri, Path("fetched")), lambda: serve([f"store={uri}"])):
+        with pytest.raises(ValueError, match=r"^[^\n]*mlflow.db[^\n]*a row of nonsense$"):
+            attempt()

@@ -3,6 +3,8 @@
 import copy
 import json
 import math
+import os
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,6 +207,18 @@ def require_file(path: Path, largest: int | None = None) -> None:
         raise ValueError(f"{path}: there is no such file")
     if largest is not None and path.stat().st_size > largest:
         raise ValueError(f"{path}: has an absurd size of {path.stat().st_size} bytes")
+
+
+def require_own_files(folder: Path) -> None:
+    """Refuse a folder in which something is no file of its own: a link that leads out, a pipe, a device."""
+    home = folder.resolve()
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place) / name for name in (*folders, *files)):
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) and not path.resolve().is_relative_to(home):
+                raise ValueError(f"{path} leads out of {folder}, so nothing is written or sent here")
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+                raise ValueError(f"{path} is neither a file nor a folder, so nothing is written or sent here")
 
 
 def brief(error: BaseException) -> str:

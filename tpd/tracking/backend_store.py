@@ -1,11 +1,15 @@
 """The MLflow store: made ready once, before anything writes to it."""
 
 import contextlib
+import functools
 import http.client
 import os
+import re
 import sqlite3
 import threading
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +17,26 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.utils.file_utils import local_file_uri_to_path
 
 from tpd import __version__
 from tpd.guards.versions import WRITTEN_BY, require_version
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
-SECONDS_TO_ANSWER, SECONDS_TO_LEAVE = 10, 120
+SECONDS_TO_ANSWER, SECONDS_TO_LEAVE, SECONDS_TO_LOOK = 10, 120, 8
+LARGEST_CHECKED = 2**28
+"""Of larger stores only the tables are looked at, for looking through all of it takes too long."""
+ALEMBIC = "alembic_version"
+FUNCTIONS = "SELECT DISTINCT lower(name) FROM pragma_function_list"
+HARMLESS = {"char", "lower", "upper", "length", "coalesce"}
+"""Names of SQL's functions that may stand in a table's definition: CHAR is also a type."""
+PATTERNS = r"\b(LIKE|GLOB|MATCH|REGEXP)\b|--|/\*"
+REFUSING = (
+    r"CREATE TRIGGER \w+ BEFORE \w+ ON \w+ FOR EACH ROW WHEN [^;()]* "
+    r"BEGIN SELECT RAISE\(ABORT, '[^']*'\); END"
+)
+"""A trigger that does nothing but refuse, as MLflow has one."""
 RUN_VERSION = "tpd.version"
 EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
@@ -59,6 +76,8 @@ def _make(path: Path) -> None:
 
 def client_of(uri: str) -> MlflowClient:
     """Refuse a kind of store that there is not, as one of runs and not of models."""
+    if uri.startswith(SQLITE) and Path(uri.removeprefix(SQLITE)).exists():
+        _require_database(Path(uri.removeprefix(SQLITE)).absolute())
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except MlflowException as error:  # also of stores that MLflow keeps no more
@@ -108,14 +127,89 @@ def require_usable(uri: str) -> None:
 
 
 def _require_database(path: Path) -> None:
+    """Refuse a file that is no store of this version of MLflow, or that would run something of its own."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
         raise ValueError(f"the store {path} is no file that you may read and write")
+    deadline = time.monotonic() + SECONDS_TO_LOOK
     try:
-        with contextlib.closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA schema_version")
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+            _look_through(database, path)
     except sqlite3.DatabaseError as error:
-        if not isinstance(error, sqlite3.OperationalError):  # else somebody else is writing
-            raise ValueError(f"the store {path} is no SQLite database, or a broken one ({error})") from error
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return  # somebody else is writing
+        raise ValueError(f"the store {path} is no SQLite database, or a broken one ({error})") from error
+
+
+def _look_through(database: sqlite3.Connection, path: Path) -> None:
+    """Views, triggers and functions would run in every question that MLflow asks."""
+    tables, calls = set[str](), {name for (name,) in database.execute(FUNCTIONS)} - HARMLESS
+    for kind, name, sql in database.execute("SELECT type, name, sql FROM sqlite_master"):
+        written = " ".join(str(sql or "").split())
+        called = {word.lower() for word in re.findall(r"(\w+)\W?\s*\(", written)} & calls
+        virtual = written.lower().startswith("create virtual")
+        harmless = kind in ("table", "index") or (kind == "trigger" and re.fullmatch(REFUSING, written))
+        if called or virtual or not harmless or re.search(PATTERNS, written, re.IGNORECASE):
+            raise ValueError(
+                f"the store {path} has a {kind} {name!r:.80} that runs, which MLflow makes none of"
+            )
+        if kind == "table":
+            tables.add(name)
+    if not tables:
+        return
+    due, columns = _schema()
+    found = database.execute("SELECT version_num FROM alembic_version") if ALEMBIC in tables else ()
+    revisions = [str(revision) for (revision,) in found]
+    if revisions != [due]:
+        told = f"is of revision {', '.join(revisions)!r:.80}, and MLflow here needs {due!r}"
+        raise ValueError(f"the store {path} {told}; an older one is brought there by: mlflow db upgrade")
+    for table, names in columns.items():
+        has = {row[0] for row in database.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))}
+        if lacking := names - has:
+            raise ValueError(f"the store {path} lacks {table}.{min(lacking)}, so it is none of MLflow")
+    if path.stat().st_size <= LARGEST_CHECKED:  # pages that are their own children have no end
+        for (wrong,) in database.execute("PRAGMA quick_check(1)"):
+            if wrong != "ok":
+                raise ValueError(f"the store {path} is a broken SQLite database ({wrong!r:.100})")
+
+
+@functools.cache
+def _schema() -> tuple[str, dict[str, set[str]]]:
+    """The revision of the stores that this MLflow makes, and the columns of their tables."""
+    from mlflow.store.db.base_sql_model import Base
+    from mlflow.store.db.utils import _get_latest_schema_revision
+
+    columns = {name: {str(c.name) for c in table.columns} for name, table in Base.metadata.tables.items()}
+    return str(_get_latest_schema_revision()), columns  # type: ignore[no-untyped-call]
+
+
+def own_places(uri: str, *locations: str | None) -> list[Path]:
+    """Where files of a store lie; refused elsewhere than where MLflow puts them: in the folder mlruns.
+
+    Whoever writes a store says in it where files are written and read. That folder is in the working
+    directory, or beside the store. What a server keeps itself is its own matter.
+    """
+    homes, places = [Path.cwd()], list[Path]()
+    if uri.startswith(SQLITE):
+        homes.append(Path(uri.removeprefix(SQLITE)).absolute().parent)
+    for location in locations:
+        given = str(location or "")
+        local = urllib.parse.urlsplit(given).scheme in ("", "file")
+        if not local and not uri.startswith(SQLITE):
+            continue
+        place = Path(_as_path(given)).resolve() if local and given else None
+        if place is None or not any(place.is_relative_to(home.resolve() / "mlruns") for home in homes):
+            where = " or ".join(f"{home / 'mlruns'}" for home in dict.fromkeys(homes))
+            raise PermissionError(
+                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}"
+            )
+        places.append(place)
+    return places
+
+
+def _as_path(location: str) -> str:
+    """As MLflow reads it."""
+    return str(local_file_uri_to_path(location))  # type: ignore[no-untyped-call]
 
 
 def _knock(uri: str) -> None:

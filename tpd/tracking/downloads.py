@@ -8,10 +8,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
+from tpd.guards.files import brief
 from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
 from tpd.store import explainers
 from tpd.store.saved_runs import EPISODES, EXPLAINER
-from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, require_usable
+from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, own_places, require_usable
 
 MODELS = "models:/"
 
@@ -29,14 +30,19 @@ def download(name: str, uri: str, folder: Path) -> Path:
         models = [output.model_id for output in run.outputs.model_outputs] if run.outputs else []
         if not models:
             raise ValueError(_without_explainer(client, run))
-        _download(client, run, folder)
         explainer = client.get_logged_model(models[-1])
+        own_places(uri, run.info.artifact_uri, explainer.artifact_location)
+        _download(client, run, folder)
         mlflow.artifacts.download_artifacts(
             artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
         )
     except MlflowException as error:
         reason = " ".join(error.message.split())
         raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # rows of a store may hold anything
+        raise ValueError(f"run={name} cannot be read from {uri}: {brief(error)}") from error
     found = [path.parent for path in (folder / "model").rglob(explainers.DESCRIPTION)]
     if len(found) != 1:
         raise ValueError(f"run={name} has {len(found)} files {explainers.DESCRIPTION} in its model, not one")

@@ -21,8 +21,9 @@ from mlflow.models import Model
 from PIL import Image
 
 import tpd
+from tpd.guards.files import require_own_files
 from tpd.tracking import notes, served_model
-from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, prepare
+from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, own_places, prepare
 from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
 from tpd.tracking.served_requests import questions
 from tpd.tracking.ui import ui_command
@@ -66,7 +67,8 @@ class MlflowTracking:
         """
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
-        every = {**_origin(), **tags} | ({} if token is None else {TOKEN: token})
+        require_places(client, self.uri, experiment_id)
+        every = {**tags, **_origin()} | ({} if token is None else {TOKEN: token})
         if parent is not None:
             every["mlflow.parentRunId"] = parent
         run = client.create_run(experiment_id, tags=every, run_name=name)
@@ -88,6 +90,7 @@ class MlflowTracking:
         run = client.get_run(run_id)
         if run.data.tags.get(TOKEN) != token:
             raise PermissionError(f"run {run_id} of {self.uri} was not started from this folder")
+        require_places(client, self.uri, run.info.experiment_id, run.info.artifact_uri)
         client.update_run(run_id, status="RUNNING")
         return MlflowRun(client, self.uri, run, self.register)
 
@@ -246,6 +249,14 @@ class MlflowRun:
 
     def _resolved(self, text: str) -> str:
         return text.replace(THIS_RUN, self._run_id).replace(THIS_EXPERIMENT, self._experiment_id)
+
+
+def require_places(client: MlflowClient, uri: str, experiment_id: str, *locations: str | None) -> None:
+    """Refuse to write files of a run, or new models of its experiment, to where they do not belong."""
+    experiment = client.get_experiment(experiment_id).artifact_location
+    own_places(uri, f"{experiment or ''}/models")
+    for place in own_places(uri, *locations):
+        require_own_files(place)
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tpd.guards.files import brief
 from tpd.guards.settings import whole_number
 from tpd.tracking.backend_store import SQLITE, absolute, client_of, require_usable
 from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
@@ -47,8 +48,11 @@ def serve(arguments: Sequence[str]) -> None:
 def newest_page(uri: str) -> str:
     """Where the UI shows the newest sweep, or run that is of none; its first page if there is nothing."""
     client = client_of(uri)
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs = client.search_runs(experiments, order_by=["attributes.start_time DESC"], max_results=1)
+    try:
+        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+        runs = client.search_runs(experiments, order_by=["attributes.start_time DESC"], max_results=1)
+    except Exception as error:  # rows of a store may hold anything
+        raise ValueError(f"the store {uri} cannot be read: {brief(error)}") from error
     if not runs:
         return ""
     run = runs[0]
