@@ -1,12 +1,17 @@
 """Commands that cannot be done are refused in one line, soon, and leave nothing behind."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import tpd_run
+from tpd import __version__
 from tpd.run.cli import sync
+from tpd.store.fingerprints import code_version
 
 STARTS = {
     "env=null": "env=null: env has to be one of its options",
@@ -53,3 +58,23 @@ def test_a_store_that_there_is_not_is_refused(
     with pytest.raises(SystemExit, match=message):
         sync()
     assert {path.name for path in tmp_path.iterdir()} == {"outputs"}
+
+
+@pytest.mark.parametrize("flags", [[], ["-m"]], ids=["run", "sweep"])
+def test_a_folder_of_strangers_is_not_gone_on_in_when_its_files_lie_elsewhere(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    words = [*flags, "policy.steps=100", "tracking=none"]
+    folder = tmp_path / "outputs" / ("sweeps" if flags else "runs") / "theirs"
+    (folder / "0" / ".hydra").mkdir(parents=True)
+    record = {"command": [*words, code_version()], "status": "running", "written_by": __version__}
+    (folder / ("sweep.json" if flags else "status.json")).write_text(json.dumps(record))
+    for place in (folder, folder / "0", folder / "0" / ".hydra"):
+        for name in ("config.yaml", "run.log", "start.npz", "tracking.jsonl"):
+            (tmp_path / name).write_text("mine")
+            (place / name).symlink_to(tmp_path / name)
+    done = tpd_run(tmp_path, *words, check=False)
+    assert done.returncode != 0
+    assert re.search(r"hydra\.(run|sweep)\.dir: .*theirs.* leads out of", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path.read_text() for path in tmp_path.glob("*.*")} == {"mine"}

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 import numpy.typing as npt
 
+from tpd.guards.atomic import atomic_write
 from tpd.guards.sizes import require_memory
 
 Array = npt.NDArray[Any]
@@ -151,11 +152,12 @@ def read_json(path: Path) -> Any:
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write an npz file that `read_arrays` takes: compressed, unless it would hold too much for its size."""
-    with path.open("wb") as file:  # else NumPy would change the name
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    if sum(array.nbytes for array in arrays.values()) > _most_held(path) // 2:
-        with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+    with atomic_write(path) as unfinished:
+        with unfinished.open("wb") as file:  # else NumPy would change the name
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        if sum(array.nbytes for array in arrays.values()) > _most_held(unfinished) // 2:
+            with unfinished.open("wb") as file:
+                np.savez(file, allow_pickle=False, **arrays)
 
 
 def _most_held(path: Path) -> int:
@@ -214,7 +216,10 @@ def require_own_files(folder: Path) -> None:
     home = folder.resolve()
     for place, folders, files in os.walk(folder):
         for path in (Path(place) / name for name in (*folders, *files)):
-            mode = path.lstat().st_mode
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:  # somebody has just taken it away
+                continue
             if stat.S_ISLNK(mode) and not path.resolve().is_relative_to(home):
                 raise ValueError(f"{path} leads out of {folder}, so nothing is written or sent here")
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):

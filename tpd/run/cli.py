@@ -34,10 +34,15 @@ class SweepCallback(Callback):
     """Hydra's hook around a run or a multirun."""
 
     def on_run_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        from tpd.guards.files import require_own_files
+
         try:
             Path(config.hydra.run.dir).mkdir(parents=True, exist_ok=True)
+            require_own_files(Path(config.hydra.run.dir))  # before Hydra opens its log there
         except OSError as error:
             sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
+        except ValueError as error:
+            sys.exit(f"hydra.run.dir: {error}")
 
     def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
         log.info("%s sweep: loading libraries", config.name)

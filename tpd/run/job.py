@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from tpd.guards.atomic import atomic_write
 from tpd.run.experiment import run
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
@@ -98,7 +99,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     parts = build(cfg)
     discard_other_run(folder / STATUS, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
-    OmegaConf.save(cfg, folder / saved_runs.CONFIG, resolve=True)
+    save_config(cfg, folder)
     tracking = make_tracking(cfg)
     tags = {**chosen(cfg, HydraConfig.get()), SEED: str(parts.seed)}
     with open_run(tracking, folder, _name(cfg, parts), settings(cfg), tags) as tracked:
@@ -123,6 +124,12 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     print(f"plots and explainer: {folder}")
     print_address(tracking, tracked)
     return findings
+
+
+def save_config(cfg: DictConfig, folder: Path) -> None:
+    """Write the settings of a run or sweep, to be read by people."""
+    with atomic_write(folder / saved_runs.CONFIG) as unfinished:
+        OmegaConf.save(cfg, unfinished, resolve=True)
 
 
 def _finish(folder: Path) -> None:
@@ -150,7 +157,7 @@ def _name(cfg: DictConfig, parts: Parts) -> str:
 
 def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings:
     parts = build(cfg)
-    OmegaConf.save(cfg, folder / saved_runs.CONFIG, resolve=True)
+    save_config(cfg, folder)
     sweep = read_record(sweep_folder / SWEEP)
     overrides = list(HydraConfig.get().overrides.task)
     apart = [override for override in overrides if key_of(override) in sweep.get("varied", ())]

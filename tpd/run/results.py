@@ -10,6 +10,7 @@ import pandas as pd
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.fresh_episodes import Forecasts
 from tpd.evaluation.played_return import PlayedReturn
+from tpd.guards.atomic import atomic_write_text
 from tpd.run.parts import Parts
 from tpd.show import reliability, survival_curves
 from tpd.sources.episodes import Recording
@@ -68,7 +69,7 @@ def save_results(
     tracked.model(folder / EXPLAINER, EXPLAINER)
     if findings.errors is not None:
         write_table(findings.errors.frame(), folder / "errors.json")
-        (folder / "metrics.json").write_text(json.dumps(findings.errors.metrics()))
+        atomic_write_text(folder / "metrics.json", json.dumps(findings.errors.metrics()))
         tracked.metrics(findings.errors.metrics(), step)
         tracked.table(findings.errors.frame(), "errors.json")
         if (bands := findings.errors.band_frame()) is not None:
@@ -82,7 +83,7 @@ def save_results(
 def save_learned(parts: Parts, findings: Findings, folder: Path) -> None:
     """Write the explainer, and how good its forecasts turned out to be."""
     (folder / PLOTS).mkdir(parents=True, exist_ok=True)
-    (folder / RESULT).write_text("\n".join([*findings.lines, ""]))
+    atomic_write_text(folder / RESULT, "\n".join([*findings.lines, ""]))
     if findings.forecasts is not None:
         write_table(findings.forecasts.frame(), folder / FORECASTS)
         title = f"Reliability, seed {parts.seed}"

@@ -30,6 +30,7 @@ from tpd.run.job import (
     open_run,
     print_address,
     repeat_command,
+    save_config,
 )
 from tpd.run.parts import ConfigError, blame, build, settings
 from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
@@ -202,7 +203,7 @@ class Sweep:
         )
         self._run = open_run(self._tracking, self.folder, f"{cfg.name} sweep", plain, {**tags, ROLE: "sweep"})
         write_record(self.folder / SWEEP, run_id=self._run.id)
-        OmegaConf.save(cfg, self.folder / CONFIG, resolve=True)
+        save_config(cfg, self.folder)
         self._run.files(self.folder / CONFIG)
         for status in self.folder.rglob(STATUS):
             if read_record(status).get("status") != FINISHED:

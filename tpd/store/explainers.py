@@ -18,6 +18,7 @@ from tpd import __version__
 from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
+from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
 from tpd.guards.settings import number, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
@@ -83,7 +84,7 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_arrays(folder / ARRAYS, arrays)
     write_arrays(folder / AGENT, agent)
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
+    atomic_write_text(folder / DESCRIPTION, json.dumps(description, indent=2))
 
 
 def _table_arrays(table: PairTable) -> dict[str, Array]:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
+from tpd.guards.files import require_own_files
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.store.fingerprints import code_version
 
@@ -34,9 +35,11 @@ class BusyError(Exception):
 def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     """Keep other processes out of a folder; the claim of a process ends with it, however it ends.
 
+    It is refused if something in it leads elsewhere, for whoever claims it is going to write there.
     patience: so many seconds to wait for one that is about to end.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    require_own_files(folder)
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=patience)
@@ -122,5 +125,5 @@ def resume_folder(root: str, name: str) -> str:
 
 
 def _same_unfinished(record: Path) -> bool:
-    known = read_record(record)
+    known = {} if record.parent.is_symlink() else read_record(record)
     return known.get("command") == command() and known.get("status") != FINISHED

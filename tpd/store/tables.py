@@ -8,13 +8,14 @@ from pathlib import Path
 import pandas as pd
 
 from tpd.evaluation.errors import METRICS, OVERALL
+from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import REAL, blame, read_json
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as JSON that loses no digit; a named index becomes a column."""
     named = frame.reset_index() if frame.index.name else frame
-    path.write_text(json.dumps(named.to_dict(orient="split", index=False)))
+    atomic_write_text(path, json.dumps(named.to_dict(orient="split", index=False)))
 
 
 def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
