@@ -27,9 +27,10 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
+from tpd import __version__
 from tpd.store.run_folders import locked
 from tpd.tracking import backend_store, outbox
-from tpd.tracking.backend_store import client_of, prepare
+from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
@@ -233,6 +234,37 @@ HOSTILE = {
     "no call": ("[1, 2]", "nothing that a run writes down"),
     "no JSON": ("{", "is no JSON"),
     "brackets": ("[" * 100_000, "is no JSON"),
+    "a pipe": ('{"do": "files", "with": ["pipe", null]}', "is neither a file nor a folder"),
+    "lists without end": (
+        f'{{"do": "files", "with": [{"[[[[]]]]," * 3_000_000}1]}}',
+        "has a line of more than",
+    ),
+    "lists": (f'{{"do": "files", "with": [{"[[[[]]]]," * 100_000}1]}}', "nothing that a run writes down"),
+    "a table of one number": (
+        json.dumps(
+            {"do": "table", "with": [{"data": 1, "index": [*range(3000)], "columns": [*range(60_000)]}, "t"]}
+        ),
+        "nothing that a run writes down",
+    ),
+    "many columns": (
+        json.dumps({"do": "table", "with": [{"columns": ["a"] * 1001, "data": [[1] * 1001]}, "t"]}),
+        "nothing that a run writes down",
+    ),
+    "no metrics": ('{"do": "metrics", "with": []}', "nothing that a run writes down"),
+    "a metric without end": (
+        f'{{"do": "metrics", "with": [{{"a": 1{"0" * 400}}}, 0, 1]}}',
+        "nothing that a run writes down",
+    ),
+    "a step without end": (
+        f'{{"do": "metrics", "with": [{{"a": 1}}, 1{"0" * 30}, 1]}}',
+        "nothing that a run writes down",
+    ),
+    "a word as a metric": ('{"do": "metrics", "with": [{"a": "x"}, 0, 1]}', "nothing that a run writes down"),
+    "no note": (
+        '{"do": "describe", "with": [{"text": "a", "picture": "b"}]}',
+        "nothing that a run writes down",
+    ),
+    "another end": ('{"do": "end", "with": ["DELETED"]}', "nothing that a run writes down"),
 }
 
 
@@ -244,15 +276,20 @@ def test_a_folder_of_strangers_sends_nothing_but_its_own(
     (tmp_path / "secret.txt").write_text("secret")
     with open_run(local, folder, "run", {}, {}) as run:
         run.metrics({"loss": 1})
+    if "pipe" in line:
+        os.mkfifo(folder / "pipe")
     if "linked" in line:
         (folder / "linked").symlink_to(tmp_path / "secret.txt")
     (folder / "page.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
     with (folder / JOURNAL).open("a") as journal:
         journal.write(line + "\n")
     told = dict[Path, str]()
+    start = time.monotonic()
     for _ in range(TRIES):
         assert deliver_all(folder, told.__setitem__, trusted) == 1
+    assert time.monotonic() - start < 10
     assert told_of in told[folder]
+    assert len(told[folder]) < 1000
     client = MlflowClient(local.uri)
     assert client.list_artifacts(str(run.id)) == client.list_artifacts(str(run.id), "note") == []
 
@@ -385,6 +422,57 @@ def test_an_address_that_is_none_is_named(local: MlflowTracking, tmp_path: Path,
     told = dict[Path, str]()
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
     assert DELIVERY_STATE in told[tmp_path]
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"delivered": -3},
+        {"delivered": True},
+        {"opened": {}},
+        {"opened": {"name": "a", "config": {}, "tags": {}, "parent": "any word"}},
+        {"opened": {"name": "a", "config": {}, "tags": {"mlflow.parentRunId": "a"}, "parent": None}},
+        {"refused": [{"do": "metrics", "with": []}]},
+    ],
+    ids=str,
+)
+def test_a_state_that_no_run_has_is_refused(
+    local: MlflowTracking, tmp_path: Path, news: dict[str, Any]
+) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    state = json.loads((tmp_path / DELIVERY_STATE).read_text())
+    (tmp_path / DELIVERY_STATE).write_text(json.dumps({**state, **news}))
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert f"{DELIVERY_STATE}" in told[tmp_path]
+    assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+
+
+def test_a_run_is_put_below_none_of_another_experiment(local: MlflowTracking, tmp_path: Path) -> None:
+    other = MlflowTracking(uri=local.uri, experiment="other")
+    with open_run(other, tmp_path / "theirs", "run", {}, {}) as run:
+        assert run.id is not None
+        with pytest.raises(ValueError, match=f"{run.id} is none of the experiment 'small'"):
+            local.open("run", {}, {}, parent=run.id)
+        with pytest.raises(MlflowException, match="not found"):
+            local.open("run", {}, {}, parent="0" * 32)
+
+
+def test_a_folder_does_not_say_which_version_its_run_is_of(local: MlflowTracking) -> None:
+    with local.open("run", {}, {RUN_VERSION: "0.0.0"}) as run:
+        assert MlflowClient(local.uri).get_run(str(run.id)).data.tags[RUN_VERSION] == __version__
+
+
+@pytest.mark.parametrize("line", ['{"do": "metrics", "with": []}', '{"do": "metrics", "with": [1, 2, 3]}'])
+def test_a_journal_that_no_run_writes_is_put_aside(local: MlflowTracking, tmp_path: Path, line: str) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as first:
+        first.metrics({"loss": 1})
+    (tmp_path / JOURNAL).write_text(f"{line}\n")
+    with open_run(local, tmp_path, "run", {}, {}) as second:
+        second.metrics({"loss": 2})
+    assert (tmp_path / f"{JOURNAL}.broken").read_text() == f"{line}\n"
+    assert second.id != first.id
 
 
 @pytest.mark.parametrize("broken", [DELIVERY_STATE, JOURNAL])

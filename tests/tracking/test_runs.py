@@ -19,7 +19,7 @@ from PIL import Image
 
 from tpd.run.summary import missing_jobs
 from tpd.run.sweep import varied_keys
-from tpd.tracking import notes
+from tpd.tracking import mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
 from tpd.tracking.runs import NoTracking
@@ -52,6 +52,18 @@ def test_a_note_ends_where_the_store_can_hold_no_more(tracking: MlflowTracking) 
     with tracking.open("run", {}, {}) as run:
         run.describe(["first", "x" * LONGEST_NOTE, "last"])
     assert note_of(tracking, run.id) == "first"
+
+
+def test_pictures_beyond_what_a_note_holds_are_not_opened(
+    tracking: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("L", (200, 100)).save(tmp_path / "large.png")
+    with tracking.open("run", {}, {}) as run:
+        run.describe(["x" * (LONGEST_NOTE - 3), *[tmp_path / "absent.png"] * 60])
+        monkeypatch.setattr(mlflow_runs, "MOST_PIXELS_OF_NOTE", 3 * 20_000)
+        run.describe([tmp_path / "large.png"] * 3)
+        with pytest.raises(ValueError, match=r"large\.png: has 200 x 100 pixels"):
+            run.describe([tmp_path / "large.png"] * 4)
 
 
 def test_experiments_are_shown_as_training(tracking: MlflowTracking) -> None:

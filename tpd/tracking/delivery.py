@@ -7,15 +7,17 @@ store that the user trusts.
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import blame, brief, read_json, require_file
+from tpd.guards.files import brief, read_json, require_file
+from tpd.guards.settings import shown
 from tpd.guards.versions import require_version
 from tpd.store.run_folders import BusyError, locked
 from tpd.tracking.backend_store import SQLITE
@@ -24,11 +26,15 @@ from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 log = logging.getLogger(__name__)
 
 DELIVERY_STATE, JOURNAL = "tracking.json", "tracking.jsonl"
-LARGEST_JOURNAL = 2**30
+LARGEST_JOURNAL, LONGEST_LINE = 2**26, 2**20
+"""In bytes; values take up to thirty times as much room as their text."""
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
-CALLS = ("metrics", "table", "files", "model", "describe", "end", "abandon")
-"""Those of a run that can be written down."""
+PARTS = {"text", "picture"}
+"""Of a note, each of which is one of them."""
+RUN_ID = "[0-9a-f]{32}"
+LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**63
+MOST_COLUMNS, MOST_TOGETHER = 1000, 500
 
 Entry = dict[str, Any]
 Trusts = Callable[[str], bool]
@@ -77,33 +83,27 @@ class Delivery:
         refused: list[Entry] = self._state["refused"]
         return refused
 
-    def entries(self) -> list[Entry]:
-        """All that was written down; a line that was cut off when its writer died does not count."""
-        path = self.folder / JOURNAL
-        if not path.exists():
-            return []
-        require_file(path, LARGEST_JOURNAL)
-        with blame(path):
-            lines = path.read_text().split("\n")[:-1]
-        return [_read_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    def entries(self, first: int = 0) -> Iterator[Entry]:
+        """What was written down, from some entry on, one by one."""
+        for number, line in enumerate(_lines(self.folder / JOURNAL)):
+            if number >= first:
+                yield _read_entry(line, f"{self.folder / JOURNAL}, line {number + 1}")
 
-    def waiting(self) -> list[Entry]:
-        """What has not been offered to the store yet."""
-        return self.entries()[self._state["delivered"] :]
+    def waiting(self) -> int:
+        """How many entries have not been offered to the store yet."""
+        delivered: int = self._state["delivered"]
+        return max(0, sum(1 for _ in _lines(self.folder / JOURNAL)) - delivered)
 
     def deliver(self) -> None:
         """Hand over all that waits, in order, metrics many at a time."""
-        run, waiting = self.begin(), self.waiting()
-        while waiting:
-            metrics = list(takewhile(lambda entry: entry["do"] == "metrics", waiting))
-            some = metrics or waiting[:1]
+        run = self.begin()
+        for some in _together(self.entries(self._state["delivered"])):
             try:
                 self._hand_over(run, some)
             except Exception as error:
                 self._put_aside(run, some, error)
             self._failures = 0
             self._note(delivered=self._state["delivered"] + len(some))
-            waiting = waiting[len(some) :]
 
     def deliver_refused(self) -> None:
         """Offer once more what was put aside, each by itself; what is refused again stays there."""
@@ -155,8 +155,11 @@ def _read_state(path: Path) -> dict[str, Any]:
             raise ValueError(
                 f"{path}: {name} must be {getattr(kind, '__name__', kind)}, got {state.get(name)!r:.50}"
             )
-    if not re.fullmatch("[0-9a-f]{32}", state["token"]):
+    if not re.fullmatch(RUN_ID, state["token"]):
         raise ValueError(f"{path}: token must be 32 hex digits, got {state['token']!r:.50}")
+    if isinstance(state["delivered"], bool) or not 0 <= state["delivered"] < LARGEST_JOURNAL:
+        raise ValueError(f"{path}: delivered must be a number of entries, got {state['delivered']!r:.50}")
+    _check_opened(state["opened"], f"{path}, opened")
     if state["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
     for number, entry in enumerate(state["refused"]):
@@ -164,17 +167,84 @@ def _read_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def _read_entry(line: str, where: str) -> Entry:
+def _check_opened(opened: dict[str, Any], where: str) -> None:
+    """Refuse what no run is opened with; MLflow's own tags are not the folder's to set."""
+    match opened:
+        case {"name": str(), "config": dict(), "tags": dict(tags), "parent": None | str() as parent}:
+            own = all(isinstance(tag, str) and not name.startswith("mlflow.") for name, tag in tags.items())
+            if len(opened) == 4 and own and (parent is None or re.fullmatch(RUN_ID, parent)):
+                return
+    raise ValueError(f"{where}: {opened!r:.80} is nothing that a run is opened with")
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """One by one; what was cut off when its writer died is no line."""
+    if not path.exists():
+        return
+    require_file(path, LARGEST_JOURNAL)
+    with path.open("rb") as file:
+        while (line := file.readline(LONGEST_LINE + 1)).endswith(b"\n"):
+            yield line
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
+
+
+def _read_entry(line: bytes, where: str) -> Entry:
     try:
-        return _check_entry(json.loads(line), where)
-    except (json.JSONDecodeError, RecursionError) as error:
+        entry = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: is no JSON ({brief(error)})") from error
+    return _check_entry(entry, where)
 
 
 def _check_entry(entry: Any, where: str) -> Entry:
-    if not isinstance(entry, dict) or entry.get("do") not in CALLS or not isinstance(entry.get("with"), list):
-        raise ValueError(f"{where}: {entry!r:.80} is nothing that a run writes down")
+    if not isinstance(entry, dict) or not _is_call(entry.get("do"), entry.get("with")):
+        raise ValueError(f"{where}: {shown(entry)} is nothing that a run writes down")
     return entry
+
+
+def _is_call(do: Any, arguments: Any) -> bool:
+    """Whether a run can be told this."""
+    match do, arguments:
+        case "metrics", [dict(values), int(step), int(milliseconds)]:
+            whole = all(abs(number) < LARGEST_WHOLE for number in (step, milliseconds))
+            return whole and all(isinstance(v, int | float) and abs(v) <= LARGEST for v in values.values())
+        case "table", [{"columns": list(columns), "data": list(rows)} as table, str()]:
+            named = (
+                len(table) == 2 and len(columns) <= MOST_COLUMNS and all(isinstance(c, str) for c in columns)
+            )
+            return named and all(_is_row(row, len(columns)) for row in rows)
+        case "describe", list(parts):
+            return all(
+                isinstance(p, dict) and [*map(type, p.values())] == [str] and p.keys() <= PARTS for p in parts
+            )
+        case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("abandon", []):
+            return True
+        case "end", [str(status)]:
+            return status in ("FINISHED", "FAILED", "KILLED")
+    return False
+
+
+def _is_row(row: Any, length: int) -> bool:
+    """Whether these are so many cells of a table."""
+    plain = isinstance(row, list) and all(cell is None or isinstance(cell, str | int | float) for cell in row)
+    return plain and len(row) == length
+
+
+def _together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Metrics that follow each other, so many at most, and anything else by itself."""
+    metrics = list[Entry]()
+    for entry in entries:
+        is_metric = entry["do"] == "metrics"
+        if metrics and (not is_metric or len(metrics) == MOST_TOGETHER):
+            yield metrics
+            metrics = []
+        if is_metric:
+            metrics.append(entry)
+        else:
+            yield [entry]
+    if metrics:
+        yield metrics
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
@@ -182,7 +252,7 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
     for entry in entries:
         arguments: list[Any] = entry["with"]
         if entry["do"] == "table":
-            arguments = [pd.DataFrame(**arguments[0]), *arguments[1:]]
+            arguments = [pd.DataFrame(arguments[0]["data"], columns=arguments[0]["columns"]), arguments[1]]
         elif entry["do"] in ("files", "model"):
             arguments = [_inside(folder, arguments[0]), *arguments[1:]]
         elif entry["do"] == "describe":
@@ -199,6 +269,8 @@ def _inside(folder: Path, name: str) -> Path:
     for each in (path, *path.rglob("*")):
         if not each.resolve().is_relative_to(home):
             raise ValueError(f"{each} leads out of {folder}, so it is not sent anywhere")
+        if each.exists() and not each.is_file() and not each.is_dir():
+            raise ValueError(f"{each} is neither a file nor a folder, so it is not sent anywhere")
     return path
 
 
@@ -232,7 +304,7 @@ def deliver_all(
 def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, bool]:
     """What to tell of it, and whether all of it is delivered."""
     delivery = Delivery(folder, register)
-    waiting, refused, last = delivery.waiting(), len(delivery.refused), delivery.entries()[-1:]
+    waiting, refused, last = delivery.waiting(), len(delivery.refused), deque(delivery.entries(), maxlen=1)
     ended = any(entry["do"] in ("end", "abandon") for entry in last)
     model = delivery.store["register"] if any(entry["with"] == ["FINISHED"] for entry in last) else None
     if not waiting and not refused and ended and not (register and model):
@@ -241,7 +313,7 @@ def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, 
         raise PermissionError(f"name its store, if you trust it: uri={delivery.tracking.uri}")
     delivery.deliver()
     delivery.deliver_refused()
-    told = f"{len(waiting) + refused - len(delivery.refused)} entries delivered"
+    told = f"{waiting + refused - len(delivery.refused)} entries delivered"
     if not ended:
         delivery.begin().end("KILLED")  # nobody writes to it any more
         told += "; the run was interrupted"

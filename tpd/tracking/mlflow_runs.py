@@ -34,7 +34,7 @@ PARAMS_PER_CALL = 100
 METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
-PICTURES, MOST_PIXELS = ("PNG", "JPEG"), 50_000_000
+PICTURES, MOST_PIXELS, MOST_PIXELS_OF_NOTE = ("PNG", "JPEG"), 50_000_000, 200_000_000
 """The formats that are opened: for others Pillow may start programs."""
 TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
 TOKEN = "tpd.token"  # the tag of a run by which it is found again
@@ -70,6 +70,8 @@ class MlflowTracking:
         require_places(client, self.uri, experiment_id)
         every = {**tags, **_origin()} | ({} if token is None else {TOKEN: token})
         if parent is not None:
+            if client.get_run(parent).info.experiment_id != experiment_id:
+                raise ValueError(f"the run {parent} is none of the experiment {self.experiment!r}")
             every["mlflow.parentRunId"] = parent
         run = client.create_run(experiment_id, tags=every, run_name=name)
         params = [Param(key, str(value)[:LONGEST_PARAM]) for key, value in _flat(config).items()]
@@ -221,24 +223,32 @@ class MlflowRun:
         )
 
     def describe(self, parts: Sequence[str | Path]) -> None:
-        shown, left = list[str](), LONGEST_NOTE
+        shown, left, pixels = list[str](), LONGEST_NOTE, 0
         for number, part in enumerate(parts):
-            text = self._resolved(part) if isinstance(part, str) else self._picture(part, number)
+            name = None if isinstance(part, str) else f"{number}_{part.name}"
+            text = self._resolved(part) if isinstance(part, str) else self._shown(part, f"note/{name}")
             left -= len(text) + 2
-            if left > 0:
-                shown.append(text)
+            if left <= 0:
+                continue
+            if isinstance(part, Path):
+                pixels += self._picture(part, f"{name}", MOST_PIXELS_OF_NOTE - pixels)
+            shown.append(text)
         self._client.set_tag(self._run_id, "mlflow.note.content", "\n\n".join(shown))
 
-    def _picture(self, path: Path, number: int) -> str:
-        """A picture of the folder, narrow enough for the page of the run."""
-        name = f"{number}_{path.name}"
+    def _picture(self, path: Path, name: str, most: int) -> int:
+        """Keep a picture of the folder, narrow enough for the page of the run; how many pixels it has."""
         with tempfile.TemporaryDirectory() as folder, Image.open(path, formats=PICTURES) as picture:
-            if picture.width * picture.height > MOST_PIXELS:
+            pixels = picture.width * picture.height
+            if pixels > min(MOST_PIXELS, most):
                 raise ValueError(f"{path}: has {picture.width} x {picture.height} pixels, which is absurd")
             picture.thumbnail((WIDEST_PICTURE, 10 * WIDEST_PICTURE))
             picture.save(Path(folder) / name, format=picture.format)
             self._client.log_artifact(self._run_id, str(Path(folder) / name), "note")
-        query = urllib.parse.urlencode({"path": f"note/{name}", "run_uuid": self._run_id})
+        return pixels
+
+    def _shown(self, path: Path, kept: str) -> str:
+        """The markdown of a picture that the run keeps under this name."""
+        query = urllib.parse.urlencode({"path": kept, "run_uuid": self._run_id})
         return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
 
     def page(self, run_id: str | None = None, file: str | None = None) -> str:

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -93,7 +94,7 @@ def _put_aside_if_broken(folder: Path) -> None:
     """No run has to stop for what cannot be read of its tracking: it begins another one in the store."""
     try:
         if (folder / DELIVERY_STATE).exists():
-            Delivery(folder).entries()
+            deque(Delivery(folder).entries(), maxlen=0)
     except ValueError as error:
         log.warning("%s; it is put aside, and what is tracked from here on goes to a new run", error)
         for name in (DELIVERY_STATE, JOURNAL):
@@ -215,7 +216,7 @@ class DeliveryThread:
             if waited > (SECONDS_OF_TROUBLE if self.trouble else patience):
                 self._given_up = True
                 break
-        return len(self._delivery.waiting()) + len(self._delivery.refused)
+        return self._delivery.waiting() + len(self._delivery.refused)
 
     def _deliver(self) -> None:
         pause = SECONDS_BETWEEN_DELIVERIES
