@@ -235,6 +235,14 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
         (b"", "text/csv", "this is no CSV"),
         (b'"', "text/csv", "this is no CSV"),
         (b",".join([b"a"] * 50_000) + b"\n", "text/csv", "more than 100 columns"),
+        (b"\n" + b"a," * 100_000 + b"\n" + b"1," * 100_000 + b"\n", "text/csv", "more than 100 columns"),
+        (b"\r" + b"a," * 100_000 + b"\r", "text/csv", "more than 100 columns"),
+        (b"state,action\n" + b"1," * 300_000 + b"\n", "text/csv", "row 0 has 300001 values"),
+        (b"state,action\n0\n", "text/csv", "row 0 has 1 values, and there are 2 columns"),
+        (b"state,action\n" + b"0,0\n" * 500_000, "text/csv", "more than 10,000 rows"),
+        (b"state,state,action\n0,0,1\n", "text/csv", "column state is there twice"),
+        (b"state,action\n1e400,0\n", "text/csv", "inf is not a whole number"),
+        (b"state,action\n,0\n", "text/csv", "row 0, column state: None is not a whole number"),
         (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "can be read"),
         (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
         (b"{}", "", "ask in JSON or CSV"),
@@ -277,7 +285,11 @@ def test_many_different_columns_take_neither_time_nor_memory(registered: Registe
 
 def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:
     rows = {"dataframe_split": {"columns": ["state", "action"], "data": [[0, 0], [1, 1]]}}
-    assert post(server, b"state,action\n0,0\n1,1\n", "text/csv") == post(server, rows)
+    for table in (
+        b"state,action\n0,0\n1,1\n",
+        b'\xef\xbb\xbf\n"state", action,note,foil\r\n0.0,0,"a,\nb",\r\n\r\n 1,1e0,,NaN',
+    ):
+        assert post(server, table, "text/csv") == post(server, rows)
 
 
 # As a model
