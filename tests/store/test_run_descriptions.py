@@ -1,6 +1,7 @@
 """What a run is about, as it is stored: made again as it was, and nothing of strangers is imported."""
 
 import json
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,18 +14,20 @@ from gymnasium.wrappers import TimeAwareObservation
 
 from tests.support import Compose
 from tests.support.doors import ABOUT, cases, read_run
-from tests.support.good_files import MARKER, STRANGER, lake
+from tests.support.good_files import MARKER, STRANGER, explained, lake
 from tests.support.good_files import run as good_run
 from tests.support.hostile_files import FUNCTION, about, with_keys
 from tpd.core.outcomes import OutcomeSet, component, event
 from tpd.core.types import Transitions
 from tpd.envs import Environment
 from tpd.envs.events.default import default_outcomes
-from tpd.guards.files import blame
+from tpd.guards.files import blame, read_arrays, write_arrays
 from tpd.run.parts import build
 from tpd.run.results import save_explainer
-from tpd.store import run_descriptions, saved_runs
+from tpd.sources.episodes import Recorder
+from tpd.store import explainers, run_descriptions, saved_runs
 from tpd.store.descriptions import NamedFunction, UntrustedError, named, plain, validated, written
+from tpd.store.recordings import save_recording
 from tpd.store.run_descriptions import (
     AbsentEnvironment,
     EnvironmentDescription,
@@ -113,6 +116,7 @@ class OwnEnvironment(Environment):
         (Environment("CartPole-v1", {"render_fps": object()}), "render_fps=.* is no plain value"),
         (Environment("CartPole-v1", wrappers=[lambda env: env]), "<lambda>"),
         (OwnEnvironment("CartPole-v1"), "OwnEnvironment, which is code"),
+        (Environment("FrozenLake-v1", {"desc": ["F" * 200] * 200}), "kwargs: they are longer than 10000"),
     ],
 )
 def test_an_environment_that_is_not_plain_says_why(env: Environment, reason: str) -> None:
@@ -120,6 +124,66 @@ def test_an_environment_that_is_not_plain_says_why(env: Environment, reason: str
     assert isinstance(described, AbsentEnvironment)
     with pytest.raises(ValueError, match=f"the env of this run is not stored: .*{reason}"):
         again(described).make()
+
+
+def test_a_window_of_the_users_is_not_stored() -> None:
+    described = describe_env(
+        Environment("CartPole-v1", {"render_mode": "human", "sutton_barto_reward": True})
+    )
+    assert isinstance(described, EnvironmentDescription)
+    assert described.kwargs == {"sutton_barto_reward": True}
+
+
+# Recorded episodes
+
+
+def spoilt(array: Any, value: Any) -> Any:
+    changed = array.copy()
+    changed[:1] = value
+    return changed
+
+
+RECORDINGS = {
+    "a state beyond the last": ("observation", lambda a: spoilt(a, 10**9)),
+    "a state below the first": ("next_observation", lambda a: spoilt(a, -1)),
+    "pictures for states": ("observation", lambda a: np.zeros((len(a), 50, 50), dtype=a.dtype)),
+    "states of floats": ("observation", lambda a: a + 0.5),
+    "an action beyond the last": ("action", lambda a: spoilt(a, 4)),
+    "actions of vectors": ("action", lambda a: np.zeros((len(a), 2), dtype=a.dtype)),
+    "no reward": ("reward", lambda a: spoilt(a.astype(float), np.nan)),
+    "outcomes of 1e30": ("happened", lambda a: spoilt(a, 1e30)),
+    "an outcome less": ("happened", lambda a: a[:, 1:]),
+    "no valid action": ("masks", lambda a: a & False),
+    "9 actions": ("masks", lambda a: np.ones((len(a), 9), dtype=bool)),
+}
+
+
+@pytest.mark.parametrize(("name", "spoil"), RECORDINGS.values(), ids=RECORDINGS)
+def test_episodes_that_cannot_be_of_the_run_are_refused(name: str, spoil: Any, tmp_path: Path) -> None:
+    good_run(tmp_path)
+    env, path = lake(), tmp_path / saved_runs.EPISODES
+    recording = Recorder(episodes=2, steps=3).record(env, explained().policy, default_outcomes(env))
+    assert recording is not None
+    save_recording(recording, path)
+    read_run(tmp_path)  # the good one
+    arrays = read_arrays(path)
+    write_arrays(path, {**arrays, name: spoil(arrays[name])})
+    with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}: [^\n]+$"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_action_values_that_are_no_numbers_are_refused(value: float, tmp_path: Path) -> None:
+    good_run(tmp_path)
+    path = tmp_path / saved_runs.EXPLAINER / explainers.AGENT
+    arrays = read_arrays(path)
+    for values, fine in ((-np.inf, True), (value, False)):
+        write_arrays(path, {**arrays, "action_values": np.full(arrays["probabilities"].shape, values)})
+        if fine:  # of actions that are not valid
+            read_run(tmp_path)
+            continue
+        with pytest.raises(ValueError, match=r"agent\.npz: action_values\[0, 0\] must not be"):
+            read_run(tmp_path)
 
 
 # Outcomes

@@ -1,12 +1,17 @@
 """Recorded episodes on disk, as arrays."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from tpd.core.types import Array, Episodes, Transitions
+from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
 from tpd.sources.episodes import Recording, check_frame
+from tpd.store.legends import ROUNDING
 
 RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
 
@@ -52,6 +57,51 @@ def load_recording(path: Path) -> Recording:
     stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))
     stored.check("frame_rows", np.isin(begins, rows) | (len(frames) == 0))
     return Recording(Episodes(transitions, begins), happened, seeds, masks, frames, rows)
+
+
+def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[float, float]]) -> None:
+    """Refuse episodes that cannot be of an environment, or of outcomes that lie between these bounds."""
+    transitions = recording.episodes.transitions
+    for name in ("observation", "next_observation"):
+        _require_within(name, getattr(transitions, name), env.observation_space, wider=True)
+    _require_within("action", transitions.action, env.action_space)
+    if not np.isfinite(transitions.reward).all():
+        raise ValueError("a reward in it is not finite")
+    if recording.happened.shape[1] != len(bounds):
+        raise ValueError(f"shows {recording.happened.shape[1]} outcomes, and {len(bounds)} are explained")
+    low, high = np.array(bounds, dtype=np.float64).T
+    slack = ROUNDING * (high - low)
+    if ((recording.happened < low - slack) | (recording.happened > high + slack)).any():
+        raise ValueError("happened in it is not between the bounds of the outcomes")
+    masks = recording.masks
+    if masks is not None and not (
+        env.discrete and masks.shape[1] == env.num_actions and masks.any(axis=1).all()
+    ):
+        raise ValueError("its masks leave no action, or are of other actions")
+
+
+def _require_within(name: str, values: Array, space: spaces.Space[Any], wider: bool = False) -> None:
+    """Refuse values [batch, ...] that are none of a space.
+
+    wider: vectors may have more columns, for the hidden state of a policy.
+    """
+    if isinstance(space, spaces.Dict):
+        if values.dtype.names is None or {*values.dtype.names} != {*space.spaces}:
+            raise ValueError(f"{name} in it has not the keys {', '.join(space.spaces)}")
+        for key, part in space.spaces.items():
+            _require_within(f"{name} {key}", values[key], part)
+        return
+    shape, due = values.shape[1:], space.shape or ()
+    if shape != due and not (wider and len(shape) == len(due) == 1 and shape > due):
+        raise ValueError(f"{name} in it has the shape {shape}, where {due} is due")
+    if isinstance(space, spaces.Discrete):
+        if (
+            values.dtype.kind not in WHOLE
+            or ((values < space.start) | (values >= space.start + space.n)).any()
+        ):
+            raise ValueError(f"{name} in it is none of the {space.n} numbers that there are")
+    elif values.dtype.kind not in "biuf":
+        raise ValueError(f"{name} in it is not of numbers, but {values.dtype}")
 
 
 def _frames(stored: StoredArrays) -> tuple[bytes, ...]:

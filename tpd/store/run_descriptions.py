@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tpd import __version__
 from tpd.core.outcomes import Outcome, OutcomeSet
@@ -35,7 +35,7 @@ from tpd.store.descriptions import (
     written,
 )
 
-RUN, LARGEST_RUN = "run.json", 2**18
+RUN, LARGEST_RUN, LONGEST_KWARGS = "run.json", 2**18, 10_000
 KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
 ENV_ID = rf"^({IDENTIFIER}(\.{IDENTIFIER})*:)?[A-Za-z0-9_./-]+$"
 FILE_NAME = r"^[^/\\\x00]+$"
@@ -61,12 +61,22 @@ class Unnamed(Stored):
         raise NotStoredError(self.reason, "events")
 
 
+def _modest(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments that neither make a huge environment nor open a window."""
+    told = json.dumps(kwargs)
+    if '"render_mode"' in told:  # of whatever is made of them
+        raise ValueError("render_mode is not for the file to choose")
+    if len(told) > LONGEST_KWARGS:
+        raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
+    return kwargs
+
+
 class EnvironmentDescription(Stored):
     """An environment that can be made again."""
 
     kind: Literal["environment", "dataset"]
     id: Annotated[str, Field(pattern=ENV_ID, max_length=300)]
-    kwargs: dict[str, Plain] = {}
+    kwargs: Annotated[dict[str, Plain], AfterValidator(_modest)] = {}
     max_episode_steps: Annotated[int, Field(ge=1, le=2**62)] | None = None
     action_names: list[Word] = []
     wrappers: list[NamedFunction] = []
@@ -209,7 +219,7 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
         plain = {
             "kind": kinds[type(env)],
             "id": env.id,
-            "kwargs": described(env.kwargs),
+            "kwargs": described({name: value for name, value in env.kwargs.items() if name != "render_mode"}),
             "max_episode_steps": env.max_episode_steps,
             "action_names": [str(name) for name in env.action_names],
             "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],

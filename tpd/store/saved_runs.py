@@ -8,12 +8,13 @@ from pathlib import Path
 from tpd.core.outcomes import OutcomeSet
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
+from tpd.guards.files import blame
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
 from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
-from tpd.store.recordings import load_recording
+from tpd.store.recordings import load_recording, require_fit
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 """The config is there to be read by people."""
@@ -57,14 +58,13 @@ def read(
     env, episodes = env or about.env.make(trusted), folder / EPISODES
     explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted, outcomes=outcomes)
     recording = load_recording(episodes) if episodes.exists() else None
-    count = len(explainer.legend.names)
-    if recording is not None and recording.happened.shape[1] != count:
-        shown = recording.happened.shape[1]
-        raise ValueError(f"{episodes}: shows {shown} outcomes, and {count} are explained")
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)
     if names != explainer.legend.names:
         path = folder / EXPLAINER / run_descriptions.RUN
         raise ValueError(f"{path}: has the outcomes {', '.join(names)}, and others are explained")
+    if recording is not None:
+        with blame(episodes):
+            require_fit(recording, env, [(each.low, each.high) for each in about.outcomes.outcomes])
     if outcomes is not None and outcomes.legend.names != names:
         given = ", ".join(outcomes.legend.names)
         raise ValueError(f"the outcomes given are {given}, and {', '.join(names)} are explained")

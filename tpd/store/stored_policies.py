@@ -101,6 +101,8 @@ def make(
         case Table():
             probabilities = arrays.take("probabilities", (None, None), REAL)
             values = arrays.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+            if values is not None:  # actions that are not valid may be worth nothing at all
+                arrays.check("action_values", values < np.inf)
             return TabularPolicy(probabilities, discount, values)
         case Function():
             try:
