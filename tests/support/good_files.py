@@ -221,9 +221,12 @@ def uri(folder: Path) -> str:
 
 def moved(folder: Path) -> str:
     """The id of the run in a store, which learns here that it was moved."""
+    place = folder / "mlruns"  # files of a store lie nowhere else
+    place.mkdir(exist_ok=True)
+    (folder / "model").rename(place / "model")
     with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database, database:
-        database.execute("UPDATE logged_models SET artifact_location = ?", [str(folder / "model")])
-        database.execute("UPDATE runs SET artifact_uri = ?", [str(folder)])
+        database.execute("UPDATE logged_models SET artifact_location = ?", [str(place / "model")])
+        database.execute("UPDATE runs SET artifact_uri = ?", [str(place)])
     return (folder / "run").read_text()
 
 

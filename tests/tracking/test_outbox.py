@@ -736,3 +736,22 @@ def test_what_mlflow_cannot_read_of_a_store_is_refused_in_one_line(
     for attempt in (lambda: fetch("abc", uri, Path("fetched")), lambda: serve([f"store={uri}"])):
         with pytest.raises(ValueError, match=r"^[^\n]*mlflow.db[^\n]*a row of nonsense$"):
             attempt()
+
+
+def test_files_of_a_store_are_found_from_any_working_directory(
+    local: MlflowTracking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "note.txt").parent.mkdir()
+    (folder / "note.txt").write_text("kept")
+    with open_run(local, folder, "run", {}, {}) as run:
+        run.files(folder / "note.txt")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with open_run(local, folder, "run", {}, {}) as again:
+        again.files(folder / "note.txt", "more")
+    assert again.id == run.id
+    assert {path.name for path in tmp_path.iterdir()} >= {"mlruns", "mlflow.db"}
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    kept = MlflowClient(local.uri).list_artifacts(str(run.id), "more")
+    assert [file.path for file in kept] == ["more/note.txt"]

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to 
 SECONDS_TO_ANSWER, SECONDS_TO_LEAVE, SECONDS_TO_LOOK = 10, 120, 8
 LARGEST_CHECKED = 2**28
 """Of larger stores only the tables are looked at, for looking through all of it takes too long."""
+PLACE = "mlruns"
+"""The folder in which MLflow keeps files."""
 ALEMBIC = "alembic_version"
 FUNCTIONS = "SELECT DISTINCT lower(name) FROM pragma_function_list"
 HARMLESS = {"char", "lower", "upper", "length", "coalesce"}
@@ -59,7 +62,7 @@ def prepare(uri: str, experiment: str) -> str:
             with contextlib.closing(sqlite3.connect(uri.removeprefix(SQLITE))) as database:
                 database.execute("PRAGMA journal_mode=WAL")
         if found is None:
-            return _create(client, experiment)
+            return _create(client, uri, experiment)
         if found.lifecycle_stage == "deleted":
             raise MlflowException(f"the experiment {experiment!r} is deleted; restore it or use another name")
         return str(found.experiment_id)
@@ -84,10 +87,16 @@ def client_of(uri: str) -> MlflowClient:
         raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
 
-def _create(client: MlflowClient, experiment: str) -> str:
-    """The id of a new experiment, or of the one that another process has made at the same moment."""
+def _create(client: MlflowClient, uri: str, experiment: str) -> str:
+    """The id of a new experiment, or of the one that another process has made at the same moment.
+
+    Its files lie beside an SQLite store, so that they are found from any working directory.
+    """
+    place = None
+    if uri.startswith(SQLITE):
+        place = str(Path(uri.removeprefix(SQLITE)).absolute().parent / PLACE / uuid.uuid4().hex)
     try:
-        return str(client.create_experiment(experiment, tags={KIND: "custom_model_development"}))
+        return str(client.create_experiment(experiment, place, {KIND: "custom_model_development"}))
     except MlflowException:  # a server has no lock to wait at
         found = client.get_experiment_by_name(experiment)
         if found is None:
@@ -116,7 +125,7 @@ def require_usable(uri: str) -> None:
     if not uri.startswith(SQLITE):
         return
     path = Path(uri.removeprefix(SQLITE)).absolute()
-    for place in (path, Path.cwd()):  # the files of runs lie in the working directory
+    for place in (path, Path.cwd()):  # the files of runs lie beside the store, or in the working directory
         if {"%", "?"} & set(str(place)):
             raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
     if path.exists():
@@ -198,8 +207,8 @@ def own_places(uri: str, *locations: str | None) -> list[Path]:
         if not local and not uri.startswith(SQLITE):
             continue
         place = Path(_as_path(given)).resolve() if local and given else None
-        if place is None or not any(place.is_relative_to(home.resolve() / "mlruns") for home in homes):
-            where = " or ".join(f"{home / 'mlruns'}" for home in dict.fromkeys(homes))
+        if place is None or not any(place.is_relative_to(home.resolve() / PLACE) for home in homes):
+            where = " or ".join(str(home / PLACE) for home in dict.fromkeys(homes))
             raise PermissionError(
                 f"the store {uri} keeps files in {given!r:.200}, which is not below {where}"
             )

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import brief, read_json, require_file
+from tpd.guards.files import blame, brief, read_json, require_file
 from tpd.guards.settings import shown
 from tpd.guards.versions import require_version
 from tpd.store.run_folders import BusyError, locked
@@ -187,6 +187,8 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line
     if len(line) > LONGEST_LINE:
         raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
+    with blame(path):
+        line.decode()  # what a writer leaves is still text
 
 
 def _read_entry(line: bytes, where: str) -> Entry:
