@@ -83,7 +83,11 @@ OTHERS = (
         "envs/test_large_spaces",
     ),
     ("masks without a valid action", "refused, with the state", "envs/test_masks"),
-    ("requests that are deep, large, CSV or Parquet", "400 with the reason", "tracking/test_served_model"),
+    (
+        "requests that are deep, large or wide, CSV or Parquet",
+        "400 with the reason",
+        "tracking/test_served_model",
+    ),
     ("an outcome function that writes", "refused: its batch is read-only", "core/test_outcomes"),
     ("an agent without its VecNormalize", "refused, unless told", "sb3_ext/test_lost_normalization"),
     ("words as rewards or ends", "refused at the step", "sources/test_stepping"),
@@ -92,6 +96,43 @@ OTHERS = (
     ("escape sequences in names", "shown as text", "guards/test_terminal"),
     ("scripts in a changed report", "not run, by its policy", "browser/test_report_in_browser"),
     ("telemetry of the MLflow UI", "off in `tpd-ui`, which listens on loopback", "tracking/test_runs"),
+    (
+        "places of files that a store names",
+        "refused, unless below `mlruns` beside it or in the working directory",
+        "tracking/test_outbox",
+    ),
+    (
+        "a store with views, triggers, functions or circles, or of another schema",
+        "refused before MLflow opens it",
+        "tracking/test_outbox",
+    ),
+    (
+        "a run folder with links that lead out, pipes or devices",
+        "refused before anything is opened",
+        "store/test_run_folders, run/test_refusals",
+    ),
+    ("a journal of long lines, or of what no run writes", "refused by line", "tracking/test_outbox"),
+    (
+        "many or large pictures in a note",
+        "bounded together; those beyond its length are not opened",
+        "tracking/test_runs",
+    ),
+    (
+        "counts, tags and parents in a synced folder",
+        "refused, unless a run could have them",
+        "tracking/test_outbox",
+    ),
+    ("settings of a stored environment", "bounded, and without a render mode", "store/test_run_descriptions"),
+    (
+        "recorded episodes of another world",
+        "refused, with the part that does not fit",
+        "store/test_run_descriptions",
+    ),
+    (
+        "names of Slurm jobs in a sweep folder",
+        "not believed, unless the sweep has seen them",
+        "run/test_refusals",
+    ),
 )
 
 
