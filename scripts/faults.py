@@ -25,7 +25,7 @@ from mlflow import MlflowClient
 
 from tests.support.breakable import Server, disk, enlarge
 from tpd.store.run_folders import FINISHED, read_record
-from tpd.tracking.delivery import JOURNAL
+from tpd.tracking.journal import JOURNAL
 
 SCRIPT = Path(__file__).with_name("run.py")
 SYNC = Path(__file__).with_name("sync.py")

@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from tests.cluster.services import PARTITION, Cluster
-from tpd.tracking.delivery import JOURNAL
+from tpd.tracking.journal import JOURNAL
 
 T = TypeVar("T")
 pytestmark = pytest.mark.cluster

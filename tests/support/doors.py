@@ -41,8 +41,9 @@ from tpd.store.recordings import load_recording
 from tpd.store.run_descriptions import RUN
 from tpd.store.run_folders import STATUS, SWEEP, parse_record
 from tpd.store.yaml_files import OVERRIDES
-from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, deliver_all
+from tpd.tracking.delivery import DELIVERY_STATE, TRIES, deliver_all
 from tpd.tracking.fetch import fetch
+from tpd.tracking.journal import JOURNAL
 from tpd.tracking.scoring_server import answer
 
 SECONDS, ROOM = 60, 2 * 2**30

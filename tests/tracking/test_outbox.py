@@ -31,8 +31,9 @@ from tpd import __version__
 from tpd.store.run_folders import locked
 from tpd.tracking import backend_store, outbox
 from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
-from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, TRIES, Delivery, below_here, deliver_all
+from tpd.tracking.delivery import DELIVERY_STATE, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
+from tpd.tracking.journal import JOURNAL
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 from tpd.tracking.outbox import forget, open_run
 from tpd.tracking.ui import serve

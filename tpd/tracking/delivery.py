@@ -7,36 +7,28 @@ store that the user trusts.
 import json
 import logging
 import re
-import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import blame, brief, read_json, require_file
-from tpd.guards.settings import shown
+from tpd.guards.files import read_json
 from tpd.guards.versions import require_version
 from tpd.store.run_folders import BusyError, locked
 from tpd.tracking.backend_store import SQLITE
+from tpd.tracking.journal import JOURNAL, LARGEST_JOURNAL, Entry, check_entry, lines, read_entry, together
 from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
 
 log = logging.getLogger(__name__)
 
-DELIVERY_STATE, JOURNAL = "tracking.json", "tracking.jsonl"
-LARGEST_JOURNAL, LONGEST_LINE = 2**26, 2**20
-"""In bytes; values take up to thirty times as much room as their text."""
+DELIVERY_STATE = "tracking.json"
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
-PARTS = {"text", "picture"}
-"""Of a note, each of which is one of them."""
 RUN_ID = "[0-9a-f]{32}"
-LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**63
-MOST_COLUMNS, MOST_TOGETHER = 1000, 500
 
-Entry = dict[str, Any]
 Trusts = Callable[[str], bool]
 """Whether something may be delivered to the store of this URI."""
 
@@ -85,19 +77,19 @@ class Delivery:
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
         """What was written down, from some entry on, one by one."""
-        for number, line in enumerate(_lines(self.folder / JOURNAL)):
+        for number, line in enumerate(lines(self.folder / JOURNAL)):
             if number >= first:
-                yield _read_entry(line, f"{self.folder / JOURNAL}, line {number + 1}")
+                yield read_entry(line, f"{self.folder / JOURNAL}, line {number + 1}")
 
     def waiting(self) -> int:
         """How many entries have not been offered to the store yet."""
         delivered: int = self._state["delivered"]
-        return max(0, sum(1 for _ in _lines(self.folder / JOURNAL)) - delivered)
+        return max(0, sum(1 for _ in lines(self.folder / JOURNAL)) - delivered)
 
     def deliver(self) -> None:
         """Hand over all that waits, in order, metrics many at a time."""
         run = self.begin()
-        for some in _together(self.entries(self._state["delivered"])):
+        for some in together(self.entries(self._state["delivered"])):
             try:
                 self._hand_over(run, some)
             except Exception as error:
@@ -163,7 +155,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     if state["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: it does not say in which store the run is")
     for number, entry in enumerate(state["refused"]):
-        _check_entry(entry, f"{path}, refused {number}")
+        check_entry(entry, f"{path}, refused {number}")
     return state
 
 
@@ -175,78 +167,6 @@ def _check_opened(opened: dict[str, Any], where: str) -> None:
             if len(opened) == 4 and own and (parent is None or re.fullmatch(RUN_ID, parent)):
                 return
     raise ValueError(f"{where}: {opened!r:.80} is nothing that a run is opened with")
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """One by one; what was cut off when its writer died is no line."""
-    if not path.exists():
-        return
-    require_file(path, LARGEST_JOURNAL)
-    with path.open("rb") as file:
-        while (line := file.readline(LONGEST_LINE + 1)).endswith(b"\n"):
-            yield line
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
-    with blame(path):
-        line.decode()  # what a writer leaves is still text
-
-
-def _read_entry(line: bytes, where: str) -> Entry:
-    try:
-        entry = json.loads(line.decode())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: is no JSON ({brief(error)})") from error
-    return _check_entry(entry, where)
-
-
-def _check_entry(entry: Any, where: str) -> Entry:
-    if not isinstance(entry, dict) or not _is_call(entry.get("do"), entry.get("with")):
-        raise ValueError(f"{where}: {shown(entry)} is nothing that a run writes down")
-    return entry
-
-
-def _is_call(do: Any, arguments: Any) -> bool:
-    """Whether a run can be told this."""
-    match do, arguments:
-        case "metrics", [dict(values), int(step), int(milliseconds)]:
-            whole = all(abs(number) < LARGEST_WHOLE for number in (step, milliseconds))
-            return whole and all(isinstance(v, int | float) and abs(v) <= LARGEST for v in values.values())
-        case "table", [{"columns": list(columns), "data": list(rows)} as table, str()]:
-            named = (
-                len(table) == 2 and len(columns) <= MOST_COLUMNS and all(isinstance(c, str) for c in columns)
-            )
-            return named and all(_is_row(row, len(columns)) for row in rows)
-        case "describe", list(parts):
-            return all(
-                isinstance(p, dict) and [*map(type, p.values())] == [str] and p.keys() <= PARTS for p in parts
-            )
-        case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("abandon", []):
-            return True
-        case "end", [str(status)]:
-            return status in ("FINISHED", "FAILED", "KILLED")
-    return False
-
-
-def _is_row(row: Any, length: int) -> bool:
-    """Whether these are so many cells of a table."""
-    plain = isinstance(row, list) and all(cell is None or isinstance(cell, str | int | float) for cell in row)
-    return plain and len(row) == length
-
-
-def _together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Metrics that follow each other, so many at most, and anything else by itself."""
-    metrics = list[Entry]()
-    for entry in entries:
-        is_metric = entry["do"] == "metrics"
-        if metrics and (not is_metric or len(metrics) == MOST_TOGETHER):
-            yield metrics
-            metrics = []
-        if is_metric:
-            metrics.append(entry)
-        else:
-            yield [entry]
-    if metrics:
-        yield metrics
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:

@@ -81,11 +81,9 @@ class MlflowTracking:
 
     def resume(self, run_id: str | None, token: str) -> "MlflowRun | None":
         """A run that was started before, by its token and, if known, its id; None if there is none."""
-        experiment_id = prepare(self.uri, self.experiment)
-        client = MlflowClient(tracking_uri=self.uri)
+        experiment_id, client = prepare(self.uri, self.experiment), MlflowClient(tracking_uri=self.uri)
         if run_id is None:
-            mine = f"tags.`{TOKEN}` = '{token}'"
-            found = client.search_runs([experiment_id], mine, max_results=1)
+            found = client.search_runs([experiment_id], f"tags.`{TOKEN}` = '{token}'", max_results=1)
             if not found:
                 return None
             run_id = found[0].info.run_id

@@ -22,7 +22,8 @@ from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.versions import WRITTEN_BY
 from tpd.tracking.backend_store import absolute
-from tpd.tracking.delivery import DELIVERY_STATE, JOURNAL, Delivery, first_line
+from tpd.tracking.delivery import DELIVERY_STATE, Delivery, first_line
+from tpd.tracking.journal import JOURNAL
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.runs import Run, Tracking, page, serve_command
 

@@ -1,0 +1,92 @@
+"""The journal of a run: what it was told, a line each, read one by one and checked before it is used."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tpd.guards.files import blame, brief, require_file
+from tpd.guards.settings import shown
+
+JOURNAL = "tracking.jsonl"
+LARGEST_JOURNAL, LONGEST_LINE = 2**26, 2**20
+"""In bytes; values take up to thirty times as much room as their text."""
+PARTS = {"text", "picture"}
+"""Of a note, each of which is one of them."""
+LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**63
+MOST_COLUMNS, MOST_TOGETHER = 1000, 500
+
+Entry = dict[str, Any]
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """One by one; what was cut off when its writer died is no line."""
+    if not path.exists():
+        return
+    require_file(path, LARGEST_JOURNAL)
+    with path.open("rb") as file:
+        while (line := file.readline(LONGEST_LINE + 1)).endswith(b"\n"):
+            yield line
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
+    with blame(path):
+        line.decode()  # what a writer leaves is still text
+
+
+def read_entry(line: bytes, where: str) -> Entry:
+    try:
+        entry = json.loads(line.decode())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: is no JSON ({brief(error)})") from error
+    return check_entry(entry, where)
+
+
+def check_entry(entry: Any, where: str) -> Entry:
+    if not isinstance(entry, dict) or not _is_call(entry.get("do"), entry.get("with")):
+        raise ValueError(f"{where}: {shown(entry)} is nothing that a run writes down")
+    return entry
+
+
+def _is_call(do: Any, arguments: Any) -> bool:
+    """Whether a run can be told this."""
+    match do, arguments:
+        case "metrics", [dict(values), int(step), int(milliseconds)]:
+            whole = all(abs(number) < LARGEST_WHOLE for number in (step, milliseconds))
+            return whole and all(isinstance(v, int | float) and abs(v) <= LARGEST for v in values.values())
+        case "table", [{"columns": list(columns), "data": list(rows)} as table, str()]:
+            named = (
+                len(table) == 2 and len(columns) <= MOST_COLUMNS and all(isinstance(c, str) for c in columns)
+            )
+            return named and all(_is_row(row, len(columns)) for row in rows)
+        case "describe", list(parts):
+            return all(
+                isinstance(p, dict) and [*map(type, p.values())] == [str] and p.keys() <= PARTS for p in parts
+            )
+        case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("abandon", []):
+            return True
+        case "end", [str(status)]:
+            return status in ("FINISHED", "FAILED", "KILLED")
+    return False
+
+
+def _is_row(row: Any, length: int) -> bool:
+    """Whether these are so many cells of a table."""
+    plain = isinstance(row, list) and all(cell is None or isinstance(cell, str | int | float) for cell in row)
+    return plain and len(row) == length
+
+
+def together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Metrics that follow each other, so many at most, and anything else by itself."""
+    metrics = list[Entry]()
+    for entry in entries:
+        is_metric = entry["do"] == "metrics"
+        if metrics and (not is_metric or len(metrics) == MOST_TOGETHER):
+            yield metrics
+            metrics = []
+        if is_metric:
+            metrics.append(entry)
+        else:
+            yield [entry]
+    if metrics:
+        yield metrics
