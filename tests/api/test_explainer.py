@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import hydra
 import numpy as np
 import pytest
 from gymnasium import spaces
+from hydra.core.global_hydra import GlobalHydra
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -19,6 +21,7 @@ import tpd
 from tests.support.commands import tpd_run
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray
+from tpd.policies.pretrained import ExpectedReturn
 
 QUICK = ["explainer=network", "explainer.fit_updates=20", "evaluation.seconds=2"]
 
@@ -187,7 +190,7 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
     explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"env of this run is not stored.*give it: tpd.load\(.*env=\.\.\.\)"):
         tpd.load(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"right half.*is not stored.*events=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"right half.*are not stored.*events=\.\.\.\)"):
         tpd.load(tmp_path / "saved", env=make)
     with pytest.raises(ValueError, match="the outcomes given are left half"):
         tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
@@ -448,3 +451,96 @@ def test_a_moment_after_the_end_is_refused() -> None:
         observation, *_ = world.step(action)
     with pytest.raises(ValueError, match="ends with step 24: nothing follows"):
         explainer.why(tpd.Moment(4, np.array(actions), observation))
+
+
+class Rain(gym.Env[Any, Any]):
+    """Episodes of five steps; only steps tell whether it rained."""
+
+    observation_space, action_space = spaces.Box(0, 5, (1,)), spaces.Discrete(2)
+    metadata: dict[str, Any] = {"render_modes": []}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, dtype=np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        rained = bool(self.np_random.random() < 0.3)
+        seen = np.full(1, self.time, dtype=np.float32)
+        return seen, float(rained), self.time == 5, False, {"rained": rained}
+
+
+def test_events_are_learned_although_resets_say_nothing_of_them() -> None:
+    """All copies are reset at the same step, so that none of them has the entry."""
+    explainer = tpd.Explainer(lambda o: np.zeros(len(o)), env=Rain, horizon=4)
+    assert "rained" in explainer.outcomes.info_keys
+    settings = ["explainer=network", "explainer.fit_updates=10", "evaluation=forecasts"]
+    explainer.learn(1000, overrides=settings)
+    assert explainer.quality is not None
+
+
+def test_the_agent_may_be_given_again(tmp_path: Path) -> None:
+    settings = ["explainer=network", "explainer.fit_updates=10", "evaluation=none"]
+    explainer = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=5)
+    moment = explainer.play(seeds=[2])[0][3]
+    explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"the agent of this run is not stored.*agent=\.\.\.\)"):
+        tpd.load(tmp_path / "saved")
+    loaded = tpd.load(tmp_path / "saved", agent=balance)
+    assert loaded.why(moment).text == explainer.why(moment).text
+    assert (tmp_path / "saved" / "episodes.npz").exists()
+
+
+def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", seed=0, device="cpu", n_steps=64)
+    with hydra.initialize(version_base="1.3", config_path=None):
+        before = GlobalHydra.instance().hydra
+        explainer = tpd.Explainer(model, horizon=5)
+        explainer.learn(1000, overrides=["explainer=network", "explainer.fit_updates=5", "evaluation=none"])
+        assert GlobalHydra.instance().hydra is before
+    assert explainer.env.id == "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (
+            lambda: tpd.Explainer(balance, "CartPole-v1", [in_right_half]),  # type: ignore[list-item]
+            "give each function a name",
+        ),
+        (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it takes a batch"),
+        (
+            lambda: tpd.Explainer(balance, "CartPole-v1", {"x": lambda t: t.info["x"]}).play([0]),
+            "entries of info have to be named",
+        ),
+        (lambda: _played().play([0])[0][999], "the episode has 41 steps"),
+        (lambda: _played().why(_played().play([0])[0]), "ask about a moment of the episode"),
+        (lambda: _played().why(np.zeros(3)), r"has the shape \(4,\), got \(3,\)"),
+    ],
+)
+def test_errors_name_the_next_step(ask: Callable[[], object], message: str) -> None:
+    with pytest.raises((ValueError, TypeError, IndexError), match=message):
+        ask()
+
+
+def _of_one(observation: Array) -> int:
+    return 1 if observation > 0 else 0
+
+
+def _played() -> tpd.Explainer:
+    return tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+
+
+def test_a_return_far_below_the_expected_one_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1")
+    explainer._trainer.expected_return = ExpectedReturn(500.0, "somebody")  # type: ignore[attr-defined]
+    explainer.play(seeds=range(6))
+    assert "falls short of its expected return" in caplog.text
+
+
+def test_an_action_in_the_middle_has_a_foil() -> None:
+    explainer = tpd.Explainer(lambda o: np.zeros((len(o), 1)), env="Pendulum-v1", horizon=4)
+    answer = explainer.why(explainer.play(seeds=[0], steps=5)[0][2])
+    assert answer.foil is not None
+    assert answer.foil.explanation.actions.tolist() == [[2.0]]

@@ -1,10 +1,12 @@
 """What a user may call an agent, and the policy source that it is."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gymnasium.envs.registration import EnvSpec
 from omegaconf import DictConfig
 
 from tpd.api.environments import EnvLike, environment
@@ -16,6 +18,8 @@ from tpd.run.configs import group
 from tpd.run.parts import make_env, make_trainer
 
 SB3_MODEL = "stable_baselines3.common.base_class"
+MONITOR = "Monitor"
+"""The wrapper that Stable-Baselines3 puts around every environment; it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,22 @@ def load_agent(
     return Agent(trainer, made)
 
 
+def environment_of(agent: AgentLike) -> EnvLike:
+    """The spec of the environment that a live model has; a ValueError asks for it where there is none."""
+    model: Any = agent
+    envs = model.get_env() if _is_sb3_model(agent) else None
+    spec: EnvSpec | None = None if envs is None else envs.get_attr("spec")[0]
+    if spec is None:
+        raise ValueError("env: name the environment, by an id or a function that makes it")
+    plain = copy.copy(spec)
+    plain.additional_wrappers = tuple(w for w in spec.additional_wrappers if w.name != MONITOR)
+    return plain
+
+
+def _is_sb3_model(agent: AgentLike) -> bool:
+    return any(kind.__module__ == SB3_MODEL for kind in type(agent).__mro__)
+
+
 def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_normalize: Any) -> Trainer:
     """The policy source of whatever was given."""
     if isinstance(agent, Agent):
@@ -89,7 +109,7 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
     if isinstance(agent, str | Path):
         raise TypeError(f"agent: load it first, tpd.load_agent({str(agent)!r}, env=...)")
     rng = generator(0, "policy")
-    if any(kind.__module__ == SB3_MODEL for kind in type(agent).__mro__):
+    if _is_sb3_model(agent):
         config = _settings("policy", "sb3_model", deterministic=deterministic)
         del config["model"]
         given = {"model": agent, "vec_normalize": vec_normalize}

@@ -44,7 +44,9 @@ class PlayedEpisode(Sequence[Moment]):
     def __getitem__(self, step: int | slice) -> Moment | list[Moment]:
         if isinstance(step, slice):
             return [self[number] for number in range(*step.indices(len(self)))]
-        number = range(len(self))[step]  # an IndexError beyond the end
+        if not -len(self) <= step < len(self):
+            raise IndexError(f"the episode has {len(self)} steps, so there is none of number {step}")
+        number = range(len(self))[step]
         return self._recording.moment(self._number, number)
 
     @property

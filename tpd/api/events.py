@@ -29,6 +29,8 @@ def given_outcomes(events: "Events") -> OutcomeSet:
     if isinstance(events, OutcomeSet):
         return events
     assert events is not None
+    if not isinstance(events, Mapping) and not all(isinstance(one, Outcome) for one in events):
+        raise TypeError('events: give each function a name, {"crash": function}')
     given = [
         one if isinstance(one, Outcome) else event(name, one)
         for name, one in (events.items() if isinstance(events, Mapping) else ((o.name, o) for o in events))

@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from tpd.answers.answer import Answer
-from tpd.api.agents import Agent, AgentLike, trainer_of
+from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
 from tpd.api.environments import EnvLike, environment, experiment
-from tpd.api.episodes import PlayedEpisodes
+from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import Quality
 from tpd.core.explanation import Explanation
@@ -20,6 +20,7 @@ from tpd.core.observations import batch, pack
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, RecurrentPolicy, Trainer
 from tpd.envs import Environment
+from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.guards.settings import whole_number
 from tpd.predictors import explainer as predictors
 from tpd.predictors.simulation import PRECISION
@@ -32,15 +33,18 @@ from tpd.run.fact_and_foil import compared_actions
 from tpd.run.parts import Parts, build, settings
 from tpd.run.results import Findings, live_run, save_learned
 from tpd.show.progress import ProgressBars
-from tpd.sources.episodes import picture_of, record
+from tpd.sources.episodes import Recording, picture_of, record
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
-from tpd.store.saved_runs import SavedRun
+from tpd.store.recordings import save_recording
+from tpd.store.saved_runs import EPISODES, SavedRun
 from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, NoRun
 
 log = logging.getLogger(__name__)
 
 TABULAR = ("explainer=replayed", "training=after")
+ENOUGH_EPISODES = 5
+"""To compare their return with the one expected."""
 UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
 
 
@@ -91,6 +95,7 @@ class Explainer:
         self.quality: Quality | None = None
         """How far learned answers can be trusted; None before `learn`."""
         self._learned: tuple[Parts, Findings] | None = None
+        self._recording: Recording | None = None
         self._run = self._unlearned()
 
     def _adopt(self, run: SavedRun, quality: Quality | None) -> None:
@@ -119,6 +124,12 @@ class Explainer:
         with ProgressBars(len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
+        self._recording = recording
+        if steps is None and len(chosen) >= ENOUGH_EPISODES:
+            expected = getattr(self._trainer, "expected_return", None)
+            warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
+            if warning:
+                log.warning(warning)
         return PlayedEpisodes(recording, self.outcomes.legend)
 
     def why(
@@ -154,6 +165,8 @@ class Explainer:
                 "the agent has a hidden state, which an observation alone does not tell: ask about a moment "
                 "of an episode, for example explainer.play(seeds=[0])[0][10]"
             )
+        if isinstance(asked, PlayedEpisode):
+            raise TypeError("ask about a moment of the episode, for example episode[10]")
         observation = self._observations(asked, one=True)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 
@@ -207,7 +220,9 @@ class Explainer:
         policy = type(self.policy).__name__
         tags = {ENV: self.env.id, POLICY: policy, EXPLAINER: "python", SEED: str(parts.seed)}
         with open_run(tracking, folder, parts.about.title, settings(parts.config), tags) as tracked:
-            return runs.run(parts, folder, tracked, progress=progress, overview=parts.overview)
+            findings = runs.run(parts, folder, tracked, progress=progress, overview=parts.overview)
+        print(f"plots, report and explainer: {folder}; in MLflow: {tracking.ui_command()}")
+        return findings
 
     def explain(self, observations: Any, actions: Array | None = None, *, draws: int = 0) -> Explanation:
         """What was learned about a batch of observations; after the agent's own actions if none are given.
@@ -220,17 +235,28 @@ class Explainer:
         return explainer.explain(self._observations(observations), actions, draws)
 
     def save(self, folder: str | Path) -> None:
-        """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`."""
+        """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
+
+        The episodes that were played last are written, too, so that their moments can be asked about.
+        """
         if self._learned is None:
             raise ValueError("there is nothing to save that was learned here: call learn() first")
         save_learned(*self._learned, Path(folder))
+        if self._recording is not None:
+            save_recording(self._recording, Path(folder) / EPISODES)
 
     def _observations(self, given: Any, one: bool = False) -> Array:
         """[batch, ...]: observations as the policy takes them; a Dict space's may be plain dicts."""
         space = self.env.observation_space
-        if one:
-            return batch(space, [given])
-        return pack(given)
+        if not one:
+            return pack(given)
+        due = {key: part.shape for key, part in space.items()} if isinstance(space, gym.spaces.Dict) else {}
+        shapes = {key: np.shape(given[key]) for key in due} if due else np.shape(given)
+        if shapes != (due or space.shape):
+            raise ValueError(
+                f"an observation of {self.env.id} has the shape {due or space.shape}, got {shapes}"
+            )
+        return batch(space, [given])
 
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
@@ -248,5 +274,5 @@ def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
     if isinstance(agent, Agent) and (env is None or env == agent.env.id):
         return agent.env
     if env is None:
-        raise ValueError("env: name the environment, by an id or a function that makes it")
+        env = environment_of(agent)
     return environment(env)

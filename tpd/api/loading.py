@@ -3,20 +3,27 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tpd.api.agents import AgentLike, trainer_of
 from tpd.api.environments import EnvLike, environment
 from tpd.api.events import Events, given_outcomes
 from tpd.api.explainer import Explainer
 from tpd.api.quality import Quality
+from tpd.policies.stored import AbsentPolicy
 from tpd.store import saved_runs
 from tpd.store.run_descriptions import NotStoredError
 
 
 def load(
-    folder: str | Path, *, env: EnvLike | None = None, events: Events = None, trust: Sequence[str] = ()
+    folder: str | Path,
+    *,
+    env: EnvLike | None = None,
+    events: Events = None,
+    agent: AgentLike | None = None,
+    trust: Sequence[str] = (),
 ) -> Explainer:
     """Read an explainer that `Explainer.save` or `tpd-run` wrote, with its agent; no code in it runs.
 
-    env, events: what could not be stored because it is a function; an error asks for it by name.
+    env, events, agent: what could not be stored because it is a function; an error asks for it by name.
     trust: modules of yours that the environment, events or agent are of.
 
     >>> import tpd
@@ -31,11 +38,13 @@ def load(
             trust,
             env=None if env is None else environment(env),
             outcomes=None if events is None else given_outcomes(events),
+            policy=None if agent is None else lambda env: trainer_of(agent, env, True, None).policy,
         )
-        outcomes = run.outcomes()
+        outcomes, policy = run.outcomes(), run.explainer.policy
+        if isinstance(policy, AbsentPolicy):
+            raise NotStoredError(f"the agent of this run is not stored ({policy.reason})", "agent")
     except NotStoredError as error:
         raise ValueError(f"{error}; give it: tpd.load({str(folder)!r}, {error.what}=...)") from error
-    policy, horizon = run.explainer.policy, run.explainer.predictor.horizon
-    explainer = Explainer(policy, run.env, outcomes, horizon)
+    explainer = Explainer(policy, run.env, outcomes, run.explainer.predictor.horizon)
     explainer._adopt(run, Quality.read(path))
     return explainer

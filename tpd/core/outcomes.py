@@ -92,7 +92,10 @@ class Outcome:
                 return given.astype(np.float32)
         except Exception as error:  # of a function of the user's
             reason = " ".join(str(error).split())
-            raise OutcomeError(f"outcome {self.name!r} failed: {type(error).__name__}: {reason}") from error
+            said = f"outcome {self.name!r} failed: {type(error).__name__}: {reason}"
+            if isinstance(error, KeyError):
+                said += "; entries of info have to be named: event(name, function, info_keys=[...])"
+            raise OutcomeError(said) from error
 
 
 def _plain(function: Callable[[Transitions], Array]) -> Callable[[Transitions], Array]:

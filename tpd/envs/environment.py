@@ -39,6 +39,10 @@ class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
         return observed, reward, terminated, truncated, info
 
 
+_UNDRAWABLE = set[str]()
+"""Ids of environments whose renderer has failed: some end the process when they are tried again."""
+
+
 class MaskError(ValueError):
     """A mask of actions that cannot be one."""
 
@@ -135,7 +139,7 @@ class Environment:
     @functools.cached_property
     def drawable(self) -> bool:
         """Whether it can be shown as a picture: it is drawn once to find out, since that may fail."""
-        if "rgb_array" not in self._sample.metadata.get("render_modes", ()):
+        if "rgb_array" not in self._sample.metadata.get("render_modes", ()) or self.id in _UNDRAWABLE:
             return False
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env:
@@ -144,6 +148,7 @@ class Environment:
         except Exception as error:  # of a renderer, for example where there is no OpenGL
             reason = " ".join(str(error).split())
             log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
+            _UNDRAWABLE.add(self.id)
             return False
         return True
 

@@ -24,7 +24,14 @@ class FunctionPolicy:
         self.space = space
 
     def action(self, observations: Array) -> Array:
-        actions = np.asarray(self.function(observations))
+        try:
+            actions = np.asarray(self.function(observations))
+        except Exception as error:  # of a function of the user's
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ValueError(
+                f"the policy failed on observations {np.shape(observations)}: {reason}; it takes a batch "
+                "[batch, ...], and gives an action for each"
+            ) from error
         due = (len(observations), *(self.space.shape or ()))
         if actions.shape != due:
             raise ValueError(f"the policy gave actions of shape {actions.shape}, which should be {due}")

@@ -19,13 +19,13 @@ OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True
 
 def composed(overrides: Sequence[str]) -> DictConfig:
     """The config of a run with these overrides, also inside of another Hydra application."""
-    hydra = GlobalHydra.instance()
-    outer, hydra.hydra = hydra.hydra, None
+    outer = GlobalHydra.instance().hydra
+    GlobalHydra.instance().hydra = None
     try:
         with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
             return compose("config", list(overrides))
     finally:
-        hydra.hydra = outer
+        GlobalHydra.instance().hydra = outer
 
 
 def group(name: str, option: str) -> DictConfig:

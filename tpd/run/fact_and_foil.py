@@ -109,7 +109,10 @@ def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -
 def _opposite(run: SavedRun, action: Array) -> Array | None:
     """The action mirrored within its bounds, where actions are continuous."""
     space = run.env.action_space
-    return np.asarray(space.low + space.high - action) if isinstance(space, gym.spaces.Box) else None
+    if not isinstance(space, gym.spaces.Box):
+        return None
+    mirrored = np.asarray(space.low + space.high - action)
+    return np.asarray(space.high) if np.array_equal(mirrored, action) else mirrored
 
 
 def _both(
@@ -127,7 +130,7 @@ def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping) and set(state) <= {"episode", "step"}:
         if run.recording is None:
-            raise QuestionError(f"{run.name} has no recorded episodes: name a state")
+            raise QuestionError(f"{run.name} has no recorded episodes: name a state, state=[...]")
         return named_states.find_recorded(run.env, run.recording, **{"episode": 0, "step": 0, **state})
     policy = run.explainer.policy
     found = named_states.find(run.env, policy, state)

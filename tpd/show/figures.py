@@ -166,7 +166,8 @@ def page(
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
     pictured = any(picture is not None for picture in pictures)
     rows = pictured + len(panels) + contrasted
-    figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3)
+    top = 0.7 if pictured else 1.1  # titles of panels lie there, too
+    figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3, top)
     for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
         if pictured:
             plots.picture(grid[0][i], picture)

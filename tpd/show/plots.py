@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
+from matplotlib.ticker import MaxNLocator
 
 from tpd.core import colours
 from tpd.core.bands import LEVEL, UNTOLD, Band
@@ -186,6 +187,8 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         only = slice(row, row + 1)
         band = (contrast.fact[only] - contrast.foil[only]).band() if contrast.drawn else None
         told = contrast.told.at[row]
+        if not shown:
+            axes.text(0.5, 0.6, "no difference", transform=axes.transAxes, ha="center", color="#666666")
         for name in shown:
             k = names.index(name)
             values = as_far_as_known(
@@ -222,12 +225,14 @@ def _component_columns(explanation: Explanation) -> list[int]:
     return [explanation.legend.names.index(name) for name in explanation.component_names]
 
 
-def page(rows: int, columns: int, lines: int, entries: int) -> tuple[Figure, list[list[Axes]], Axes]:
+def page(
+    rows: int, columns: int, lines: int, entries: int, top: float = 0.7
+) -> tuple[Figure, list[list[Axes]], Axes]:
     """A page of plots with room for a title, for lines of text below them, and for the entries of the key.
 
     The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
     """
-    top, text, bottom = 0.7, 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
+    text, bottom = 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
     figure = Page(figsize=(width, height), dpi=110)
     inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
@@ -340,6 +345,7 @@ def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, spa
 def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     axes.set_xlabel("steps ahead")
     axes.set_xlim(-0.5, explained.horizon - 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
@@ -411,7 +417,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
         handles.append(Patch(label="not learned", **NOT_LEARNED))
     if explanation.legend.reward_bound is not None:
         handles.append(Line2D([], [], label="total", color="black", marker="."))
-    if explanation.banded:
+    if explanation.banded and not explanation.certain.all():
         handles.append(Patch(label=f"{LEVEL:.0%} band", facecolor="#BBBBBB"))
     figure.legend(handles=handles, loc="lower center", ncols=KEY_COLUMNS, frameon=False)
 

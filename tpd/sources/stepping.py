@@ -47,7 +47,7 @@ def interact(
         first = envs.reset(seed=seed)[0]
         _check_numbers(envs.single_observation_space, first)
     observation = with_initial_state(policy, first)
-    ended = np.zeros(envs.num_envs, dtype=np.bool_)
+    ended, kinds = np.zeros(envs.num_envs, dtype=np.bool_), dict[str, np.dtype[Any]]()
     while True:
         action, own = behaviour(observation)
         with reporting_step_errors(envs):
@@ -63,7 +63,7 @@ def interact(
             reward=np.asarray(reward, dtype=np.float64),
             terminated=terminated,
             truncated=truncated,
-            info={key: _entry(info, key) for key in info_keys},
+            info={key: _entry(info, key, ended, kinds) for key in info_keys},
             stream=np.arange(envs.num_envs),
             own=own,
         )
@@ -128,7 +128,16 @@ def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the obser
             raise ValueError(f"{name} is not finite: {observed}")
 
 
-def _entry(info: dict[str, Any], key: str) -> Array:
+def _entry(info: dict[str, Any], key: str, ended: BoolArray, kinds: dict[str, np.dtype[Any]]) -> Array:
+    """[num_envs]: of which nothing is read where a copy was reset; kinds remembers what came before."""
+    if key not in info and ended.all():  # a reset may say nothing of it
+        return np.zeros(len(ended), kinds.get(key, np.dtype(np.float64)))
+    values = _values(info, key)
+    kinds[key] = values.dtype
+    return values
+
+
+def _values(info: dict[str, Any], key: str) -> Array:
     if key not in info:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
     values = np.asarray(info[key])

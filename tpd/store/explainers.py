@@ -29,7 +29,7 @@ from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model
+from tpd.store.learned_models import MIXTURE, MODEL, is_mixture, network_alone, read_mixture, read_model
 from tpd.store.legends import LARGEST, check_between, check_events, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
@@ -103,6 +103,7 @@ def load(
     trusted: Sequence[str] = (),
     with_agent: bool = True,
     outcomes: OutcomeSet | None = None,
+    policy: Policy | None = None,
 ) -> Explainer:
     """Read an explainer that `save` wrote, and the policy that it explains.
 
@@ -111,6 +112,7 @@ def load(
     trusted: modules of which a policy that is a function may be.
     with_agent: whether the agent of a library is made, which imports that library.
     outcomes: taken instead of those that are stored, by a predictor that needs them.
+    policy: taken instead of the one that is stored.
     """
     description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
     with blame(folder / DESCRIPTION):
@@ -123,7 +125,7 @@ def load(
         about = stored_policies.Absent(reason="the explainer was loaded without it")
     agent = StoredArrays(folder / AGENT)
     with blame(folder):
-        policy = stored_policies.make(about, agent, discount, env, trusted)
+        policy = policy or stored_policies.make(about, agent, discount, env, trusted)
     width = len(legend.names) + 1
     if "network" in description:
         predictor = _network(folder, description["network"], stored, width, features_extractor)
@@ -158,7 +160,11 @@ def _completed(
             outcomes = run_descriptions.read(folder).outcomes.make(trusted)
         except ValueError as error:  # functions without a name, or of modules that are not trusted
             log.warning("%s", error)
-    return predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
+    completed = predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
+    if isinstance(completed, IncompletePredictor) and not completed.complete and is_mixture(completed):
+        log.warning("only the network answers: the model that it is mixed with needs policy and outcomes")
+        return network_alone(completed)
+    return completed
 
 
 def read_description(folder: Path) -> dict[str, Any]:

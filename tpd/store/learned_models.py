@@ -44,6 +44,11 @@ def read_mixture(
     return MixturePredictor(network, model, weights)
 
 
+def is_mixture(predictor: Predictor) -> bool:
+    """Whether it mixes a network and a model."""
+    return hasattr(predictor, "network") and hasattr(predictor, "weights")
+
+
 def network_alone(predictor: Predictor) -> Predictor:
     """The network of a mixture."""
     mixture: Any = predictor

@@ -146,6 +146,10 @@ class OutcomesDescription(Stored):
 
     def make(self, trusted: Sequence[str] = ()) -> OutcomeSet:
         """The set, if the modules of its functions are trusted."""
+        unnamed = [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]
+        if unnamed:
+            names = ", ".join(repr(outcome.name) for outcome in unnamed)
+            raise NotStoredError(f"the functions of {names} are not stored: they have no name", "events")
         with _blame("outcomes"):
             made = [outcome.make(trusted) for outcome in self.outcomes]
             return OutcomeSet(made, self.partition, self.accounts_for_reward)

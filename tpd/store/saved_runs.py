@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Policy
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.files import blame
@@ -47,16 +48,23 @@ def read(
     trusted: Sequence[str] = (),
     env: Environment | None = None,
     outcomes: OutcomeSet | None = None,
+    policy: Callable[[Environment], Policy] | None = None,
 ) -> SavedRun:
     """Read the folder of a run.
 
     trusted: modules that its environment, outcomes and policy may be of.
-    env, outcomes: taken instead of those that are stored, or could not be.
+    env, outcomes, policy: taken instead of those that are stored, or could not be.
     """
     explainers.read_description(folder / EXPLAINER)  # first, for it says which version wrote the run
     about = run_descriptions.read(folder / EXPLAINER)
     env, episodes = env or about.env.make(trusted), folder / EPISODES
-    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted, outcomes=outcomes)
+    explainer = explainers.load(
+        folder / EXPLAINER,
+        env=env,
+        trusted=trusted,
+        outcomes=outcomes,
+        policy=None if policy is None else policy(env),
+    )
     recording = load_recording(episodes) if episodes.exists() else None
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)
     if names != explainer.legend.names:

@@ -87,7 +87,7 @@ class ContrastNarrator:
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
-            return sentence(said)
+            return " ".join(map(sentence, [said, *_beyond(fact, foil)]))
         main, behind = self._differences.main(row), fact if fact.worth < foil.worth else foil
         if chosen == behind.name and self._settled is not None and not self._settled[row]:
             return sentence(
