@@ -228,7 +228,7 @@ def test_a_function_without_a_name_is_missed_only_when_it_is_asked_for() -> None
     outcomes = OutcomeSet([event("odd", lambda t: t.reward > 0), component("size", abs, 0, 1)])  # type: ignore[arg-type]
     described = again(describe_outcomes(outcomes))
     assert [outcome.name for outcome in described.outcomes] == ["odd", "size"]
-    with pytest.raises(ValueError, match=r"the function of 'odd' is not stored: .*<lambda>"):
+    with pytest.raises(ValueError, match="the functions of 'odd', 'size' are not stored"):
         described.make()
 
 

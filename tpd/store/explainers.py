@@ -29,7 +29,7 @@ from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MIXTURE, MODEL, is_mixture, network_alone, read_mixture, read_model
+from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model
 from tpd.store.legends import LARGEST, check_between, check_events, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
@@ -160,11 +160,7 @@ def _completed(
             outcomes = run_descriptions.read(folder).outcomes.make(trusted)
         except ValueError as error:  # functions without a name, or of modules that are not trusted
             log.warning("%s", error)
-    completed = predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
-    if isinstance(completed, IncompletePredictor) and not completed.complete and is_mixture(completed):
-        log.warning("only the network answers: the model that it is mixed with needs policy and outcomes")
-        return network_alone(completed)
-    return completed
+    return predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Learned models of the world, and mixtures with a network, on disk; checked as they are read."""
 
+import logging
 import math
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,6 +10,9 @@ from typing import Any
 from tpd.core.types import Predictor
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
 from tpd.guards.settings import whole_number
+from tpd.predictors.explainer import IncompletePredictor
+
+log = logging.getLogger(__name__)
 
 MODEL, MIXTURE = "model", "mixture"
 MOST_STEPS = 100_000  # ahead, or particles
@@ -44,15 +48,15 @@ def read_mixture(
     return MixturePredictor(network, model, weights)
 
 
-def is_mixture(predictor: Predictor) -> bool:
-    """Whether it mixes a network and a model."""
-    return hasattr(predictor, "network") and hasattr(predictor, "weights")
-
-
-def network_alone(predictor: Predictor) -> Predictor:
-    """The network of a mixture."""
+def as_far_as_possible(predictor: Predictor) -> Predictor:
+    """The predictor, or the network alone of a mixture that lacks the policy or the outcomes."""
+    if not isinstance(predictor, IncompletePredictor) or predictor.complete:
+        return predictor
     mixture: Any = predictor
-    network: Predictor = mixture.network
+    network: Predictor | None = getattr(mixture, "network", None)
+    if network is None:
+        return predictor
+    log.warning("only the network answers: the model that it is mixed with needs policy and outcomes")
     return network
 
 

@@ -15,6 +15,7 @@ from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
 from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
+from tpd.store.learned_models import as_far_as_possible
 from tpd.store.recordings import load_recording, require_fit
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
@@ -65,6 +66,7 @@ def read(
         outcomes=outcomes,
         policy=None if policy is None else policy(env),
     )
+    explainer.predictor = as_far_as_possible(explainer.predictor)
     recording = load_recording(episodes) if episodes.exists() else None
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)
     if names != explainer.legend.names:

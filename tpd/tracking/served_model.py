@@ -1,6 +1,5 @@
 """A saved explainer as an MLflow model: loaded from arrays and JSON, no pickle."""
 
-import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from mlflow.types.schema import AnyType
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import Array, FloatArray, IntArray
-from tpd.predictors.explainer import Explainer, IncompletePredictor
+from tpd.predictors.explainer import Explainer
 from tpd.store import explainers
-from tpd.store.learned_models import network_alone
+from tpd.store.learned_models import as_far_as_possible
 from tpd.tracking.served_requests import ACTION, FOIL, STATE, Questions, RequestError, questions
-
-log = logging.getLogger(__name__)
 
 FACT, CONTRAST = "fact", "contrast"
 ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"
@@ -124,7 +121,5 @@ def _load_pyfunc(path: str) -> ServedExplainer:
     folder = Path(path)
     explainer, asked = explainers.load(folder, with_agent=False), questions(folder)
     assert asked is not None  # what cannot be asked cannot be loaded either
-    if isinstance(explainer.predictor, IncompletePredictor) and not explainer.predictor.complete:
-        log.warning("only the network is served: the model that it is mixed with needs policy and outcomes")
-        explainer.predictor = network_alone(explainer.predictor)
+    explainer.predictor = as_far_as_possible(explainer.predictor)
     return ServedExplainer(explainer, asked)
