@@ -101,9 +101,13 @@ def _check_own(normalize: VecNormalize) -> None:
 
 
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
-    if state.get("norm_obs") is False:
+    if not isinstance(state.get("norm_obs", True), bool | np.bool_):
+        raise ValueError(f"has norm_obs={str(state['norm_obs'])[:40]}, which is neither true nor false")
+    if not state.get("norm_obs", True):
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
+    if not (0 <= epsilon < np.inf and clip > 0):
+        raise ValueError(f"has epsilon={epsilon:g} and clip_obs={clip:g}, which no VecNormalize has")
     statistics = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
         return ObservationNormalization(*_mean_and_variance(statistics, space, "observations"), epsilon, clip)

@@ -19,6 +19,7 @@ from tpd.envs.made import MadeEnvironment
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
 from tpd.store.descriptions import described, plain
+from tpd.store.env_kwargs import modest, require_no_files
 from tpd.store.yaml_files import read_yaml
 
 CONFIG, ARGS = "config.yml", "args.yml"
@@ -270,7 +271,9 @@ def _keywords(given: Any) -> dict[str, Any]:
             raise ValueError(f"env_kwargs has {key}={str(value[key])[:80]!r}, which names a module to import")
     if value.get(TIME_LIMIT) is not None:
         value = {**value, TIME_LIMIT: whole_number(TIME_LIMIT, value[TIME_LIMIT], at_least=1)}
-    return described(value)
+    kwargs = modest(described({key: part for key, part in value.items() if key != RENDER_MODE}))
+    require_no_files(kwargs)
+    return kwargs
 
 
 def _normalised(config: Mapping[str, Any]) -> bool | None:

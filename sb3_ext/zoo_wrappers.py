@@ -30,6 +30,8 @@ UNFIT = {
     "Autoreset": "episodes would have no end",
 }
 """Wrappers of these packages that are not applied, and why."""
+LARGEST_ARGUMENT = 1000
+"""Of frames that are stacked, of the sides of a picture."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,21 @@ def _layer(name: str, arguments: Mapping[str, Any]) -> Layer:
     if last in UNFIT:
         return Layer(name, arguments, None, UNFIT[last])
     try:
-        keywords = described(arguments)
+        keywords = _modest(described(arguments))
         inspect.signature(found).bind(None, **keywords)
     except (ValueError, TypeError) as error:
         return Layer(name, arguments, None, str(error)[:120])
     return Layer(name, keywords, found)
+
+
+def _modest(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments whose numbers ask for no absurd amount of memory; a time limit takes none."""
+    for key, value in keywords.items():
+        values = value if isinstance(value, list) else [value]
+        large = any(isinstance(v, int | float) and abs(v) > LARGEST_ARGUMENT for v in values)
+        if large and key != "max_episode_steps":
+            raise ValueError(f"{key} is more than {LARGEST_ARGUMENT}")
+    return keywords
 
 
 def class_of(wrapper: Any) -> Any:

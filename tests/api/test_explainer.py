@@ -1,6 +1,7 @@
 """Ten lines from an agent to an answer, in the places where people work."""
 
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -544,3 +545,24 @@ def test_an_action_in_the_middle_has_a_foil() -> None:
     answer = explainer.why(explainer.play(seeds=[0], steps=5)[0][2])
     assert answer.foil is not None
     assert answer.foil.explanation.actions.tolist() == [[2.0]]
+
+
+def test_names_are_not_interpolated(zipped: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "x${oc.env:HOME}"
+    folder.mkdir()
+    (folder / "CartPole-v1.zip").write_bytes(zipped.read_bytes())
+    (folder / "config.yml").write_text("normalize: false\n")
+    assert tpd.load_agent(folder).env.id == "CartPole-v1"
+    for name in ("${oc.env:HOME}.zip", "${", "???"):
+        with pytest.raises(ValueError, match=re.escape(f"{name}: there is no such file")):
+            tpd.load_agent(name, env="CartPole-v1")
+
+
+def test_a_result_that_no_run_writes_is_refused(explainer: tpd.Explainer, tmp_path: Path) -> None:
+    explainer.save(tmp_path / "saved")
+    (tmp_path / "saved" / "result.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"result\.txt"):
+        tpd.load(tmp_path / "saved", trust=["tests"])
+    (tmp_path / "saved" / "result.txt").write_bytes(b" " * (2**20 + 1))
+    with pytest.raises(ValueError, match=r"result\.txt"):
+        tpd.load(tmp_path / "saved", trust=["tests"])

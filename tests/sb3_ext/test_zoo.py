@@ -466,3 +466,24 @@ def test_an_agent_of_other_people_plays_from_its_folder(tmp_path: Path) -> None:
     ).policy
     seen = np.random.default_rng(0).uniform(-1, 1, (100, 6)).astype(np.float32)
     np.testing.assert_array_equal(policy.action(seen), by_hand.action(seen))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "env_wrapper: {gymnasium.wrappers.FrameStackObservation: {stack_size: 100000000}}",
+            "stack_size is more",
+        ),
+        ("env_kwargs: {xml_file: /somewhere/evil.xml}", "may name a file"),
+        ("env_kwargs: {options: [model.xml]}", "may name a file"),
+        ("env_kwargs: {render_mode: human, inner: {render_mode: human}}", "render_mode is not for the file"),
+    ],
+)
+def test_a_folder_makes_no_large_environment_and_opens_no_file(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "CartPole-v1.zip").write_bytes(b"")
+    (tmp_path / "config.yml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_zoo_folder(tmp_path)

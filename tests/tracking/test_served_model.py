@@ -244,6 +244,7 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
         (b"state,action\n1e400,0\n", "text/csv", "inf is not a whole number"),
         (b"state,action\n,0\n", "text/csv", "row 0, column state: None is not a whole number"),
         (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "can be read"),
+        (b"state,action\n" + b"1" * 100_000 + b"x,0\n", "text/csv", "is not a whole number"),
         (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
         (b"{}", "", "ask in JSON or CSV"),
         (b"{}", "application/json; charset=latin-1", "ask in UTF-8"),

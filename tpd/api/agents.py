@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tpd.api.environments import EnvLike, environment
 from tpd.core.seeding import generator
@@ -65,24 +65,21 @@ def load_agent(
     """
     zipped = Path(path).expanduser()
     if zipped.is_dir() and (env is None or isinstance(env, str)):
-        made = make_env(DictConfig({"env": _settings("env", "zoo", path=str(zipped), id=env)}))
+        made = make_env(DictConfig({"env": _without("env", "zoo", "path", "id")}), path=str(zipped), id=env)
     elif env is None:
         raise ValueError("env: name the environment of the agent, by an id or a function that makes it")
     else:
         made = environment(env)
-    is_file = isinstance(vec_normalize, str | Path)
-    config = _settings(
-        "policy",
-        "sb3_zip",
-        path=str(zipped),
-        algorithm=algorithm,
-        vec_normalize=str(vec_normalize) if is_file else None,
-        deterministic=deterministic,
-        trust=trust,
-        expected_return=expected_return,
-    )
-    given = {} if is_file or vec_normalize is None else {"vec_normalize": vec_normalize}
-    trainer = make_trainer(DictConfig({"policy": config}), made, generator(0, "policy"), **given)
+    given = {
+        "path": str(zipped),
+        "algorithm": algorithm,
+        "vec_normalize": str(vec_normalize) if isinstance(vec_normalize, Path) else vec_normalize,
+        "deterministic": deterministic,
+        "trust": trust,
+        "expected_return": expected_return,
+    }
+    config = DictConfig({"policy": _without("policy", "sb3_zip", *given)})
+    trainer = make_trainer(config, made, generator(0, "policy"), **given)
     return Agent(trainer, made)
 
 
@@ -110,16 +107,14 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
         raise TypeError(f"agent: load it first, tpd.load_agent({str(agent)!r}, env=...)")
     rng = generator(0, "policy")
     if _is_sb3_model(agent):
-        config = _settings("policy", "sb3_model", deterministic=deterministic)
-        del config["model"]
-        given = {"model": agent, "vec_normalize": vec_normalize}
+        given = {"model": agent, "vec_normalize": vec_normalize, "deterministic": deterministic}
+        config = _without("policy", "sb3_model", *given)
         return make_trainer(DictConfig({"policy": config}), env, rng, **given)
     if all(hasattr(agent, name) for name in ("action", "sample", "discount", "action_values")):
         policy: Any = agent
         return GivenPolicy(policy)
     if callable(agent):
-        config = _settings("policy", "function")
-        del config["function"]
+        config = _without("policy", "function", "function")
         return make_trainer(DictConfig({"policy": config}), env, rng, function=agent)
     raise TypeError(
         "agent: expected what tpd.load_agent gives, a Stable-Baselines3 model, a policy or a function of "
@@ -127,9 +122,8 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
     )
 
 
-def _settings(name: str, option: str, **values: Any) -> DictConfig:
-    """An option of a config group with these settings."""
-    config = group(name, option)
-    for key, value in values.items():
-        config[key] = value
-    return config
+def _without(name: str, option: str, *keys: str) -> DictConfig:
+    """An option of a config group without what is given from Python, in which nothing is interpolated."""
+    plain = OmegaConf.to_container(group(name, option), resolve=False)
+    assert isinstance(plain, dict)
+    return DictConfig({key: value for key, value in plain.items() if key not in keys})

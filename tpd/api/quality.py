@@ -9,11 +9,13 @@ import pandas as pd
 
 from tpd.core.drawing import draw
 from tpd.evaluation.forecasts import ForecastSkill
+from tpd.guards.files import blame, require_file
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
 from tpd.run.results import RESULT, Findings
 from tpd.store.tables import read_table
 
+LARGEST_RESULT = 2**20
 RolledOut = tuple[Explainer, MonteCarlo, SampledCases]
 COLUMNS = ["actions", "outcome", "range", "skill", "verdict"]
 
@@ -53,7 +55,9 @@ class Quality:
         path = folder / RESULT
         if not path.is_file():
             return None
-        lines = tuple(path.read_text().splitlines())
+        require_file(path, LARGEST_RESULT)
+        with blame(path):
+            lines = tuple(path.read_text().splitlines())
         table = folder / "forecasts.json"
         if not table.is_file():
             return cls(lines)

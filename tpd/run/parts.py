@@ -132,9 +132,9 @@ def build(
     )
 
 
-def make_env(cfg: DictConfig) -> Environment:
-    """The environment that a config names."""
-    env: Environment = _make(cfg, "env")
+def make_env(cfg: DictConfig, **given: Any) -> Environment:
+    """The environment that a config names, with what only Python can give it."""
+    env: Environment = _make(cfg, "env", **given)
     with blame("env"):
         env.check()
     return env

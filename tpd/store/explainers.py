@@ -222,7 +222,10 @@ def _network(
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
     if network.get("kind") == MIXTURE:
-        one = _network(folder, network["network"], stored.under("network."), width, features_extractor)
+        inner = network.get("network")
+        if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL):
+            raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
+        one = _network(folder, inner, stored.under("network."), width, features_extractor)
         return read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
 

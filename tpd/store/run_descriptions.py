@@ -34,8 +34,9 @@ from tpd.store.descriptions import (
     validated,
     written,
 )
+from tpd.store.env_kwargs import ENV_NAMES, modest, require_no_files
 
-RUN, LARGEST_RUN, LONGEST_KWARGS = "run.json", 2**18, 10_000
+RUN, LARGEST_RUN = "run.json", 2**18
 KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
 ENV_ID = rf"^({IDENTIFIER}(\.{IDENTIFIER})*:)?[A-Za-z0-9_./-]+$"
 FILE_NAME = r"^[^/\\\x00]+$"
@@ -61,22 +62,12 @@ class Unnamed(Stored):
         raise NotStoredError(self.reason, "events")
 
 
-def _modest(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments that neither make a huge environment nor open a window."""
-    told = json.dumps(kwargs)
-    if '"render_mode"' in told:  # of whatever is made of them
-        raise ValueError("render_mode is not for the file to choose")
-    if len(told) > LONGEST_KWARGS:
-        raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
-    return kwargs
-
-
 class EnvironmentDescription(Stored):
     """An environment that can be made again."""
 
     kind: Literal["environment", "dataset"]
     id: Annotated[str, Field(pattern=ENV_ID, max_length=300)]
-    kwargs: Annotated[dict[str, Plain], AfterValidator(_modest)] = {}
+    kwargs: Annotated[dict[str, Plain], AfterValidator(modest)] = {}
     max_episode_steps: Annotated[int, Field(ge=1, le=2**62)] | None = None
     action_names: list[Word] = []
     wrappers: list[NamedFunction] = []
@@ -85,7 +76,9 @@ class EnvironmentDescription(Stored):
     def make(self, trusted: Sequence[str] = ()) -> Environment:
         """The environment, if the modules that it needs are trusted."""
         with _blame("env"):
-            for name in (self.id, *(self.kwargs.get(key) for key in ("id", "env_id"))):
+            if self.kind == "environment":
+                require_no_files(self.kwargs)
+            for name in (self.id, *(self.kwargs.get(key) for key in ENV_NAMES)):
                 if isinstance(name, str) and ":" in name:  # Gymnasium imports what stands before the colon
                     require_trust(name.partition(":")[0], (*trusted, "tpd.envs"))
             mask = self.mask_function
@@ -95,10 +88,18 @@ class EnvironmentDescription(Stored):
                 self.max_episode_steps,
                 tuple(self.action_names),
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
-                None if mask is None else mask.find(trusted),
+                None if mask is None else _function_of(mask, trusted),
             )
             env.check()
         return env
+
+
+def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
+    """A function, and no class."""
+    found = named.find(trusted)
+    if isinstance(found, type):
+        raise ValueError(f"{named.name!r} is a class, where a function is due")
+    return found
 
 
 class AbsentEnvironment(Stored):
@@ -220,6 +221,8 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
         if type(env) not in kinds:
             raise ValueError(f"it is a {type(env).__module__}.{type(env).__qualname__}, which is code")
         mask = env.mask_function
+        if type(env) is Environment:
+            require_no_files(described(env.kwargs))
         plain = {
             "kind": kinds[type(env)],
             "id": env.id,

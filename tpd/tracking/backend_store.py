@@ -27,6 +27,8 @@ SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
 SECONDS_TO_ANSWER, SECONDS_TO_LEAVE, SECONDS_TO_LOOK = 10, 120, 8
 LARGEST_CHECKED = 2**28
+LONGEST_VALUE = 2**26
+
 """Of larger stores only the tables are looked at, for looking through all of it takes too long."""
 PLACE = "mlruns"
 """The folder in which MLflow keeps files."""
@@ -142,8 +144,11 @@ def _require_database(path: Path) -> None:
     deadline = time.monotonic() + SECONDS_TO_LOOK
     try:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
             database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
             _look_through(database, path)
+    except (sqlite3.DataError, MemoryError) as error:
+        raise ValueError(f"the store {path} holds a value that is absurdly long") from error
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return  # somebody else is writing
@@ -166,14 +171,16 @@ def _look_through(database: sqlite3.Connection, path: Path) -> None:
             tables.add(name)
     if not tables:
         return
-    due, columns = _schema()
+    due, columns, computed = _schema()
     found = database.execute("SELECT version_num FROM alembic_version") if ALEMBIC in tables else ()
     revisions = [str(revision) for (revision,) in found]
     if revisions != [due]:
         told = f"is of revision {', '.join(revisions)!r:.80}, and MLflow here needs {due!r}"
         raise ValueError(f"the store {path} {told}; an older one is brought there by: mlflow db upgrade")
     for table, names in columns.items():
-        has = {row[0] for row in database.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))}
+        rows = database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
+        # what is computed whenever it is read counts only where MLflow computes it itself
+        has = {name for name, hidden in rows if not hidden or (table, name) in computed}
         if lacking := names - has:
             raise ValueError(f"the store {path} lacks {table}.{min(lacking)}, so it is none of MLflow")
     if path.stat().st_size <= LARGEST_CHECKED:  # pages that are their own children have no end
@@ -183,13 +190,15 @@ def _look_through(database: sqlite3.Connection, path: Path) -> None:
 
 
 @functools.cache
-def _schema() -> tuple[str, dict[str, set[str]]]:
-    """The revision of the stores that this MLflow makes, and the columns of their tables."""
+def _schema() -> tuple[str, dict[str, set[str]], set[tuple[str, str]]]:
+    """The revision of the stores that this MLflow makes, their columns, and which of them it computes."""
     from mlflow.store.db.base_sql_model import Base
     from mlflow.store.db.utils import _get_latest_schema_revision
 
-    columns = {name: {str(c.name) for c in table.columns} for name, table in Base.metadata.tables.items()}
-    return str(_get_latest_schema_revision()), columns  # type: ignore[no-untyped-call]
+    tables = Base.metadata.tables
+    columns = {name: {str(c.name) for c in table.columns} for name, table in tables.items()}
+    computed = {(name, str(c.name)) for name, table in tables.items() for c in table.columns if c.computed}
+    return str(_get_latest_schema_revision()), columns, computed  # type: ignore[no-untyped-call]
 
 
 def own_places(uri: str, *locations: str | None) -> list[Path]:

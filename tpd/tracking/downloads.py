@@ -15,6 +15,7 @@ from tpd.store.saved_runs import EPISODES, EXPLAINER
 from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, own_places, require_usable
 
 MODELS = "models:/"
+LARGEST_COPY = 2**30
 
 
 def download(name: str, uri: str, folder: Path) -> Path:
@@ -31,7 +32,8 @@ def download(name: str, uri: str, folder: Path) -> Path:
         if not models:
             raise ValueError(_without_explainer(client, run))
         explainer = client.get_logged_model(models[-1])
-        own_places(uri, run.info.artifact_uri, explainer.artifact_location)
+        for place in own_places(uri, run.info.artifact_uri, explainer.artifact_location):
+            _require_modest(place)
         _download(client, run, folder)
         mlflow.artifacts.download_artifacts(
             artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
@@ -48,6 +50,17 @@ def download(name: str, uri: str, folder: Path) -> Path:
         raise ValueError(f"run={name} has {len(found)} files {explainers.DESCRIPTION} in its model, not one")
     found[0].rename(folder / EXPLAINER)
     return folder
+
+
+def _require_modest(place: Path) -> None:
+    """Refuse a folder that would take long to copy, or leads elsewhere."""
+    size = 0
+    for path in place.rglob("*"):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a link, so nothing is copied")
+        size += path.stat().st_size if path.is_file() else 0
+        if size > LARGEST_COPY:
+            raise ValueError(f"{place} holds more than {LARGEST_COPY:,} bytes, which no run of tpd leaves")
 
 
 def _run_of_model(client: MlflowClient, name: str) -> str:

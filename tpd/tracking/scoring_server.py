@@ -25,6 +25,7 @@ JSON, CSV = "application/json", "text/csv"
 RECORDS, SPLIT, INPUTS, INSTANCES = "dataframe_records", "dataframe_split", "inputs", "instances"
 COLUMNS = (STATE, ACTION, FOIL)
 MISSING = ("", "nan", "na", "n/a", "null", "none")
+LONGEST_NUMBER = 40
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
@@ -123,7 +124,7 @@ def _value(word: str) -> int | float | str | None:
         return None
     if re.fullmatch(r"[+-]?[0-9]{1,18}", word):
         return int(word)
-    return float(word) if re.fullmatch(NUMBER, word) else word
+    return float(word) if len(word) <= LONGEST_NUMBER and re.fullmatch(NUMBER, word) else word
 
 
 def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:

@@ -1,0 +1,29 @@
+"""Keyword arguments of environments that a file names: what they may not ask for."""
+
+import json
+import re
+from typing import Any
+
+LONGEST_KWARGS = 10_000
+ENV_NAMES, FILE = ("id", "env_id"), r"[/\\]|\.[A-Za-z]{2,5}$"
+"""Keywords by which environments are named, and what the names of files look like."""
+
+
+def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments that neither make a huge environment nor open a window."""
+    told = json.dumps(kwargs)
+    if '"render_mode"' in told:  # of whatever is made of them
+        raise ValueError("render_mode is not for the file to choose")
+    if len(told) > LONGEST_KWARGS:
+        raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
+    return kwargs
+
+
+def require_no_files(kwargs: Any) -> None:
+    """Refuse keyword arguments that may name a file, as a model of MuJoCo: it is not for a file to choose."""
+    parts = kwargs.items() if isinstance(kwargs, dict) else enumerate(kwargs)
+    for key, value in parts:
+        if isinstance(value, dict | list):
+            require_no_files(value)
+        elif isinstance(value, str) and key not in ENV_NAMES and re.search(FILE, value):
+            raise ValueError(f"{key}={value[:80]!r} may name a file")
