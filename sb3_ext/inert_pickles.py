@@ -62,28 +62,6 @@ class PersistentId(NamedTuple):
     value: Any
 
 
-class _BoundedReader:
-    """Reads a pickle of a bounded size, of a content that may go on after it."""
-
-    def __init__(self, content: io.BytesIO) -> None:
-        self._content = content
-        self._left = LARGEST_PICKLE
-
-    def read(self, size: int) -> bytes:
-        self._left -= size
-        if self._left < 0:
-            raise RefusedPickleError(f"is larger than {LARGEST_PICKLE} bytes")
-        return self._content.read(size)
-
-    def readline(self) -> bytes:
-        line = self._content.readline(self._left + 1)
-        self._left -= len(line)
-        return line
-
-    def tell(self) -> int:
-        return self._content.tell()
-
-
 class InertUnpickler:
     """A stack machine for the opcodes of plain objects; every other one is refused."""
 
@@ -96,8 +74,7 @@ class InertUnpickler:
 
     def load(self) -> Any:
         """The object of the next pickle of the content."""
-        opcodes = pickletools.genops(_BoundedReader(self._content))  # type: ignore[arg-type]
-        for count, (opcode, argument, _) in enumerate(opcodes):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
             if count >= MOST_OPCODES:
                 raise RefusedPickleError(f"has more than {MOST_OPCODES} opcodes")
             if opcode.name == "STOP":
@@ -250,11 +227,18 @@ def unpickled(content: bytes) -> Any:
 
 def next_pickle(content: io.BytesIO) -> Any:
     """The same of the next of several pickles."""
+    begin = content.tell()
+    part = io.BytesIO(content.read(LARGEST_PICKLE))
+    cut_off = bool(content.read(1))
     try:
-        return InertUnpickler(content).load()
+        found = InertUnpickler(part).load()
+        content.seek(begin + part.tell())
+        return found
     except RefusedPickleError:
         raise
     except ValueError as error:
+        if cut_off and part.tell() >= LARGEST_PICKLE:
+            raise ValueError(f"is larger than {LARGEST_PICKLE} bytes") from error
         raise ValueError(f"is no pickle, or a broken one ({error})") from error
     except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"is a broken pickle ({type(error).__name__})") from error

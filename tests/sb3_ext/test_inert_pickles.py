@@ -58,12 +58,12 @@ HOSTILE = {
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_pickles_are_refused_in_little_time_and_memory(content: bytes) -> None:
     tracemalloc.start()
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(
         ValueError, match=r"has |names |is a broken|is no pickle|is larger|gives |makes |puts "
     ):
         unpickled(content)
-    assert time.monotonic() - start < SECONDS
+    assert time.process_time() - start < SECONDS
     assert tracemalloc.get_traced_memory()[1] < 2 * len(content) + BYTES
     tracemalloc.stop()
 
