@@ -1,5 +1,6 @@
 """Ten lines from an agent to an answer, in the places where people work."""
 
+import json
 import logging
 import re
 import subprocess
@@ -566,3 +567,42 @@ def test_a_result_that_no_run_writes_is_refused(explainer: tpd.Explainer, tmp_pa
     (tmp_path / "saved" / "result.txt").write_bytes(b" " * (2**20 + 1))
     with pytest.raises(ValueError, match=r"result\.txt"):
         tpd.load(tmp_path / "saved", trust=["tests"])
+
+
+@pytest.mark.parametrize("inner", [None, [1], {"kind": "mixture"}, {"kind": "model"}])
+def test_a_mixture_without_a_network_is_refused(inner: Any, explainer: tpd.Explainer, tmp_path: Path) -> None:
+    explainer.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "explainer" / "explainer.json"
+    description = json.loads(path.read_text())
+    path.write_text(json.dumps({**description, "network": {"kind": "mixture", "network": inner}}))
+    with pytest.raises(ValueError, match=r"explainer\.json: its mixture has no network"):
+        tpd.load(tmp_path / "saved", trust=["tests"])
+
+
+def test_a_class_is_no_mask_function(explainer: tpd.Explainer, tmp_path: Path) -> None:
+    explainer.save(tmp_path / "saved")
+    path = tmp_path / "saved" / "explainer" / "run.json"
+    about = json.loads(path.read_text())
+    about["env"]["mask_function"] = {"name": "tpd.core.outcomes:OutcomeSet", "arguments": {}}
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="is a class, where a function is due"):
+        tpd.load(tmp_path / "saved", trust=["tests"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("norm_obs", "no", "norm_obs=no, which is neither"),
+        ("norm_obs", 0, "norm_obs=0, which is neither"),
+        ("epsilon", float("inf"), "which no VecNormalize has"),
+        ("clip_obs", 0.0, "which no VecNormalize has"),
+    ],
+)
+def test_statistics_that_no_vec_normalize_has_are_refused(
+    name: str, value: Any, message: str, zipped: Path, tmp_path: Path
+) -> None:
+    world = VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]))
+    setattr(world, name, value)
+    world.save(str(tmp_path / "statistics.pkl"))
+    with pytest.raises(ValueError, match=message):
+        tpd.load_agent(zipped, env="CartPole-v1", vec_normalize=tmp_path / "statistics.pkl")

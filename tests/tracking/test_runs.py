@@ -19,7 +19,7 @@ from PIL import Image
 
 from tpd.run.summary import missing_jobs
 from tpd.run.sweep import varied_keys
-from tpd.tracking import mlflow_runs, notes
+from tpd.tracking import downloads, mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
 from tpd.tracking.runs import NoTracking
@@ -247,3 +247,18 @@ def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
         (tmp_path / str(number) / "status.json").write_text(record)
     planned = {number: [f"seed={number}"] for number in range(3)}
     assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it never ended"}
+
+
+def test_a_large_or_linked_folder_is_not_copied_from_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "LARGEST_COPY", 10)
+    (tmp_path / "file").write_bytes(b"0" * 10)
+    downloads._require_modest(tmp_path)
+    (tmp_path / "more").write_bytes(b"0")
+    with pytest.raises(ValueError, match="holds more than 10 bytes"):
+        downloads._require_modest(tmp_path)
+    (tmp_path / "more").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with pytest.raises(ValueError, match="is a link, so nothing is copied"):
+        downloads._require_modest(tmp_path)

@@ -35,11 +35,6 @@ class Side:
     picture: Array | None = None
     """[height, width, 3]: the state"""
 
-    @property
-    def long(self) -> bool:
-        """Whether its action has a longer name than sentences use."""
-        return self.action not in self.name
-
     def __repr__(self) -> str:
         return f"<Side: {self.action} in {self.state}>"
 
@@ -97,8 +92,7 @@ class Answer:
     @property
     def text(self) -> str:
         """The sentences, with how they were obtained."""
-        meant = [f"{side.name}: {side.action}" for side in self.sides if side.long]
-        begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *meant])
+        begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *self.actions])
         return "\n\n".join([begin, *self.sentences, *self.warnings])
 
     @property
@@ -111,6 +105,11 @@ class Answer:
     def compared(self) -> str:
         """What is compared."""
         return self.fact.name if self.foil is None else f"{self.fact.name} against {self.foil.name}"
+
+    @property
+    def actions(self) -> list[str]:
+        """The actions in full, where sentences call them by a shorter name."""
+        return [f"{side.name}: {side.action}" for side in self.sides if side.action not in side.name]
 
     @property
     def sides(self) -> tuple[Side, ...]:

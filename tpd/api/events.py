@@ -21,7 +21,7 @@ def outcomes_of(events: Events, env: Environment, policy: Policy) -> FoundOutcom
     return _known_or_found(env, policy) if events is None else FoundOutcomes(given_outcomes(events), ())
 
 
-def given_outcomes(events: "Events") -> OutcomeSet:
+def given_outcomes(events: Events) -> OutcomeSet:
     """The outcomes that a user gives; functions become events, whose first occurrence is asked for as well.
 
     The reward is explained beside them, unless they account for it.
@@ -29,12 +29,12 @@ def given_outcomes(events: "Events") -> OutcomeSet:
     if isinstance(events, OutcomeSet):
         return events
     assert events is not None
-    if not isinstance(events, Mapping) and not all(isinstance(one, Outcome) for one in events):
+    if isinstance(events, Mapping):
+        given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
+    elif all(isinstance(one, Outcome) for one in events):
+        given = [*events]
+    else:
         raise TypeError('events: give each function a name, {"crash": function}')
-    given = [
-        one if isinstance(one, Outcome) else event(name, one)
-        for name, one in (events.items() if isinstance(events, Mapping) else ((o.name, o) for o in events))
-    ]
     firsts = [one.name for one in given if one.is_event and not one.first]
     if not any(one.weight is not None for one in given):
         given.append(reward(-LARGEST_REWARD, LARGEST_REWARD))

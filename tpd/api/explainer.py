@@ -167,7 +167,7 @@ class Explainer:
             )
         if isinstance(asked, PlayedEpisode):
             raise TypeError("ask about a moment of the episode, for example episode[10]")
-        observation = self._observations(asked, one=True)
+        observation = self._one_observation(asked)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 
     def learn(
@@ -232,7 +232,7 @@ class Explainer:
         explainer = self._run.explainer
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
-        return explainer.explain(self._observations(observations), actions, draws)
+        return explainer.explain(pack(observations), actions, draws)
 
     def save(self, folder: str | Path) -> None:
         """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
@@ -245,11 +245,9 @@ class Explainer:
         if self._recording is not None:
             save_recording(self._recording, Path(folder) / EPISODES)
 
-    def _observations(self, given: Any, one: bool = False) -> Array:
-        """[batch, ...]: observations as the policy takes them; a Dict space's may be plain dicts."""
+    def _one_observation(self, given: Any) -> Array:
+        """[1, ...]: an observation, which may be a plain dict, as the policy takes it."""
         space = self.env.observation_space
-        if not one:
-            return pack(given)
         due = {key: part.shape for key, part in space.items()} if isinstance(space, gym.spaces.Dict) else {}
         shapes = {key: np.shape(given[key]) for key in due} if due else np.shape(given)
         if shapes != (due or space.shape):

@@ -12,7 +12,7 @@ from tpd.evaluation.forecasts import ForecastSkill
 from tpd.guards.files import blame, require_file
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.run.results import RESULT, Findings
+from tpd.run.results import FORECASTS, RESULT, Findings
 from tpd.store.tables import read_table
 
 LARGEST_RESULT = 2**20
@@ -58,7 +58,7 @@ class Quality:
         require_file(path, LARGEST_RESULT)
         with blame(path):
             lines = tuple(path.read_text().splitlines())
-        table = folder / "forecasts.json"
+        table = folder / FORECASTS
         if not table.is_file():
             return cls(lines)
         return cls(lines, _by_step(read_table(table, [name for name in COLUMNS if name != "skill"])))

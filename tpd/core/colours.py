@@ -9,7 +9,7 @@ from tpd.core.outcomes import FIRST
 PALETTE = ("#009E73", "#56B4E9", "#E69F00", "#D55E00", "#CC79A7", "#0072B2", "#440088", "#F0E442")
 # as far from those, from white, grey and each other as CIELAB allows
 MORE = (
-    *("#FFCCEE", "#FF0066", "#661111", "#555500", "#449900", "#AA88FF", "#FFAA88", "#BBDD88"),
+    *("#00EE88", "#FF0066", "#661111", "#555500", "#449900", "#AA88FF", "#FFAA88", "#BBDD88"),
     *("#0000FF", "#AA1188", "#55DDDD", "#996644", "#004422", "#9900DD", "#CC5555", "#99DD00"),
 )
 GOLDEN = 0.618034

@@ -72,8 +72,8 @@ def _check_rewards(question: Question, run: SavedRun) -> None:
 
 def _tell(told: Answer, run: str, out: Path) -> None:
     """The answer in sentences and tables, as a figure and as a file."""
-    meant = [f"{side.name}: {side.action}" for side in told.sides if side.long]
-    print("\n\n".join(["\n".join([f"{run}: {told.place}", str(told.how), *meant]), *told.sentences]) + "\n")
+    begin = "\n".join([f"{run}: {told.place}", str(told.how), *told.actions])
+    print("\n\n".join([begin, *told.sentences]) + "\n")
     contrast, explanations = told.contrast, [side.explanation for side in told.sides]
     if contrast is not None and told.foil is not None:
         show(answer_tables.comparison(contrast, told.fact.name, told.foil.name))
