@@ -96,10 +96,11 @@ def agent(tmp_path: Path, compose_config: Compose) -> Any:
     return saved
 
 
-@pytest.fixture
-def dataset(tmp_path: Path, fuel_taxi: Environment) -> str:
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A short dataset; the override that names its folder."""
-    rng, folder = generator(0, "test"), tmp_path / "dataset"
+    rng, folder = generator(0, "test"), tmp_path_factory.mktemp("datasets") / "dataset"
+    fuel_taxi = Environment("FuelTaxi-v0")
     agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
     settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
     Training(**settings, steps=100, save_dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
@@ -139,7 +140,21 @@ def test_every_option_composes_and_instantiates(
     instantiate(cfg.tracking)
 
 
-@pytest.mark.parametrize("env", ["fuel_taxi", "frozen_lake", *UNNUMBERED])
+KINDS = ("fuel_taxi", "cart_pole", "pendulum")
+"""Of environments: numbered states, numbered actions alone, neither."""
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        *KINDS,
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("frozen_lake", *UNNUMBERED)
+            if name not in KINDS
+        ),
+    ],
+)
 def test_any_agent_is_explained_at_once(env: str, compose_config: Compose, agent: Any) -> None:
     """Nothing but its zip and its environment is named."""
     parts = build(compose_config("experiment=agent", f"env={env}", agent(env)))

@@ -15,7 +15,7 @@ LARGEST = 300_000
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|tmp|usr|work|Users)/")
 SECONDS_PER_CELL = 120
 
-pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+SLOW = ("explain_an_sb3_agent",)  # its parts are tested one by one in tests/sb3_ext/test_callback.py
 
 
 def read(path: Path) -> NotebookNode:
@@ -31,6 +31,13 @@ def shown(notebook: NotebookNode) -> list[list[str]]:
     ]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in SLOW else [])
+        for path in NOTEBOOKS
+    ],
+)
 def test_it_runs_and_shows_what_it_holds(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     notebook = read(path)
@@ -40,6 +47,7 @@ def test_it_runs_and_shows_what_it_holds(path: Path, tmp_path: Path, monkeypatch
     assert any(held)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_it_is_small_and_names_no_machine(path: Path) -> None:
     text = path.read_text()
     assert len(text) < LARGEST

@@ -65,8 +65,9 @@ def zips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("agent", "overrides"),
     [
         ("ppo", ["experiment=cart_pole"]),
-        ("sac", ["experiment=pendulum"]),
-        ("dqn", ["experiment=agent", "env=acrobot"]),  # outcomes=default
+        # actions that are numbered or not, outcomes that are given or found: each is above or below
+        pytest.param("sac", ["experiment=pendulum"], marks=pytest.mark.slow),
+        pytest.param("dqn", ["experiment=agent", "env=acrobot"], marks=pytest.mark.slow),  # outcomes=default
         ("sac", ["experiment=agent", "env.id=Pendulum-v1"]),
     ],
 )

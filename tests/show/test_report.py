@@ -275,7 +275,7 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
 
 
 def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_what_was_learned(
-    taxi: SavedRun, tmp_path: Path
+    taxi: SavedRun, taxi_report: Path, tmp_path: Path
 ) -> None:
     recording = taxi.recording
     assert recording is not None
@@ -307,18 +307,13 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
     totals = np.einsum("phk,h->pk", last.expected, powers)
     expected = {int(c): row for c, row in zip(found[-1].columns, totals, strict=True)}
     np.testing.assert_allclose(counts, [expected[int(c)] for c in columns], rtol=1e-5)
-    plain = page.read(_written(taxi, tmp_path / "plain.html"))
+    plain = page.read(taxi_report)
     np.testing.assert_array_equal(plain.arrays["options"], shown.arrays["options"])
     assert "rolled_out_options" not in plain.arrays
     assert plain.metadata["rolled_out"] == []
 
 
-def _written(run: SavedRun, path: Path) -> Path:
-    report.write(run, path)
-    return path
-
-
-def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None:
+def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun, shown: Contents) -> None:
     legend, horizon = taxi.explainer.legend, taxi.explainer.predictor.horizon
     none = np.full((2, horizon, len(legend.names) + 1), Verdict.NOT_LEARNED, dtype=np.int8)
     verdicts = Verdicts(none, none, none[..., 0])
@@ -332,10 +327,10 @@ def test_what_is_not_learned_is_marked_and_has_no_number(taxi: SavedRun) -> None
     foreseen = [text for text in said if "partly unknown" not in text]  # from which step on is no forecast
     assert foreseen
     assert not any(re.search(r"\d", text) for text in foreseen)
-    assert "told_at" not in gather(taxi, [0]).arrays
+    assert "told_at" not in shown.arrays
 
 
-def test_the_worst_and_the_best_episodes_are_shown_first(taxi: SavedRun, tmp_path: Path) -> None:
+def test_the_worst_and_the_best_episodes_are_shown_first(taxi: SavedRun, shown: Contents) -> None:
     assert taxi.recording is not None
     returns = episode_returns(taxi.recording.episodes)
     ranked = page.ranked_episodes(taxi.recording)
@@ -349,8 +344,8 @@ def test_the_worst_and_the_best_episodes_are_shown_first(taxi: SavedRun, tmp_pat
     lengths = [len(taxi.recording.episodes[number]) for number in two]
     assert begins.tolist() == [0, lengths[0]]
     assert len(contents.arrays["happened"]) == sum(lengths)
-    whole = gather(taxi, list(range(len(returns))))
-    begin = int(whole.arrays["begins"][two[1]])
+    assert shown.metadata["numbers"] == list(range(len(returns)))
+    begin = int(shown.arrays["begins"][two[1]])
     np.testing.assert_array_equal(
-        contents.arrays["happened"][lengths[0] :], whole.arrays["happened"][begin : begin + lengths[1]]
+        contents.arrays["happened"][lengths[0] :], shown.arrays["happened"][begin : begin + lengths[1]]
     )

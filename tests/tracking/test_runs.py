@@ -109,6 +109,7 @@ def test_the_ui_is_for_this_machine_alone_and_opens_at_the_newest_sweep(
     process = subprocess.Popen(
         [sys.executable, "-c", script, f"store={tracking.uri}", f"port={port}"],
         cwd=tmp_path,
+        env={**os.environ, "MLFLOW_WORKERS": "1", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
