@@ -99,6 +99,7 @@ def ui(sweep: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"],
             cwd=folder,
+            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
             stdout=log,
             stderr=log,
             start_new_session=True,
