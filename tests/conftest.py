@@ -27,11 +27,15 @@ LONGEST = (
     "test_wheel",
     "test_explain",
     "test_agents",
+    "test_report",
     "test_network",
-    "test_served_model",
+    "test_explainer",
+    "test_checkpoints",
+    "test_rollouts",
+    "test_special_agents",
     "test_callback",
     "test_runs",
-    "test_report",
+    "test_network_returns",
 )
 """The files that take longest, which go first, so that no worker is left with them at the end."""
 

@@ -150,7 +150,7 @@ def test_what_only_the_hidden_state_tells_is_learned(compose_config: Compose) ->
     np.testing.assert_allclose(expected[1], alive * (steps % 2 == 0), atol=0.08)
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow  # the test above learns from hidden states too, without SB3's, of which each step is slow
 def test_a_recurrent_agent_is_explained_with_its_hidden_states(compose_config: Compose) -> None:
     env, outcomes = Environment("Signal-v0"), signal_outcomes()
     small = {"lstm_hidden_size": 4, "net_arch": [8]}
