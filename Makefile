@@ -9,8 +9,6 @@ RAY := .venv-ray/.ready
 SLURM := /usr/sbin/slurmdbd
 # one worker more than cores, since tests also wait; files in the order of tests/conftest.py
 PARALLEL := -n $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") --dist loadfile --no-loadscope-reorder
-# what hardly any command or test loads, two fifths of all; what is loaded all the same is compiled then
-UNLOADED := /(tests?|examples|databricks|debugpy|fontTools|mypyc|networkx|OpenGL|physics|pip|setuptools|sklearn|_inductor)/
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
@@ -89,5 +87,5 @@ $(RAY): pyproject.toml constraints.txt
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -q -j 0 -x '$(UNLOADED)' .venv/lib >/dev/null || true # templates are no Python, all the rest is
+	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true # templates are no Python, all the rest is
 	@touch $(READY)
