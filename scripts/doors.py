@@ -130,7 +130,7 @@ OTHERS = (
     ),
     (
         "names of Slurm jobs in a sweep folder",
-        "not believed, unless the sweep has seen them",
+        "not believed: Slurm says whose script a job runs",
         "run/test_refusals",
     ),
 )

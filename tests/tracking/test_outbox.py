@@ -706,23 +706,37 @@ def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
     assert caplog.text == ""
 
 
-def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [None, 2**30])
+def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path, size: int | None) -> None:
     path = tmp_path / "mlflow.db"
     stores_of_tests.copy(path)
     change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', '{'v' * 800}', 0)" for i in range(50)))
     with contextlib.closing(sqlite3.connect(path)) as database:
-        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (page_size,) = database.execute("PRAGMA page_size").fetchone()
         (root,) = database.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'experiment_tags'"
         ).fetchone()
     bytes_ = bytearray(path.read_bytes())
-    page = (root - 1) * size
+    page = (root - 1) * page_size
     assert bytes_[page] == 5  # an inner page of a table
     first = int.from_bytes(bytes_[page + 12 : page + 14], "big")
     bytes_[page + 8 : page + 12] = bytes_[page + first : page + first + 4]  # its last child is its first
     path.write_bytes(bytes_)
+    os.truncate(path, size or len(bytes_))  # the end is a hole, which takes no room
     with pytest.raises(ValueError, match="broken SQLite database"):
         prepare(f"sqlite:///{path}", "small")
+
+
+@pytest.mark.parametrize("bound", ["SECONDS_FOR_TABLES", "SECONDS_FOR_PAGES"])
+def test_a_store_that_cannot_be_looked_through_in_time_is_refused(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mlflow.db"
+    stores_of_tests.copy(path)
+    change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', 'v', 0)" for i in range(500)))
+    monkeypatch.setattr(backend_store, bound, 0.0)
+    with pytest.raises(ValueError, match=r"mlflow.db of \d MB is not looked through within .* mlflow server"):
+        client_of(f"sqlite:///{path}")
 
 
 def test_what_mlflow_cannot_read_of_a_store_is_refused_in_one_line(

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from tpd.core.types import Array, Episodes, Transitions
 from tpd.envs import Environment
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
-from tpd.sources.episodes import Recording, check_frame
+from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, MOST_PICTURED, Recording, check_frame
 from tpd.store.legends import ROUNDING
 
 RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
@@ -52,7 +52,7 @@ def load_recording(path: Path) -> Recording:
     stored.check("seeds", seeds >= 0)
     happened = stored.take("happened", (*batch, None), REAL)
     masks = stored.take("masks", (*batch, None), "b", optional=True)
-    frames = _frames(stored)
+    frames = _frames(stored, len(begins))
     rows = stored.take("frame_rows", (len(frames),), WHOLE)
     stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))
     stored.check("frame_rows", np.isin(begins, rows) | (len(frames) == 0))
@@ -104,9 +104,12 @@ def _require_within(name: str, values: Array, space: spaces.Space[Any], wider: b
         raise ValueError(f"{name} in it is not of numbers, but {values.dtype}")
 
 
-def _frames(stored: StoredArrays) -> tuple[bytes, ...]:
+def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:
     """The pictures of some steps, or none at all."""
     joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
+    most = min(episodes, MOST_PICTURED) * (EARLY_FRAMES + LAST_FRAMES)
+    if len(ends) > most:
+        raise ValueError(f"{stored.path}: has {len(ends)} pictures of {episodes} episodes, more than {most}")
     stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
     frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last is what is left
     for index, frame in enumerate(frames):
