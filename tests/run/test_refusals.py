@@ -49,8 +49,12 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     [
         (["uri=nonsense"], "uri must name a store that MLflow knows"),
         (["uri=nonsense://x"], "uri must name a store that MLflow knows"),
-        (["uri="], "usage: tpd-sync"),
-        (["nowhere"], "usage: tpd-sync"),
+        (["uri="], "uri must name a store, as"),
+        *(([f"uri={nameless}"], "uri must name a store, as") for nameless in ("sqlite://", "sqlite:///")),
+        (["uri=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        (["uri=sqlite:///outputs"], "outputs is no file that you may read and write"),
+        (["nowhere"], "there is no folder nowhere"),
+        (["outputs", "outputs"], "usage: tpd-sync"),
     ],
 )
 def test_a_store_that_there_is_not_is_refused(

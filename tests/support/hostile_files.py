@@ -463,6 +463,8 @@ def shards(file: str) -> dict[str, Spoil]:
                 "high": "1",
             },
         ),
+        "Dicts 300 deep": with_keys(file, observation_space=_dicts(300, "a")),
+        "a Dict of a part without a name": with_keys(file, observation_space=_dicts(1, "")),
         "observations of 20 000 x 20 000": with_keys(
             file,
             observation_space={
@@ -474,6 +476,14 @@ def shards(file: str) -> dict[str, Spoil]:
             },
         ),
     }
+
+
+def _dicts(depth: int, key: str) -> dict[str, Any]:
+    """Dict spaces in each other."""
+    space: dict[str, Any] = {"kind": "Discrete", "n": 16, "start": 0, "dtype": "int64"}
+    for _ in range(depth):
+        space = {"kind": "Dict", "spaces": {key: space}}
+    return space
 
 
 # Parquet
@@ -507,7 +517,20 @@ def shard(file: str) -> dict[str, Spoil]:
         pq.write_table(pa.concat_tables([pq.read_table(folder / file)] * 120), folder / file)
         in_footer(folder / file, pq.read_metadata(folder / file).num_rows, 1)
 
+    def struct(*names: str) -> Spoil:
+        def spoil(folder: Path) -> None:
+            table = pq.read_table(folder / file)
+            seen = pa.StructArray.from_arrays([pa.array(np.zeros(len(table)))] * len(names), names=names)
+            for column in ("observation", "next_observation"):
+                table = table.set_column(table.schema.get_field_index(column), column, seen)
+            pq.write_table(table, folder / file)
+
+        return spoil
+
     return {
+        "a field without a name": struct(""),
+        "two fields of one name": struct("a", "a"),
+        "a name of 100 000 letters": struct("a" * 100_000),
         "types nested 200 000 deep": lambda folder: _nested(folder / file, 200_000),
         "types nested 1 000 deep": lambda folder: _nested(folder / file, 1_000),
         "a stream of 300 000 000": stream(0, 300_000_000),
@@ -656,9 +679,6 @@ def pictures(file: str) -> dict[str, Spoil]:
     return {
         "PostScript for pictures": of(postscript),
         "pickles for pictures": of(BOMB),
-        "pictures by the thousand": with_entries(
-            file, lambda good: {**good, "frame_ends.npy": _npy(np.zeros(100_000, np.int64))}
-        ),
         "pictures that end before they begin": with_entries(
             file, lambda good: {**good, "frame_ends.npy": _npy(np.array([5, 4, 3, 2, 1, 0]))}
         ),

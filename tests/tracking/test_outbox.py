@@ -29,7 +29,7 @@ from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
 from tpd import __version__
 from tpd.store.run_folders import locked
-from tpd.tracking import backend_store, outbox
+from tpd.tracking import backend_store, downloads, outbox
 from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
@@ -675,6 +675,11 @@ CHANGED = {
         ["ALTER TABLE runs ADD COLUMN more TEXT AS (hex(zeroblob/**/(400000000)))"],
         "'runs' that runs",
     ),
+    "a computed column": (
+        ["ALTER TABLE params DROP COLUMN value", "ALTER TABLE params ADD COLUMN value TEXT AS (key || key)"],
+        "lacks params.value",
+    ),
+    "a pattern": (["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"], "'i' that runs"),
     "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that runs"),
     "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that runs"),
     "no runs": (["DROP TABLE runs"], "lacks runs"),
@@ -770,3 +775,60 @@ def test_files_of_a_store_are_found_from_any_working_directory(
     assert list((tmp_path / "elsewhere").iterdir()) == []
     kept = MlflowClient(local.uri).list_artifacts(str(run.id), "more")
     assert [file.path for file in kept] == ["more/note.txt"]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_project_folder_that_was_moved_or_copied_has_its_files(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    run_id, old = str(Delivery(strangers).run_id), Path.cwd()
+    MlflowClient(Delivery(strangers).tracking.uri).log_text(run_id, "kept", "old.txt")
+    new = old.with_name("elsewhere")
+    shutil.copytree(old, new) if copied else old.rename(new)
+    monkeypatch.chdir(new)
+    uri = f"sqlite:///{new}/mlflow.db"
+    prepare(uri, "small")
+    place = MlflowClient(uri).get_run(run_id).info.artifact_uri
+    assert backend_store.own_places(uri, place) == [Path(place)]
+    assert Path(place).is_relative_to(new / "mlruns")
+    assert (Path(place) / "old.txt").read_text() == "kept"
+
+
+def test_a_store_of_strangers_moves_nothing_to_elsewhere(strangers: Path, elsewhere: Path) -> None:
+    Path("mlruns").mkdir()
+    (Path("mlruns") / "linked").symlink_to(elsewhere)
+    for place in ("/nowhere/mlruns/linked", "/nowhere/mlruns/..", "/nowhere/mlruns", "s3://nowhere/mlruns/0"):
+        change(Path("mlflow.db"), f"UPDATE experiments SET artifact_location = '{place}'")
+        backend_store.require_usable("sqlite:///mlflow.db")
+        with contextlib.closing(sqlite3.connect("mlflow.db")) as database:
+            (found,) = database.execute("SELECT DISTINCT artifact_location FROM experiments")
+        assert found == (place,)
+
+
+def test_a_store_with_an_absurdly_long_value_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores_of_tests.copy(tmp_path / "mlflow.db")
+    monkeypatch.setattr(backend_store, "LONGEST_VALUE", 100)
+    with pytest.raises(ValueError, match="holds a value that is absurdly long"):
+        client_of(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+@pytest.mark.parametrize(("spoil", "told"), [("a link", "is a link"), ("much", "more than 10 bytes")])
+def test_what_no_run_leaves_is_not_copied_from_a_store(
+    strangers: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, spoil: str, told: str
+) -> None:
+    uri, run_id = Delivery(strangers).tracking.uri, str(Delivery(strangers).run_id)
+    client = MlflowClient(uri)
+    run = client.get_run(run_id)
+    model = client.create_logged_model(run.info.experiment_id, name="explainer", source_run_id=run_id)
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    place = Path(client.get_logged_model(model.model_id).artifact_location)
+    place.mkdir(parents=True)
+    monkeypatch.setattr(downloads, "LARGEST_COPY", 10)
+    if spoil == "much":
+        (place / "explainer.json").write_bytes(b" " * 11)
+    else:
+        (place / "explainer.json").symlink_to(elsewhere / "mine.txt")
+    with pytest.raises(ValueError, match=told):
+        fetch(run_id, uri, Path("fetched"))

@@ -39,6 +39,14 @@ from tpd.tracking.served_requests import MOST_ROWS, RequestError
 NAMES = ["odd", "even", "first odd"]
 HORIZON = 4
 SECONDS_TO_START = 90
+NUMBERED = {"state": 0, "action": 0, **{str(number): 0 for number in range(200_000)}}
+WIDE = {
+    "dataframe_split": {"columns": list(NUMBERED), "data": [list(NUMBERED.values())]},
+    "dataframe_records": [{"state": 0, "action": 0}, NUMBERED],
+    "instances": [NUMBERED],
+    "inputs": {name: [0] for name in NUMBERED},
+}
+"""Questions of 200,000 columns."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +223,15 @@ def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], me
         ({"inputs": {"state": 0, "action": [0]}}, "inputs: state is no list"),
         ({"dataframe_split": {"columns": ["state"], "data": [[0, 1]]}}, "row 0 is no list of 1 values"),
         ({"dataframe_split": {"columns": ["state", "state"], "data": []}}, "column state is there twice"),
+        *(({form: WIDE[form]}, f"{form}: there are more than 100 columns") for form in WIDE),
         ({"prompt": "hello"}, "dataframe_records"),
+        ({"instances": [[0, 0], [1]]}, "instances: give a list of objects"),
+        ({"instances": {"state": [0], "action": [[0], [1, 2]]}}, "instances: the columns have different"),
+        (
+            {"inputs": {"state": [[0, 1], [2]], "action": [0, 0]}},
+            "row 0, column state: [0, 1] is not a whole",
+        ),
+        ({"inputs": [[[0], [0, 1]], "x", None]}, "inputs: give a list of objects"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"dataframe_records": ' + b"[" * 100_000, "nested too deeply"),
         (b" " * 5_000_000, "the request has 5,000,000 bytes; ask with at most 4,194,304"),

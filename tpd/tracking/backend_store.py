@@ -9,7 +9,6 @@ import sqlite3
 import threading
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.utils.file_utils import local_file_uri_to_path
 
 from tpd import __version__
 from tpd.guards.versions import WRITTEN_BY, require_version
+from tpd.tracking.moved_stores import PLACE, as_path, follow
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
@@ -30,8 +29,6 @@ SECONDS_FOR_TABLES, SECONDS_FOR_PAGES = 2.0, 7.0
 """For looking through a store; a gigabyte takes two."""
 STEPS_BETWEEN_LOOKS = 1_000
 LONGEST_VALUE = 2**26
-PLACE = "mlruns"
-"""The folder in which MLflow keeps files."""
 ALEMBIC = "alembic_version"
 FUNCTIONS = "SELECT DISTINCT lower(name) FROM pragma_function_list"
 HARMLESS = {"char", "lower", "upper", "length", "coalesce"}
@@ -81,8 +78,9 @@ def _make(path: Path) -> None:
 
 def client_of(uri: str) -> MlflowClient:
     """Refuse a kind of store that there is not, as one of runs and not of models."""
-    if uri.startswith(SQLITE) and Path(uri.removeprefix(SQLITE)).exists():
-        _require_database(Path(uri.removeprefix(SQLITE)).absolute())
+    path = Path(absolute(uri).removeprefix(SQLITE))
+    if uri.startswith(SQLITE) and path.exists():
+        _require_database(path)
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except MlflowException as error:  # also of stores that MLflow keeps no more
@@ -132,6 +130,7 @@ def require_usable(uri: str) -> None:
             raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
     if path.exists():
         _require_database(path)
+        follow(path)
     made = next(parent for parent in path.parents if parent.exists())
     if not os.access(made, os.W_OK | os.X_OK):
         raise ValueError(f"the store {path} cannot be written: {made} is no folder that you may write to")
@@ -236,23 +235,17 @@ def own_places(uri: str, *locations: str | None) -> list[Path]:
     if uri.startswith(SQLITE):
         homes.append(Path(uri.removeprefix(SQLITE)).absolute().parent)
     for location in locations:
-        given = str(location or "")
-        local = urllib.parse.urlsplit(given).scheme in ("", "file")
-        if not local and not uri.startswith(SQLITE):
+        given, place = str(location or ""), as_path(location)
+        if place is None and given and not uri.startswith(SQLITE):
             continue
-        place = Path(_as_path(given)).resolve() if local and given else None
         if place is None or not any(place.is_relative_to(home.resolve() / PLACE) for home in homes):
             where = " or ".join(str(home / PLACE) for home in dict.fromkeys(homes))
             raise PermissionError(
-                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}"
+                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}: "
+                "copy that folder there if it is yours, and it is found"
             )
         places.append(place)
     return places
-
-
-def _as_path(location: str) -> str:
-    """As MLflow reads it."""
-    return str(local_file_uri_to_path(location))  # type: ignore[no-untyped-call]
 
 
 def _knock(uri: str) -> None:
@@ -278,7 +271,7 @@ def _knock(uri: str) -> None:
 
 def absolute(uri: str) -> str:
     """The same store, from wherever it is looked for."""
-    if not isinstance(uri, str) or not uri:
+    if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
         raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
         return uri

@@ -65,6 +65,8 @@ def _read_json(text: str) -> pd.DataFrame:
         raise _refused(f"give an object with one of {RECORDS}, {SPLIT}, {INPUTS} and {INSTANCES}")
     (form,) = forms
     content = sent[form]
+    if _width(content) > MOST_COLUMNS:
+        raise _refused(f"{form}: there are more than {MOST_COLUMNS} columns")
     if form == SPLIT:
         columns = _of_split(content)
     elif isinstance(content, dict) and form != RECORDS:
@@ -77,6 +79,14 @@ def _read_json(text: str) -> pd.DataFrame:
     if len({len(values) for values in columns.values()}) > 1:
         raise _refused(f"{form}: the columns have different lengths")
     return _frame(columns)
+
+
+def _width(content: Any) -> int:
+    """How many columns a request has; of records, in the one that has most."""
+    if isinstance(content, list):
+        return max((len(record) for record in content if isinstance(record, dict)), default=0)
+    names = content.get("columns", content) if isinstance(content, dict) else ()
+    return len(names) if isinstance(names, list | dict) else 0
 
 
 def _of_records(form: str, records: Any) -> dict[str, list[Any]]:
