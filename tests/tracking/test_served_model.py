@@ -1,5 +1,6 @@
 """Explainers as MLflow models: loaded elsewhere, registered, and asked over HTTP."""
 
+import asyncio
 import json
 import os
 import socket
@@ -10,7 +11,7 @@ import tracemalloc
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,26 @@ def test_many_different_columns_take_neither_time_nor_memory(registered: Registe
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50e6
+
+
+def test_of_a_large_request_no_more_is_kept_than_may_be_asked() -> None:
+    class Sent:
+        """400 MB, one after the other."""
+
+        async def stream(self) -> AsyncIterator[bytes]:
+            for _ in range(400):
+                yield bytes(10**6)
+
+    async def handle(request: Any) -> None:
+        raise AssertionError("it is not handled")
+
+    tracemalloc.start()
+    answer = asyncio.run(scoring_server._catch(handle)(Sent()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code == 400
+    assert "the request has 400,000,000 bytes" in json.loads(answer.body)["message"]
+    assert peak < 20e6
 
 
 def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:
