@@ -110,7 +110,7 @@ OTHERS = (
     ("telemetry of the MLflow UI", "off in `tpd-ui`, which listens on loopback", "tracking/test_runs"),
     (
         "places of files that a store names",
-        "refused, unless below `mlruns` beside it or in the working directory; in a moved folder, those beside it",
+        "refused, unless below `mlruns` beside it or here; in a moved folder those beside it are taken",
         "tracking/test_outbox",
     ),
     ("links and gigabytes among the files of a store", "not copied", "tracking/test_outbox"),
