@@ -70,7 +70,7 @@ def random_transitions(space: spaces.Space[Any], count: int, info: dict[str, Arr
         if isinstance(space, spaces.Dict)
         else np.stack(drawn)
     )
-    reward = np.resize([0.1, -0.0, np.nan, np.inf, 5e-324, 1 / 3], count)
+    reward = np.resize([0.1, -0.0, 1e308, -1e-308, 5e-324, 1 / 3], count)
     yes = np.arange(count) % 3 == 0
     return Transitions(
         observations[:count], np.arange(count) % 2, observations[count:], reward, yes, ~yes, info
@@ -199,6 +199,8 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
         ),
         (replaced("next_observation", pa.array([0.5] * 50)), "the column next_observation is of type double"),
         (replaced("action", pa.array([0.5] * 50)), "the column action holds float64"),
+        (replaced("reward", pa.array([0.0] * 49 + [np.nan])), "the column reward holds nan in row 49"),
+        (replaced("reward", pa.array([np.inf] * 50)), "the column reward holds inf in row 0"),
         (replaced("action", pa.array([[0, 1]] * 50)), "the column action is of type list"),
         (replaced("info.fuel", pa.array([{"a": "b"}] * 50)), r"the column info\.fuel is of type struct"),
     ],

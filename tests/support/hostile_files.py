@@ -448,6 +448,10 @@ def shards(file: str) -> dict[str, Spoil]:
         "a space that there is not": with_keys(file, action_space={"kind": "os.system"}),
         "actions without number": with_keys(file, action_space__n=-1),
         "states of objects": with_keys(file, observation_space__dtype="O"),
+        "names of other actions": with_keys(file, action_names=["a"]),
+        "names that are lists": with_keys(file, action_names=[["a"], [], [], []]),
+        "an environment that is a number": with_keys(file, env=3),
+        "a run that is a table": with_keys(file, run={}),
         "fewer states than were seen": with_keys(file, observation_space__n=1),
         "10^30 states": with_keys(file, observation_space__n=10**30),
         "lists 400 deep, 16 MB of them": with_bytes(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from gymnasium import spaces
 
 from tpd.core.observations import pack
 from tpd.core.types import Array, Transitions, concatenate
@@ -37,6 +38,7 @@ MOST_NODES, MOST_NESTED = 4_000, 10
 """Of the types of all columns, or of row groups, which pyarrow reads by recursion; of types in each other."""
 ROWS_PER_BYTE, FEW_ROWS = 100, 1_000_000
 """So many rows a byte of a file may stand for, if there are not few of them."""
+REWARDS = spaces.Box(-np.inf, np.inf, (), np.float64)
 MANY_STREAMS = 1_000_000
 """Streams may be numbered so far even where there are fewer rows, as a shard may have some of them only."""
 
@@ -311,6 +313,7 @@ def _checked(
             "the column next_observation", batch.next_observation, observed, hidden_state, first_row
         )
         check_members("the column action", batch.action, acted, first_row=first_row)
+        check_members("the column reward", batch.reward, REWARDS, first_row=first_row)
         if batch.stream is None:
             return batch
         numbered("the column stream", batch.stream, streams)
