@@ -120,6 +120,9 @@ def network(file: str) -> dict[str, Spoil]:
     return {
         "10^12 hidden units": with_keys(file, network__hidden=[10**12]),
         "layers of 10^5 x 10^5": with_keys(file, network__hidden=[10**5, 10**5]),
+        "a million layers": with_keys(file, network__hidden=[1] * 1_000_000),
+        "10^9 outcomes": with_keys(file, network__columns__width=10**9),
+        "a mixture of mixtures": with_keys(file, network={"kind": "mixture", "network": {"kind": "mixture"}}),
         "hidden units that are words": with_keys(file, network__hidden=["os.system"]),
         "a horizon of 10^12": with_keys(file, network__horizon=10**12),
         "a horizon of 0": with_keys(file, network__horizon=0),

@@ -29,7 +29,7 @@ from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
 from tpd import __version__
 from tpd.store.run_folders import locked
-from tpd.tracking import backend_store, downloads, outbox
+from tpd.tracking import backend_store, downloads, moved_stores, outbox
 from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
@@ -803,6 +803,18 @@ def test_a_store_of_strangers_moves_nothing_to_elsewhere(strangers: Path, elsewh
         with contextlib.closing(sqlite3.connect("mlflow.db")) as database:
             (found,) = database.execute("SELECT DISTINCT artifact_location FROM experiments")
         assert found == (place,)
+
+
+def test_a_store_in_use_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores_of_tests.copy(tmp_path / "mlflow.db")
+    monkeypatch.setattr(moved_stores, "SECONDS_TO_WAIT", 0.0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("PRAGMA journal_mode=DELETE")
+        database.execute("BEGIN EXCLUSIVE")
+        moved_stores.follow(tmp_path / "mlflow.db")
+    assert "was moved is not known: database is locked" in caplog.text
 
 
 def test_a_store_with_an_absurdly_long_value_is_refused(

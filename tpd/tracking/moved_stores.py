@@ -17,6 +17,7 @@ COLUMNS = (
     ("model_versions", "storage_location"),
 )
 """In which tables and columns a store names places of files."""
+SECONDS_TO_WAIT = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -32,8 +33,14 @@ def follow(store: Path) -> None:
 
     What it names is always below the folder of the store, whoever has written it.
     """
-    home = store.parent.resolve() / PLACE
-    with contextlib.closing(sqlite3.connect(store)) as database, database:
+    try:
+        _follow(store, store.parent.resolve() / PLACE)
+    except sqlite3.OperationalError as error:  # somebody else is writing
+        log.warning("whether %s was moved is not known: %s", store, error)
+
+
+def _follow(store: Path, home: Path) -> None:
+    with contextlib.closing(sqlite3.connect(store, SECONDS_TO_WAIT)) as database, database:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchall():
             return
         for (old,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
