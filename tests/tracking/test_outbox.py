@@ -698,7 +698,7 @@ def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
 ) -> None:
     stores_of_tests.copy(tmp_path / "mlflow.db")
     change(tmp_path / "mlflow.db", *statements)
-    uri, start = f"sqlite:///{tmp_path}/mlflow.db", time.monotonic()
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
     for attempt in (
         lambda: prepare(uri, "small"),
         lambda: fetch("abc", uri, tmp_path / "fetched"),
@@ -707,7 +707,6 @@ def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
     ):
         with pytest.raises(ValueError, match=complaint):
             attempt()
-    assert time.monotonic() - start < 10
     assert caplog.text == ""
 
 
