@@ -113,7 +113,7 @@ OTHERS = (
         "refused, unless below `mlruns` beside it or here; in a moved folder those beside it are taken",
         "tracking/test_outbox",
     ),
-    ("links and gigabytes among the files of a store", "not copied", "tracking/test_outbox"),
+    ("links and gigabytes among the files of a store", "not copied", "tracking/test_runs"),
     (
         "a store with views, triggers, computed columns, functions or circles, or of another schema",
         "refused before MLflow opens it",

@@ -29,7 +29,7 @@ from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
 from tpd import __version__
 from tpd.store.run_folders import locked
-from tpd.tracking import backend_store, downloads, moved_stores, outbox
+from tpd.tracking import backend_store, moved_stores, outbox
 from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
@@ -823,23 +823,3 @@ def test_a_store_with_an_absurdly_long_value_is_refused(
     monkeypatch.setattr(backend_store, "LONGEST_VALUE", 100)
     with pytest.raises(ValueError, match="holds a value that is absurdly long"):
         client_of(f"sqlite:///{tmp_path}/mlflow.db")
-
-
-@pytest.mark.parametrize(("spoil", "told"), [("a link", "is a link"), ("much", "more than 10 bytes")])
-def test_what_no_run_leaves_is_not_copied_from_a_store(
-    strangers: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, spoil: str, told: str
-) -> None:
-    uri, run_id = Delivery(strangers).tracking.uri, str(Delivery(strangers).run_id)
-    client = MlflowClient(uri)
-    run = client.get_run(run_id)
-    model = client.create_logged_model(run.info.experiment_id, name="explainer", source_run_id=run_id)
-    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
-    place = Path(client.get_logged_model(model.model_id).artifact_location)
-    place.mkdir(parents=True)
-    monkeypatch.setattr(downloads, "LARGEST_COPY", 10)
-    if spoil == "much":
-        (place / "explainer.json").write_bytes(b" " * 11)
-    else:
-        (place / "explainer.json").symlink_to(elsewhere / "mine.txt")
-    with pytest.raises(ValueError, match=told):
-        fetch(run_id, uri, Path("fetched"))
