@@ -23,6 +23,7 @@ from sb3_ext.architecture import TRUST, Algorithm, Space, policy_arguments
 from sb3_ext.unpickling import SavedAgent, one_line, read_agent
 from sb3_ext.weights import Weights
 from tpd.guards.settings import boolean
+from tpd.predictors.network.state import LARGEST_WEIGHT
 
 Env = gym.Env[Any, Any]
 
@@ -230,6 +231,9 @@ def build_policy(
             raise ValueError(
                 f"does not fit observations {observations} and actions {actions}: {complaints[0]}"
             )
+        for name, _ in policy.named_parameters():
+            if given[name].numel() and (largest := float(given[name].abs().max())) > LARGEST_WEIGHT:
+                raise ValueError(f"its weights {name} are as large as {largest:g}, as none that were learned")
         policy.load_state_dict(given)
         if arguments.get("use_sde"):
             policy.reset_noise()

@@ -102,8 +102,10 @@ def restore(model: BaseAlgorithm, state: State, *, over: bool) -> None:
     stored = CheckedArrays(state)
     for name in FIGURES:
         if hasattr(model, name):
-            kinds = WHOLE if isinstance(getattr(model, name), int) else REAL
-            setattr(model, name, stored.take(name, (), kinds).item())
+            whole = isinstance(getattr(model, name), int)
+            figure = stored.take(name, (), WHOLE if whole else REAL)
+            stored.check(name, np.asarray(figure >= 0 if whole else abs(figure) <= 1))
+            setattr(model, name, figure.item())
     for name, learned in _learned(model).items():
         if isinstance(learned, nn.Module):
             put_weights(learned, unprefixed(name, state))

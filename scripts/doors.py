@@ -62,7 +62,7 @@ OTHERS = (
         "envs/test_large_spaces",
     ),
     (
-        "a checkpoint with forged arrays and a digest that fits",
+        "a checkpoint with forged arrays, links or weights, and a digest that fits",
         "one warning, and the run starts anew with new parts",
         "store/test_checkpoints",
     ),
@@ -76,6 +76,12 @@ OTHERS = (
         "refused, with file and column",
         "sources/test_datasets",
     ),
+    (
+        "numbers far outside of a Box, or outside of one of whole numbers",
+        "refused, with file, column, row and value",
+        "sources/test_datasets",
+    ),
+    ("more pictures than are taken of an episode", "refused before they are opened", "sources/test_episodes"),
     ("streams below 0 or too many of them", "refused, with file and column", "sources/test_datasets"),
     (
         "JSON of many lists, numbers of a million digits",
@@ -88,22 +94,34 @@ OTHERS = (
         "400 with the reason",
         "tracking/test_served_model",
     ),
+    (
+        "a request of a gigabyte",
+        "read to its end and not kept; 400 with the reason",
+        "tracking/test_served_model",
+    ),
     ("an outcome function that writes", "refused: its batch is read-only", "core/test_outcomes"),
     ("an agent without its VecNormalize", "refused, unless told", "sb3_ext/test_lost_normalization"),
     ("words as rewards or ends", "refused at the step", "sources/test_stepping"),
     ("stores that cannot be used", "refused at once", "tracking/test_outbox, run/test_refusals"),
+    ("a `uri` or folder that there is not", "refused in one line that names it", "run/test_refusals"),
     ("questions of other kinds", "refused in one line", "run/test_explain"),
     ("escape sequences in names", "shown as text", "guards/test_terminal"),
     ("scripts in a changed report", "not run, by its policy", "browser/test_report_in_browser"),
     ("telemetry of the MLflow UI", "off in `tpd-ui`, which listens on loopback", "tracking/test_runs"),
     (
         "places of files that a store names",
-        "refused, unless below `mlruns` beside it or in the working directory",
+        "refused, unless below `mlruns` beside it or here; in a moved folder those beside it are taken",
+        "tracking/test_outbox",
+    ),
+    ("links and gigabytes among the files of a store", "not copied", "tracking/test_runs"),
+    (
+        "a store with views, triggers, computed columns, functions or circles, or of another schema",
+        "refused before MLflow opens it",
         "tracking/test_outbox",
     ),
     (
-        "a store with views, triggers, functions or circles, or of another schema",
-        "refused before MLflow opens it",
+        "a store that is not looked through within seconds",
+        "refused, with what to do",
         "tracking/test_outbox",
     ),
     (
@@ -130,7 +148,7 @@ OTHERS = (
     ),
     (
         "names of Slurm jobs in a sweep folder",
-        "not believed, unless the sweep has seen them",
+        "not believed: Slurm says whose script a job runs",
         "run/test_refusals",
     ),
 )

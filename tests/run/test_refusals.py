@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.commands import tpd_run
 from tpd import __version__
-from tpd.run import slurm, sweep
+from tpd.run import slurm
 from tpd.run.cli import sync
 from tpd.store.fingerprints import code_version
-from tpd.store.run_folders import SWEEP, read_record, write_record
+from tpd.store.run_folders import SWEEP, write_record
 
 STARTS = {
     "env=null": "env=null: env has to be one of its options",
@@ -49,8 +49,12 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     [
         (["uri=nonsense"], "uri must name a store that MLflow knows"),
         (["uri=nonsense://x"], "uri must name a store that MLflow knows"),
-        (["uri="], "usage: tpd-sync"),
-        (["nowhere"], "usage: tpd-sync"),
+        (["uri="], "uri must name a store, as"),
+        *(([f"uri={nameless}"], "uri must name a store, as") for nameless in ("sqlite://", "sqlite:///")),
+        (["uri=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
+        (["uri=sqlite:///outputs"], "outputs is no file that you may read and write"),
+        (["nowhere"], "there is no folder nowhere"),
+        (["outputs", "outputs"], "usage: tpd-sync"),
     ],
 )
 def test_a_store_that_there_is_not_is_refused(
@@ -105,32 +109,37 @@ def test_only_jobs_that_the_sweep_has_submitted_are_waited_for_and_cancelled(
     tmp_path: Path, slurm_of: Callable[[str], Path]
 ) -> None:
     """A folder of strangers names jobs of the user's that have nothing to do with it."""
-    cancelled = slurm_of("echo 123; echo 456")
-    for name in ("123_0", "123_1", "--me", "x", "7_"):
-        (tmp_path / ".submitit" / name).mkdir(parents=True)
-    write_record(tmp_path / SWEEP, status="running")
-    before = slurm.submitted(tmp_path)
-    assert before == {"123"}
-    slurm.wait(tmp_path, before & sweep._recorded(read_record(tmp_path / SWEEP)))  # it does not wait
-    watch = sweep.JobWatch(tmp_path, 1, before)
-    (tmp_path / ".submitit" / "456_0").mkdir()
-    watch.stop()
-    assert sweep._recorded(read_record(tmp_path / SWEEP)) == {"456"}
-    slurm.cancel(slurm.submitted(tmp_path) - before)
+    sweep, others = tmp_path / "a sweep", tmp_path / "others"
+    script, theirs = (folder / ".submitit" / "submission_file_1.sh" for folder in (sweep, others))
+    cancelled = slurm_of(f"echo '123 {theirs}'; echo '124 (null)'; echo '456 {script}'; echo '456 {script}'")
+    for name in ("123_0", "124_0"):
+        (sweep / ".submitit" / name).mkdir(parents=True)
+    write_record(sweep / SWEEP, status="running", slurm=["123", "124"])
+    assert slurm.queued(sweep, 0) == {"456"}
+    slurm.cancel(sweep)
     assert cancelled.read_text() == "456\n"
+    script.parent.rename(others)
+    slurm.wait(sweep)  # it does not wait
 
 
-@pytest.mark.parametrize("record", [None, "123", [123], {"123": 1}, [["123"]]])
-def test_a_record_that_names_no_jobs_is_not_believed(record: object) -> None:
-    assert sweep._recorded({"slurm": record}) == set()
+def test_what_is_waited_for_is_told(
+    tmp_path: Path, slurm_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    (tmp_path / ".submitit").mkdir()
+    asked = tmp_path / "asked"
+    slurm_of(f"[ -e {asked} ] || echo '456 {tmp_path}/.submitit/submission_file_1.sh'; touch {asked}")
+    slurm.wait(tmp_path)
+    assert f"Slurm still has jobs of {tmp_path}: waiting for them (456)" in caplog.text
 
 
 def test_slurm_that_does_not_answer_is_not_asked_without_end(
     tmp_path: Path, slurm_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     cancelled = slurm_of("echo it is down >&2; exit 1")
-    with pytest.raises(TimeoutError, match="Slurm does not say whether it still has 123: it is down"):
-        slurm.wait(tmp_path, {"123"})
-    slurm.cancel({"123"})
-    assert "the jobs 123 may still run" in caplog.text
+    (tmp_path / ".submitit").mkdir()
+    with pytest.raises(TimeoutError, match=f"whether it still has jobs of {tmp_path}: it is down"):
+        slurm.wait(tmp_path)
+    slurm.cancel(tmp_path)
+    assert f"jobs of {tmp_path} may still run" in caplog.text
     assert not cancelled.exists()

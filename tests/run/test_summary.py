@@ -131,7 +131,7 @@ def test_broken_records_of_jobs_are_survived(
     caplog.set_level(logging.CRITICAL)
     (sweep / "1" / STATUS).write_bytes(content)
     (sweep / "1" / "job.log").write_bytes(b"\xff")
-    watch = JobWatch(sweep, 2, set())
+    watch = JobWatch(sweep, 2)
     watch.stop()
     assert [job.seed for job in finished_jobs(sweep)] == ["0"]
     assert missing_jobs(sweep, PLANNED) == {"seed=1": "it never ended"}

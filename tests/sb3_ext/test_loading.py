@@ -614,6 +614,7 @@ def test_weights_that_are_none(file: Path) -> None:
             "policy.pth in it has torch._utils._rebuild_tensor_v3",
         ),
         ({name: torch.full((3, 8), torch.nan)}, f"its weights {name} are not finite"),
+        ({name: torch.full((3, 8), -1e30)}, f"its weights {name} are as large as 1e+30"),
         ({name: huge}, "policy.pth in it claims an absurd size"),
         ({"mlp_extractor.policy_net.0.weight": torch.zeros(10**6, 1)}, "is made of two agents"),
         (

@@ -1,6 +1,7 @@
 """Datasets: other tools read them, they lose nothing, and an explainer is learned from one alone."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -69,7 +70,7 @@ def random_transitions(space: spaces.Space[Any], count: int, info: dict[str, Arr
         if isinstance(space, spaces.Dict)
         else np.stack(drawn)
     )
-    reward = np.resize([0.1, -0.0, np.nan, np.inf, 5e-324, 1 / 3], count)
+    reward = np.resize([0.1, -0.0, 1e308, -1e-308, 5e-324, 1 / 3], count)
     yes = np.arange(count) % 3 == 0
     return Transitions(
         observations[:count], np.arange(count) % 2, observations[count:], reward, yes, ~yes, info
@@ -188,10 +189,18 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
         (replaced("reward", pa.array(["much"] * 50)), "the column reward is of type string"),
         (replaced("terminated", pa.array([1] * 50)), "the column terminated is of type int64"),
         (replaced("action", pa.array([None, *[0] * 49])), "the column action has 1 rows without"),
-        (replaced("action", pa.array([7] * 50)), r"the column action holds 7, not one of Discrete\(2\)"),
-        (replaced("observation", pa.array([-1] * 50)), "the column observation holds -1, not one of"),
+        (
+            replaced("action", pa.array([7] * 50)),
+            r"action holds 7 in row 0, not one of Discrete\(2\)",
+        ),
+        (
+            replaced("observation", pa.array([-1] * 50)),
+            "observation holds -1 in row 0, not one of",
+        ),
         (replaced("next_observation", pa.array([0.5] * 50)), "the column next_observation is of type double"),
         (replaced("action", pa.array([0.5] * 50)), "the column action holds float64"),
+        (replaced("reward", pa.array([0.0] * 49 + [np.nan])), "the column reward holds nan in row 49"),
+        (replaced("reward", pa.array([np.inf] * 50)), "the column reward holds inf in row 0"),
         (replaced("action", pa.array([[0, 1]] * 50)), "the column action is of type list"),
         (replaced("info.fuel", pa.array([{"a": "b"}] * 50)), r"the column info\.fuel is of type struct"),
     ],
@@ -220,18 +229,25 @@ def test_what_a_space_does_not_hold_is_refused(tmp_path: Path) -> None:
     """As numbers of Discrete spaces are; only a little beyond the bounds of a Box is let in."""
     box, path = spaces.Box(-10, 10, (4,), np.float32), tmp_path / "x.parquet"
     values = np.zeros((50, 4), np.float32)
-    values[7, 2] = 11
+    values[7, 2] = 110  # as LunarLander does
     assert len(concatenate(list(read_shard(forged(path, box, values), description(box))))) == 50
-    values[7, 2] = 1e30
-    with pytest.raises(
-        DatasetError, match=r"x\.parquet: the column observation holds 1\.0\d*e\+30, not one of Box"
-    ):
-        list(read_shard(forged(path, box, values), description(box)))
+    for far in ("230.0", "-231.0", "1e+30", "inf"):
+        values[7, 2] = float(far)
+        told = re.escape(f"x.parquet: the column observation holds {values[7, 2]} in row 7, not one of Box")
+        with pytest.raises(DatasetError, match=told):
+            list(read_shard(forged(path, box, values), description(box)))
     values[7, 2] = np.nan
-    with pytest.raises(DatasetError, match="the column observation holds nan, not one of Box"):
+    with pytest.raises(DatasetError, match="the column observation holds nan in row 7, not one of Box"):
         list(read_shard(forged(path, box, values), description(box)))
+    for other, value in (
+        (spaces.Box(0, np.inf, (4,), np.float32), -11.0),
+        (spaces.Box(-np.inf, np.inf, (4,), np.float32), -np.inf),
+        (spaces.Box(0, 7, (4,), np.int64), 8),
+    ):
+        with pytest.raises(DatasetError, match=f"holds {value} in row 0, not one of Box"):
+            list(read_shard(forged(path, other, np.full((9, 4), value, other.dtype)), description(other)))
     sizes, numbers = spaces.MultiDiscrete([2, 3]), np.full((50, 2), 3)
-    with pytest.raises(DatasetError, match="the column observation holds 3, not one of MultiDiscrete"):
+    with pytest.raises(DatasetError, match="observation holds 3 in row 0, not one of MultiDiscrete"):
         list(read_shard(forged(path, sizes, numbers), description(sizes)))
 
 

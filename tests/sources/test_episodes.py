@@ -15,6 +15,7 @@ from tpd.policies.function import FunctionPolicy
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources import episodes, named_states
 from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, Recorder, Recording, picture_times
+from tpd.store import recordings
 from tpd.store.recordings import RECORDED, load_recording, save_recording
 
 CART_POLE = Environment("CartPole-v1")
@@ -148,3 +149,16 @@ def test_a_moment_is_a_step_of_a_recorded_episode() -> None:
 def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="or more"):
         Recorder(**wrong)
+
+
+def test_a_recording_has_no_more_pictures_than_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_recording(recorded(2, limit=3), tmp_path / "episodes.npz")
+    monkeypatch.setattr(recordings, "LAST_FRAMES", 2)
+    monkeypatch.setattr(recordings, "EARLY_FRAMES", 0)
+    with pytest.raises(ValueError, match=r"episodes.npz: has 6 pictures of 2 episodes, more than 4"):
+        load_recording(tmp_path / "episodes.npz")
+    monkeypatch.setattr(episodes, "MOST_PICTURED", 1)
+    assert recorded(2, limit=3).frames == ()
+    assert "2 episodes are recorded without pictures" in caplog.text

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from tests.sb3_ext import test_stages
 from tests.support import datasets, small_mdp
 from tests.support.networks import small_network, small_transitions
 from tests.support.q_learning import q_learning
-from tpd.core.types import Array, Resumable
+from tpd.core.types import Array, Resumable, Transitions
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.learning_curve import LearningCurve
+from tpd.predictors.network.replay_buffer import ReplayBuffer
 from tpd.predictors.step_sizes import polynomial
 from tpd.predictors.tabular import TabularFHTD
 from tpd.run.parts import CHECKPOINT
@@ -139,6 +140,16 @@ def mixed(learner: Any) -> Any:
     return learner
 
 
+def filled(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Eight steps of one episode in the room of six: rows 2 to 5 are older than rows 0 and 1."""
+    for numbers in (np.arange(5), np.arange(5, 8)):
+        flags, each = np.zeros(len(numbers), np.bool_), np.zeros((len(numbers), 2), np.float32)
+        stream = np.zeros(len(numbers), np.int64)
+        steps = Transitions(numbers, numbers, numbers + 1, each[:, 0], flags, flags, stream=stream)
+        buffer.add(steps, each, each, flags)
+    return buffer
+
+
 def watched(curve: Any) -> Any:
     curve(small_transitions(small_mdp.policy(), 3_000))
     return curve
@@ -152,8 +163,16 @@ PARTS: dict[str, tuple[Callable[[], Any], Make]] = {
     "mixture": (lambda: test_mixture.mixture(fit_updates=4), mixed),
     "Q-learning": (lambda: q_learning(small_mdp.environment(), 500), trained),
     "curve": (curve, watched),
+    "replay": (lambda: ReplayBuffer(6), filled),
     **{name: (partial(test_stages.agent, name), trained) for name in ("DQN", "SAC", "A2C")},
 }
+
+
+@cache
+def taught(kind: str) -> Mapping[str, Array]:
+    """What a part that has learned says of itself."""
+    make, teach = PARTS[kind]
+    return dict(teach(make()).state())
 
 
 def refuses(part: Resumable, state: Mapping[str, Array]) -> bool:
@@ -173,8 +192,7 @@ def assert_as_new(part: Resumable, new: Mapping[str, Array], why: str) -> None:
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_an_array_of_another_kind_is_refused_and_a_new_part_stays_new(kind: str) -> None:
-    make, teach = PARTS[kind]
-    good, part = teach(make()).state(), make()
+    good, part = taught(kind), PARTS[kind][0]()
     new = {name: array.copy() for name, array in part.state().items()}
     for name, array in good.items():
         less = {other: value for other, value in good.items() if other != name}
@@ -192,7 +210,17 @@ def test_an_array_of_another_kind_is_refused_and_a_new_part_stays_new(kind: str)
     assert_as_new(part, good, "good")
 
 
-FREE = ("split.episodes", "replay.latest", "due", "returns", "lengths", "successes")
+def weight(state: Mapping[str, Array], prefix: str) -> Array:
+    """Some weights of a network."""
+    return next(array for name, array in state.items() if name.startswith(prefix) and "weight" in name)
+
+
+def statistic(state: Mapping[str, Array], kind: str) -> Array:
+    """What a network keeps beside its weights."""
+    return next(array for name, array in state.items() if name.endswith(f".{kind}"))
+
+
+FREE = ("split.episodes", "latest", "due", "returns", "lengths", "successes")
 """Arrays whose length follows from nothing else."""
 
 FORGED: dict[str, tuple[str, Callable[[dict[str, Array]], object]]] = {
@@ -212,6 +240,26 @@ FORGED: dict[str, tuple[str, Callable[[dict[str, Array]], object]]] = {
     "visits below 0": ("tabular", lambda z: z["visits"].fill(-1)),
     "a follower far away": ("network", lambda z: z["replay.column_7"].fill(10**12)),
     "a follower before the first": ("network", lambda z: z["replay.column_7"].fill(-2)),
+    "a follower that is older": ("replay", lambda z: z["column_7"].put(5, 4)),
+    "a follower of two": ("replay", lambda z: z["column_7"].put(3, 0)),
+    "a follower elsewhere": ("replay", lambda z: z["column_0"].put(5, 99)),
+    "a follower that is kept for selection": ("replay", lambda z: z["column_6"].put(5, True)),
+    "weights that are no numbers": ("network", lambda z: weight(z, "network.").fill(np.nan)),
+    "weights without end": ("network", lambda z: weight(z, "target_network.").fill(1e30)),
+    "best weights without end": ("network", lambda z: weight(z, "selection.0.").fill(-1e30)),
+    "moments that are no numbers": ("network", lambda z: z["optimizer.0.exp_avg"].fill(np.nan)),
+    "squares below 0": ("network", lambda z: z["optimizer.0.exp_avg_sq"].fill(-1)),
+    "a count of updates below 0": ("network", lambda z: z["optimizer.0.step"].fill(-3)),
+    "returns by weights without end": ("network", lambda z: weight(z, "returns.network.").fill(1e30)),
+    "a model of weights without end": ("mixture", lambda z: weight(z, "model.model.").fill(1e30)),
+    "an agent of weights that are no numbers": ("DQN", lambda z: weight(z, "policy").fill(np.inf)),
+    "steps below 0": ("DQN", lambda z: z["num_timesteps"].fill(-(10**9))),
+    "an exploration rate of 5": ("DQN", lambda z: z["exploration_rate"].fill(5)),
+    "a variance below 0": ("mixture", lambda z: statistic(z, "variance").fill(-1)),
+    "a unit of 0": ("network", lambda z: statistic(z, "unit").fill(0)),
+    "a deviation of 0": ("mixture", lambda z: statistic(z, "deviation").fill(0)),
+    "a loss that is no number": ("network", lambda z: z["selection.losses"].fill(np.nan)),
+    "a loss of the model that is no number": ("mixture", lambda z: z["model._best_loss"].fill(np.nan)),
     "more written than is there": ("network", lambda z: z["replay.written"].fill(10**9)),
     "a latest step far away": (
         "network",
@@ -232,10 +280,9 @@ def test_a_forged_checkpoint_is_one_warning_and_the_run_starts_anew(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind, forge = FORGED[how]
-    make, teach = PARTS[kind]
-    arrays = {name: array.copy() for name, array in teach(make()).state().items()}
+    arrays = {name: array.copy() for name, array in taught(kind).items()}
     forge(arrays)
-    forged, tally, part = Tally(), Tally(), make()
+    forged, tally, part = Tally(), Tally(), PARTS[kind][0]()
     forged.state = lambda: arrays  # type: ignore[method-assign]
     new = {name: array.copy() for name, array in part.state().items()}
     counted = Tally()

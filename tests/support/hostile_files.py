@@ -120,6 +120,9 @@ def network(file: str) -> dict[str, Spoil]:
     return {
         "10^12 hidden units": with_keys(file, network__hidden=[10**12]),
         "layers of 10^5 x 10^5": with_keys(file, network__hidden=[10**5, 10**5]),
+        "a million layers": with_keys(file, network__hidden=[1] * 1_000_000),
+        "10^9 outcomes": with_keys(file, network__columns__width=10**9),
+        "a mixture of mixtures": with_keys(file, network={"kind": "mixture", "network": {"kind": "mixture"}}),
         "hidden units that are words": with_keys(file, network__hidden=["os.system"]),
         "a horizon of 10^12": with_keys(file, network__horizon=10**12),
         "a horizon of 0": with_keys(file, network__horizon=0),
@@ -448,6 +451,10 @@ def shards(file: str) -> dict[str, Spoil]:
         "a space that there is not": with_keys(file, action_space={"kind": "os.system"}),
         "actions without number": with_keys(file, action_space__n=-1),
         "states of objects": with_keys(file, observation_space__dtype="O"),
+        "names of other actions": with_keys(file, action_names=["a"]),
+        "names that are lists": with_keys(file, action_names=[["a"], [], [], []]),
+        "an environment that is a number": with_keys(file, env=3),
+        "a run that is a table": with_keys(file, run={}),
         "fewer states than were seen": with_keys(file, observation_space__n=1),
         "10^30 states": with_keys(file, observation_space__n=10**30),
         "lists 400 deep, 16 MB of them": with_bytes(
@@ -463,6 +470,8 @@ def shards(file: str) -> dict[str, Spoil]:
                 "high": "1",
             },
         ),
+        "Dicts 300 deep": with_keys(file, observation_space=_dicts(300, "a")),
+        "a Dict of a part without a name": with_keys(file, observation_space=_dicts(1, "")),
         "observations of 20 000 x 20 000": with_keys(
             file,
             observation_space={
@@ -474,6 +483,14 @@ def shards(file: str) -> dict[str, Spoil]:
             },
         ),
     }
+
+
+def _dicts(depth: int, key: str) -> dict[str, Any]:
+    """Dict spaces in each other."""
+    space: dict[str, Any] = {"kind": "Discrete", "n": 16, "start": 0, "dtype": "int64"}
+    for _ in range(depth):
+        space = {"kind": "Dict", "spaces": {key: space}}
+    return space
 
 
 # Parquet
@@ -507,7 +524,20 @@ def shard(file: str) -> dict[str, Spoil]:
         pq.write_table(pa.concat_tables([pq.read_table(folder / file)] * 120), folder / file)
         in_footer(folder / file, pq.read_metadata(folder / file).num_rows, 1)
 
+    def struct(*names: str) -> Spoil:
+        def spoil(folder: Path) -> None:
+            table = pq.read_table(folder / file)
+            seen = pa.StructArray.from_arrays([pa.array(np.zeros(len(table)))] * len(names), names=names)
+            for column in ("observation", "next_observation"):
+                table = table.set_column(table.schema.get_field_index(column), column, seen)
+            pq.write_table(table, folder / file)
+
+        return spoil
+
     return {
+        "a field without a name": struct(""),
+        "two fields of one name": struct("a", "a"),
+        "a name of 100 000 letters": struct("a" * 100_000),
         "types nested 200 000 deep": lambda folder: _nested(folder / file, 200_000),
         "types nested 1 000 deep": lambda folder: _nested(folder / file, 1_000),
         "a stream of 300 000 000": stream(0, 300_000_000),

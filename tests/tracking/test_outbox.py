@@ -29,7 +29,7 @@ from tests.support import stores as stores_of_tests
 from tests.support.breakable import Server
 from tpd import __version__
 from tpd.store.run_folders import locked
-from tpd.tracking import backend_store, outbox
+from tpd.tracking import backend_store, moved_stores, outbox
 from tpd.tracking.backend_store import RUN_VERSION, client_of, prepare
 from tpd.tracking.delivery import DELIVERY_STATE, TRIES, Delivery, below_here, deliver_all
 from tpd.tracking.fetch import fetch
@@ -675,6 +675,11 @@ CHANGED = {
         ["ALTER TABLE runs ADD COLUMN more TEXT AS (hex(zeroblob/**/(400000000)))"],
         "'runs' that runs",
     ),
+    "a computed column": (
+        ["ALTER TABLE params DROP COLUMN value", "ALTER TABLE params ADD COLUMN value TEXT AS (key || key)"],
+        "lacks params.value",
+    ),
+    "a pattern": (["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"], "'i' that runs"),
     "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that runs"),
     "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that runs"),
     "no runs": (["DROP TABLE runs"], "lacks runs"),
@@ -693,7 +698,7 @@ def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
 ) -> None:
     stores_of_tests.copy(tmp_path / "mlflow.db")
     change(tmp_path / "mlflow.db", *statements)
-    uri, start = f"sqlite:///{tmp_path}/mlflow.db", time.monotonic()
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
     for attempt in (
         lambda: prepare(uri, "small"),
         lambda: fetch("abc", uri, tmp_path / "fetched"),
@@ -702,27 +707,40 @@ def test_a_store_that_is_none_of_mlflow_is_refused_before_mlflow_sees_it(
     ):
         with pytest.raises(ValueError, match=complaint):
             attempt()
-    assert time.monotonic() - start < 10
     assert caplog.text == ""
 
 
-def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [None, 2**30])
+def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path, size: int | None) -> None:
     path = tmp_path / "mlflow.db"
     stores_of_tests.copy(path)
     change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', '{'v' * 800}', 0)" for i in range(50)))
     with contextlib.closing(sqlite3.connect(path)) as database:
-        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (page_size,) = database.execute("PRAGMA page_size").fetchone()
         (root,) = database.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'experiment_tags'"
         ).fetchone()
     bytes_ = bytearray(path.read_bytes())
-    page = (root - 1) * size
+    page = (root - 1) * page_size
     assert bytes_[page] == 5  # an inner page of a table
     first = int.from_bytes(bytes_[page + 12 : page + 14], "big")
     bytes_[page + 8 : page + 12] = bytes_[page + first : page + first + 4]  # its last child is its first
     path.write_bytes(bytes_)
+    os.truncate(path, size or len(bytes_))  # the end is a hole, which takes no room
     with pytest.raises(ValueError, match="broken SQLite database"):
         prepare(f"sqlite:///{path}", "small")
+
+
+@pytest.mark.parametrize("bound", ["SECONDS_FOR_TABLES", "SECONDS_FOR_PAGES"])
+def test_a_store_that_cannot_be_looked_through_in_time_is_refused(
+    bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mlflow.db"
+    stores_of_tests.copy(path)
+    change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', 'v', 0)" for i in range(500)))
+    monkeypatch.setattr(backend_store, bound, 0.0)
+    with pytest.raises(ValueError, match=r"mlflow.db of \d MB is not looked through within .* mlflow server"):
+        client_of(f"sqlite:///{path}")
 
 
 def test_what_mlflow_cannot_read_of_a_store_is_refused_in_one_line(
@@ -756,3 +774,52 @@ def test_files_of_a_store_are_found_from_any_working_directory(
     assert list((tmp_path / "elsewhere").iterdir()) == []
     kept = MlflowClient(local.uri).list_artifacts(str(run.id), "more")
     assert [file.path for file in kept] == ["more/note.txt"]
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_project_folder_that_was_moved_or_copied_has_its_files(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    run_id, old = str(Delivery(strangers).run_id), Path.cwd()
+    MlflowClient(Delivery(strangers).tracking.uri).log_text(run_id, "kept", "old.txt")
+    new = old.with_name("elsewhere")
+    shutil.copytree(old, new) if copied else old.rename(new)
+    monkeypatch.chdir(new)
+    uri = f"sqlite:///{new}/mlflow.db"
+    prepare(uri, "small")
+    place = MlflowClient(uri).get_run(run_id).info.artifact_uri
+    assert backend_store.own_places(uri, place) == [Path(place)]
+    assert Path(place).is_relative_to(new / "mlruns")
+    assert (Path(place) / "old.txt").read_text() == "kept"
+
+
+def test_a_store_of_strangers_moves_nothing_to_elsewhere(strangers: Path, elsewhere: Path) -> None:
+    Path("mlruns").mkdir()
+    (Path("mlruns") / "linked").symlink_to(elsewhere)
+    for place in ("/nowhere/mlruns/linked", "/nowhere/mlruns/..", "/nowhere/mlruns", "s3://nowhere/mlruns/0"):
+        change(Path("mlflow.db"), f"UPDATE experiments SET artifact_location = '{place}'")
+        backend_store.require_usable("sqlite:///mlflow.db")
+        with contextlib.closing(sqlite3.connect("mlflow.db")) as database:
+            (found,) = database.execute("SELECT DISTINCT artifact_location FROM experiments")
+        assert found == (place,)
+
+
+def test_a_store_in_use_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores_of_tests.copy(tmp_path / "mlflow.db")
+    monkeypatch.setattr(moved_stores, "SECONDS_TO_WAIT", 0.0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("PRAGMA journal_mode=DELETE")
+        database.execute("BEGIN EXCLUSIVE")
+        moved_stores.follow(tmp_path / "mlflow.db")
+    assert "was moved is not known: database is locked" in caplog.text
+
+
+def test_a_store_with_an_absurdly_long_value_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores_of_tests.copy(tmp_path / "mlflow.db")
+    monkeypatch.setattr(backend_store, "LONGEST_VALUE", 100)
+    with pytest.raises(ValueError, match="holds a value that is absurdly long"):
+        client_of(f"sqlite:///{tmp_path}/mlflow.db")

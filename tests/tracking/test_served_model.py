@@ -1,5 +1,6 @@
 """Explainers as MLflow models: loaded elsewhere, registered, and asked over HTTP."""
 
+import asyncio
 import json
 import os
 import socket
@@ -10,7 +11,7 @@ import tracemalloc
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,14 @@ from tpd.tracking.served_requests import MOST_ROWS, RequestError
 NAMES = ["odd", "even", "first odd"]
 HORIZON = 4
 SECONDS_TO_START = 90
+NUMBERED = {"state": 0, "action": 0, **{str(number): 0 for number in range(200_000)}}
+WIDE = {
+    "dataframe_split": {"columns": list(NUMBERED), "data": [list(NUMBERED.values())]},
+    "dataframe_records": [{"state": 0, "action": 0}, NUMBERED],
+    "instances": [NUMBERED],
+    "inputs": {name: [0] for name in NUMBERED},
+}
+"""Questions of 200,000 columns."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +224,15 @@ def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], me
         ({"inputs": {"state": 0, "action": [0]}}, "inputs: state is no list"),
         ({"dataframe_split": {"columns": ["state"], "data": [[0, 1]]}}, "row 0 is no list of 1 values"),
         ({"dataframe_split": {"columns": ["state", "state"], "data": []}}, "column state is there twice"),
+        *(({form: WIDE[form]}, f"{form}: there are more than 100 columns") for form in WIDE),
         ({"prompt": "hello"}, "dataframe_records"),
+        ({"instances": [[0, 0], [1]]}, "instances: give a list of objects"),
+        ({"instances": {"state": [0], "action": [[0], [1, 2]]}}, "instances: the columns have different"),
+        (
+            {"inputs": {"state": [[0, 1], [2]], "action": [0, 0]}},
+            "row 0, column state: [0, 1] is not a whole",
+        ),
+        ({"inputs": [[[0], [0, 1]], "x", None]}, "inputs: give a list of objects"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"dataframe_records": ' + b"[" * 100_000, "nested too deeply"),
         (b" " * 5_000_000, "the request has 5,000,000 bytes; ask with at most 4,194,304"),
@@ -282,6 +299,26 @@ def test_many_different_columns_take_neither_time_nor_memory(registered: Registe
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50e6
+
+
+def test_of_a_large_request_no_more_is_kept_than_may_be_asked() -> None:
+    class Sent:
+        """400 MB, one after the other."""
+
+        async def stream(self) -> AsyncIterator[bytes]:
+            for _ in range(400):
+                yield bytes(10**6)
+
+    async def handle(request: Any) -> None:
+        raise AssertionError("it is not handled")
+
+    tracemalloc.start()
+    answer = asyncio.run(scoring_server._catch(handle)(Sent()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code == 400
+    assert "the request has 400,000,000 bytes" in json.loads(answer.body)["message"]
+    assert peak < 20e6
 
 
 def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:

@@ -14,7 +14,7 @@ from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import brief, read_json
-from tpd.guards.settings import whole_number
+from tpd.guards.settings import shown, whole_number
 from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 
 DESCRIPTION = "dataset.json"
@@ -83,15 +83,19 @@ class DatasetDescription:
             require_version(path, plain)
             if plain["format"] != FORMAT:
                 raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")
+            action_space = from_plain(plain["action_space"])
+            names = _words("action_names", plain["action_names"])
+            if names and not (isinstance(action_space, gym.spaces.Discrete) and action_space.n == len(names)):
+                raise ValueError(f"it names {len(names)} actions of {shown(action_space)}")
             return cls(
-                env=str(plain["env"]),
+                env=_words("env", [plain["env"]])[0],
                 observation_space=from_plain(plain["observation_space"]),
-                action_space=from_plain(plain["action_space"]),
-                action_names=tuple(map(str, plain["action_names"])),
-                info_keys=tuple(map(str, plain["info_keys"])),
+                action_space=action_space,
+                action_names=names,
+                info_keys=_words("info_keys", plain["info_keys"]),
                 shards=whole_number("shards", plain["shards"], at_least=1),
                 behaviour=dict(plain["behaviour"]),
-                run=str(plain.get("run", "")),
+                run=_words("run", [plain.get("run", "")])[0],
             )
         except VersionError:
             raise
@@ -100,6 +104,13 @@ class DatasetDescription:
         except Exception as error:  # of whatever is made of the file
             reason = brief(error) if str(error) else "no such space"
             raise ValueError(f"{path} describes no dataset: {reason}") from error
+
+
+def _words(name: str, values: Any) -> tuple[str, ...]:
+    """The words that a description has under a name."""
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name} must be words, got {shown(values)}")
+    return tuple(values)
 
 
 class DatasetEnv(gym.Env[Any, Any]):

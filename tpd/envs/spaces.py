@@ -13,10 +13,12 @@ from tpd.guards.settings import MOST, shown, whole_number
 
 LARGEST_SPACE = 40_000_000
 """Bytes of one element; a picture of 4K takes 25 million."""
+DEEPEST = 10
+"""Dict spaces in each other."""
 LONGEST_NUMBER = 60
-BEYOND = 1000
-"""So many times their distance a number may lie outside of the bounds of a Box: worlds leave theirs, and
-Gymnasium lets them, but what is far off is no observation of that world."""
+BEYOND = 10
+"""So many times their distance a real number may lie outside of the bounds of a Box: Gymnasium does not keep
+worlds within theirs, and LunarLander rises to five times the height of its Box."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -45,10 +47,13 @@ def from_plain(plain: Mapping[str, Any]) -> spaces.Space[Any]:
     return _made(plain)
 
 
-def _bytes(plain: Mapping[str, Any]) -> int:
-    """How much room an element of the space takes."""
+def _bytes(plain: Mapping[str, Any], depth: int = 0) -> int:
+    """How much room an element of the space takes; refused if it is deep, or has parts without a name."""
     if plain["kind"] == "Dict":
-        return sum(_bytes(part) for part in plain["spaces"].values())
+        if depth == DEEPEST or "" in plain["spaces"]:
+            wrong = f"is nested more than {DEEPEST} deep" if depth == DEEPEST else "has a key without a name"
+            raise ValueError(f"a Dict space {wrong}")
+        return sum(_bytes(part, depth + 1) for part in plain["spaces"].values())
     shape = np.atleast_1d(plain["n"]).tolist() if plain["kind"] == "MultiBinary" else plain.get("shape", [])
     sizes = [whole_number("a size of a space", size, at_least=0) for size in shape]
     return math.prod(sizes) * int(np.dtype(plain.get("dtype", "int8")).itemsize)
@@ -92,24 +97,27 @@ def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
     return np.array(np.broadcast_to(digits.astype(dtype), plain["shape"]))
 
 
-def check_members(name: str, values: Array, space: spaces.Space[Any], hidden_state: int | None = 0) -> None:
+def check_members(
+    name: str, values: Array, space: spaces.Space[Any], hidden_state: int | None = 0, first_row: int = 0
+) -> None:
     """Refuse values [batch, ...] that a space does not hold.
 
     hidden_state: how many numbers of a recurrent policy follow each vector; None if that is not known.
+    first_row: how the first of them is numbered in errors.
     """
     if not _fits(values, space, hidden_state):
-        found = f"{values.dtype} of shape {values.shape[1:]}"
+        found = f"{values.dtype!s:.80} of shape {values.shape[1:]}"
         raise ValueError(f"{name} holds {found}, not what {shown(space)} has")
     if isinstance(space, spaces.Dict):
         for key, part in space.items():
-            check_members(f"{name}.{key}", values[key], part)
+            check_members(f"{name}.{key}", values[key], part, first_row=first_row)
     elif len(values):
         low, high = _limits(space)
         seen = values if values.ndim == 1 else values[:, : (space.shape or (0,))[0]]  # no hidden state
-        wrong = ~((seen.min(axis=0) >= low) & (seen.max(axis=0) <= high))
-        if np.any(wrong):
-            number = seen[~((seen >= low) & (seen <= high))][0]
-            raise ValueError(f"{name} holds {number}, not one of {shown(space)}")
+        if not np.all((seen.min(axis=0) >= low) & (seen.max(axis=0) <= high)):
+            wrong = tuple(np.argwhere(~((seen >= low) & (seen <= high)))[0])
+            row = first_row + wrong[0]
+            raise ValueError(f"{name} holds {seen[wrong]} in row {row}, not one of {shown(space)}")
 
 
 def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> bool:
@@ -136,7 +144,11 @@ def _limits(space: spaces.Space[Any]) -> tuple[Any, Any]:
         case spaces.MultiDiscrete():
             return space.start, space.start + space.nvec - 1
         case spaces.Box():
+            if space.dtype.kind != "f":
+                return space.low, space.high
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            beyond = BEYOND * np.maximum(high - low, 1)
-            return low - beyond, high + beyond
+            size = np.where(np.isfinite(high - low), high - low, np.fmin(abs(low), abs(high)))
+            beyond = BEYOND * np.maximum(np.where(np.isfinite(size), size, 1), 1)
+            most = np.finfo(np.float64).max  # without bounds, but a number
+            return np.maximum(low - beyond, -most), np.minimum(high + beyond, most)
     return 0, 1

@@ -140,16 +140,19 @@ def sync() -> None:
     named = {word.removeprefix("uri=") for word in words if word.startswith("uri=")}
     folders = [Path(word) for word in words if "=" not in word] or [Path("outputs")]
     known = [word for word in words if "=" not in word or word.startswith("uri=") or word == "register=true"]
-    if len(known) < len(words) or "" in named or len(folders) > 1 or not folders[0].is_dir():
+    if len(known) < len(words) or len(folders) > 1:
         sys.exit(SYNC_USAGE)
-    from tpd.tracking.backend_store import absolute, client_of
+    if not folders[0].is_dir():
+        sys.exit(f"there is no folder {folders[0]}: name that of the runs or sweeps\n{SYNC_USAGE}")
+    from tpd.tracking.backend_store import absolute, client_of, require_usable
     from tpd.tracking.delivery import below_here, deliver_all
 
-    trusted = {absolute(uri) for uri in named}
     try:
+        trusted = {absolute(uri) for uri in named}
         for uri in trusted:
             client_of(uri)
-    except ValueError as error:
+            require_usable(uri)
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
     left = deliver_all(
         folders[0],

@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_CHECKS = 0.5
 LAST_LINES = 8
-SLURM = "slurm"
-"""In the record of a sweep: the ids of its jobs, as Slurm knows them."""
 BEST = "optimization_results.yaml"  # as Optuna's sweeper leaves it
 
 
@@ -186,9 +184,8 @@ class Sweep:
         known = read_record(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
-        self._before = slurm.submitted(self.folder)
         with blame("hydra.sweep.dir"):  # for what was launched before and outlived its parent
-            slurm.wait(self.folder, self._before & _recorded(known))
+            slurm.wait(self.folder)
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
         plain["overrides"] = " ".join(config.hydra.overrides.task)
         self._tracking = make_tracking(cfg)
@@ -212,7 +209,7 @@ class Sweep:
         for status in self.folder.rglob(STATUS):
             if read_record(status).get("status") != FINISHED:
                 write_record(status, status=RUNNING, error=None)
-        self._watch = JobWatch(self.folder, None if plan.jobs is None else len(plan.jobs), self._before)
+        self._watch = JobWatch(self.folder, None if plan.jobs is None else len(plan.jobs))
 
     @property
     def jobs(self) -> dict[int, list[str]]:
@@ -227,7 +224,7 @@ class Sweep:
     def finish(self) -> int:
         """Summarise the jobs; how many of them are missing."""
         try:  # those that are left when the launcher fails over one of them
-            slurm.wait(self.folder, self._submitted())
+            slurm.wait(self.folder)
         except TimeoutError as error:
             log.error("%s", error)
         self._watch.stop()
@@ -252,10 +249,6 @@ class Sweep:
         print_address(self._tracking, self._run)
         return len(missing)
 
-    def _submitted(self) -> set[str]:
-        """The jobs of Slurm that this process has launched."""
-        return slurm.submitted(self.folder) - self._before
-
     def _log_delivery(self, folder: Path, told: str) -> None:
         if folder != self.folder:
             log.info("%s: %s", folder, told)
@@ -274,20 +267,16 @@ class Sweep:
     def abandon(self) -> None:
         """End the runs of a sweep that was interrupted."""
         self._watch.stop()
-        slurm.cancel(self._submitted())
+        slurm.cancel(self.folder)
         self._run.abandon()
         self._claim.close()
 
 
 class JobWatch:
-    """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them.
+    """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them."""
 
-    It also writes down which jobs Slurm was given, besides those that were there before.
-    """
-
-    def __init__(self, folder: Path, count: int | None, before: set[str]) -> None:
+    def __init__(self, folder: Path, count: int | None) -> None:
         self._folder = folder
-        self._submitted = before
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
         self._thread.start()
@@ -307,7 +296,6 @@ class JobWatch:
             ended, last = set[Path](), False
             while not last:
                 last = self._stopped.wait(SECONDS_BETWEEN_CHECKS)
-                self._note_submitted()
                 for path in set(self._folder.rglob(STATUS)) - ended:
                     record = read_record(path)
                     if record.get("status") not in (FINISHED, FAILED):
@@ -321,19 +309,6 @@ class JobWatch:
                             record.get("error"),
                             log_tail(path.parent),
                         )
-
-    def _note_submitted(self) -> None:
-        now = slurm.submitted(self._folder)
-        if new := now - self._submitted:
-            self._submitted = now
-            known = _recorded(read_record(self._folder / SWEEP))
-            write_record(self._folder / SWEEP, **{SLURM: sorted(known | new)})
-
-
-def _recorded(known: Mapping[str, object]) -> set[str]:
-    """The jobs of Slurm that the record of a sweep names."""
-    named = known.get(SLURM)
-    return {name for name in named if isinstance(name, str)} if isinstance(named, list) else set()
 
 
 def best_job(folder: Path) -> str:

@@ -28,6 +28,8 @@ ENDLESS = 2000
 """Steps that are recorded of an episode where no time limit ends it."""
 EARLY_FRAMES, LAST_FRAMES = 100, 30
 """Pictures of an episode: at most so many before its last steps, and of those all."""
+MOST_PICTURED = 500
+"""Episodes that have pictures, if they are no more."""
 log = logging.getLogger(__name__)
 
 
@@ -100,6 +102,11 @@ def record(
     """Play the episodes of these seeds, whole or of at most so many steps, with pictures where asked for."""
     if most is None and env.time_limit is None:
         most = ENDLESS
+    if pictures and len(seeds) > MOST_PICTURED:
+        pictures = False
+        log.warning(
+            "%d episodes are recorded without pictures: at most %d have some", len(seeds), MOST_PICTURED
+        )
     parts, begins = list[Transitions](), list[int]()
     frames, frame_rows = list[bytes](), list[int]()
     for seed in seeds:

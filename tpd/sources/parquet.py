@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from gymnasium import spaces
 
 from tpd.core.observations import pack
 from tpd.core.types import Array, Transitions, concatenate
@@ -37,6 +38,7 @@ MOST_NODES, MOST_NESTED = 4_000, 10
 """Of the types of all columns, or of row groups, which pyarrow reads by recursion; of types in each other."""
 ROWS_PER_BYTE, FEW_ROWS = 100, 1_000_000
 """So many rows a byte of a file may stand for, if there are not few of them."""
+REWARDS = spaces.Box(-np.inf, np.inf, (), np.float64)
 MANY_STREAMS = 1_000_000
 """Streams may be numbered so far even where there are fewer rows, as a shard may have some of them only."""
 
@@ -142,6 +144,7 @@ def read_shard(
         _check_columns(path, file.schema_arrow, names)
         rows, streams = _rows(file.schema_arrow), max(MANY_STREAMS, _count(file))
         _check_sizes(path, file)
+        first_row = 0
         for group in range(file.num_row_groups):
             _check_pages(path, file, group, names)
             left = file.metadata.row_group(group).num_rows
@@ -152,7 +155,8 @@ def read_shard(
                     **{name: columns[name] for name in (*COLUMNS, *ORDER) if name in columns},
                     info={key: columns[f"{INFO}{key}"] for key in description.info_keys},
                 )
-                yield _checked(path, batch, description, hidden_state, streams)
+                yield _checked(path, batch, description, hidden_state, streams, first_row)
+                first_row += len(table)
             if left:
                 raise DatasetError(f"{path}: a group of rows has {-left} more rows than it claims")
 
@@ -279,8 +283,11 @@ def _to_numpy(path: Path, name: str, column: Any) -> Array:
     if column.null_count:
         raise DatasetError(f"{path}: the column {name} has {column.null_count} rows without a value")
     if pa.types.is_struct(column.type):
-        fields = zip(column.type, column.flatten(), strict=True)
-        return pack({field.name: _to_numpy(path, f"{name}.{field.name}", values) for field, values in fields})
+        names = [field.name for field in column.type]
+        if "" in names or len({*names}) < len(names) or not names:
+            raise DatasetError(f"{path}: the column {name} has fields without a name of their own")
+        fields = zip(names, column.flatten(), strict=True)
+        return pack({field: _to_numpy(path, f"{name}.{field}", values) for field, values in fields})
     shape = [len(column)]
     while pa.types.is_fixed_size_list(column.type):
         shape.append(column.type.list_size)
@@ -291,14 +298,22 @@ def _to_numpy(path: Path, name: str, column: Any) -> Array:
 
 
 def _checked(
-    path: Path, batch: Transitions, description: DatasetDescription, hidden_state: int | None, streams: int
+    path: Path,
+    batch: Transitions,
+    description: DatasetDescription,
+    hidden_state: int | None,
+    streams: int,
+    first_row: int,
 ) -> Transitions:
     """The batch, if the spaces hold it: tables would take a number that is none of theirs for another."""
     observed, acted = description.observation_space, description.action_space
     try:
-        check_members("the column observation", batch.observation, observed, hidden_state)
-        check_members("the column next_observation", batch.next_observation, observed, hidden_state)
-        check_members("the column action", batch.action, acted)
+        check_members("the column observation", batch.observation, observed, hidden_state, first_row)
+        check_members(
+            "the column next_observation", batch.next_observation, observed, hidden_state, first_row
+        )
+        check_members("the column action", batch.action, acted, first_row=first_row)
+        check_members("the column reward", batch.reward, REWARDS, first_row=first_row)
         if batch.stream is None:
             return batch
         numbered("the column stream", batch.stream, streams)

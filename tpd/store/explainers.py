@@ -20,7 +20,7 @@ from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
-from tpd.guards.settings import number, whole_number
+from tpd.guards.settings import number, shown, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer, IncompletePredictor
@@ -29,7 +29,7 @@ from tpd.predictors.pair_table import Edges, HasTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model
+from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
 from tpd.store.legends import LARGEST, check_between, check_events, read_legend
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
@@ -245,12 +245,12 @@ def _outputs(network: Mapping[str, Any], width: int) -> int:
     """How many outputs the larger part of a network has that predicts so many outcomes."""
     from tpd.predictors.network.columns import Columns
 
+    if network["columns"]["width"] != width:  # before anything is made of that width
+        raise ValueError(f"its network predicts {shown(network['columns']['width'])} outcomes, not {width}")
     columns, horizon = (
         Columns.read(network["columns"]),
         whole_number("horizon", network["horizon"], at_least=1),
     )
-    if columns.width != width:
-        raise ValueError(f"its network predicts {columns.width} outcomes, and there are {width}")
     return max(horizon * columns.channels, columns.times(horizon))
 
 
@@ -267,7 +267,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     """Refuse a network with more weights than there are values; how many actions it tells apart."""
     observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
     num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
-    hidden = [whole_number("hidden", size, at_least=1) for size in network["hidden"]]
+    hidden = widths(network["hidden"])
     inputs = observed + whole_number("hidden_state", network["hidden_state"], at_least=0)
     if network["extracted"] or network["observation_space"]["kind"] == "Discrete":
         observed, inputs = 0 if network["extracted"] else observed, 1  # features are made of them first

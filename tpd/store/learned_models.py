@@ -9,13 +9,14 @@ from typing import Any
 
 from tpd.core.types import Predictor
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
-from tpd.guards.settings import whole_number
+from tpd.guards.settings import shown, whole_number
 from tpd.predictors.explainer import IncompletePredictor
 
 log = logging.getLogger(__name__)
 
 MODEL, MIXTURE = "model", "mixture"
 MOST_STEPS = 100_000  # ahead, or particles
+MOST_LAYERS = 100
 
 
 def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArrays) -> Predictor:
@@ -68,11 +69,18 @@ def _check(description: Mapping[str, Any], values: int) -> int:
     if description["observation_space"]["kind"] != "Box":
         raise ValueError("a model is learned of vectors, and this one says otherwise")
     observed, acted = (_size(description[f"{what}_space"]) for what in ("observation", "action"))
-    hidden = [whole_number("hidden", width, at_least=1) for width in description["hidden"]]
+    hidden = widths(description["hidden"])
     layers = [observed + acted, *hidden, observed]
     if members * max(before * after for before, after in pairwise(layers)) > values:
         raise ValueError(f"{members} models of layers {layers} are larger than the {values} values stored")
     return acted if description["action_space"]["kind"] == "Discrete" else 1
+
+
+def widths(hidden: Any) -> list[int]:
+    """Those of hidden layers, if a network can have so many."""
+    if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS:
+        raise ValueError(f"hidden must be the widths of at most {MOST_LAYERS} layers, got {shown(hidden)}")
+    return [whole_number("hidden", width, at_least=1) for width in hidden]
 
 
 def _size(space: Mapping[str, Any]) -> int:

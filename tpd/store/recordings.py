@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from tpd.core.types import Array, Episodes, Transitions
 from tpd.envs import Environment
+from tpd.envs.spaces import check_members
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
-from tpd.sources.episodes import Recording, check_frame
+from tpd.sources.episodes import EARLY_FRAMES, LAST_FRAMES, MOST_PICTURED, Recording, check_frame
 from tpd.store.legends import ROUNDING
 
 RECORDED = ("observation", "action", "next_observation", "reward", "terminated", "truncated")
@@ -52,7 +51,7 @@ def load_recording(path: Path) -> Recording:
     stored.check("seeds", seeds >= 0)
     happened = stored.take("happened", (*batch, None), REAL)
     masks = stored.take("masks", (*batch, None), "b", optional=True)
-    frames = _frames(stored)
+    frames = _frames(stored, len(begins))
     rows = stored.take("frame_rows", (len(frames),), WHOLE)
     stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))
     stored.check("frame_rows", np.isin(begins, rows) | (len(frames) == 0))
@@ -63,8 +62,8 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
     """Refuse episodes that cannot be of an environment, or of outcomes that lie between these bounds."""
     transitions = recording.episodes.transitions
     for name in ("observation", "next_observation"):
-        _require_within(name, getattr(transitions, name), env.observation_space, wider=True)
-    _require_within("action", transitions.action, env.action_space)
+        check_members(name, getattr(transitions, name), env.observation_space, hidden_state=None)
+    check_members("action", transitions.action, env.action_space)
     if not np.isfinite(transitions.reward).all():
         raise ValueError("a reward in it is not finite")
     if recording.happened.shape[1] != len(bounds):
@@ -80,33 +79,12 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
         raise ValueError("its masks leave no action, or are of other actions")
 
 
-def _require_within(name: str, values: Array, space: spaces.Space[Any], wider: bool = False) -> None:
-    """Refuse values [batch, ...] that are none of a space.
-
-    wider: vectors may have more columns, for the hidden state of a policy.
-    """
-    if isinstance(space, spaces.Dict):
-        if values.dtype.names is None or {*values.dtype.names} != {*space.spaces}:
-            raise ValueError(f"{name} in it has not the keys {', '.join(space.spaces)}")
-        for key, part in space.spaces.items():
-            _require_within(f"{name} {key}", values[key], part)
-        return
-    shape, due = values.shape[1:], space.shape or ()
-    if shape != due and not (wider and len(shape) == len(due) == 1 and shape > due):
-        raise ValueError(f"{name} in it has the shape {shape}, where {due} is due")
-    if isinstance(space, spaces.Discrete):
-        if (
-            values.dtype.kind not in WHOLE
-            or ((values < space.start) | (values >= space.start + space.n)).any()
-        ):
-            raise ValueError(f"{name} in it is none of the {space.n} numbers that there are")
-    elif values.dtype.kind not in "biuf":
-        raise ValueError(f"{name} in it is not of numbers, but {values.dtype}")
-
-
-def _frames(stored: StoredArrays) -> tuple[bytes, ...]:
+def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:
     """The pictures of some steps, or none at all."""
     joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
+    most = min(episodes, MOST_PICTURED) * (EARLY_FRAMES + LAST_FRAMES)
+    if len(ends) > most:
+        raise ValueError(f"{stored.path}: has {len(ends)} pictures of {episodes} episodes, more than {most}")
     stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
     frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last is what is left
     for index, frame in enumerate(frames):

@@ -9,7 +9,6 @@ import sqlite3
 import threading
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -18,20 +17,18 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
-from mlflow.utils.file_utils import local_file_uri_to_path
 
 from tpd import __version__
 from tpd.guards.versions import WRITTEN_BY, require_version
+from tpd.tracking.moved_stores import PLACE, as_path, follow
 
 SQLITE = "sqlite:///"
 KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
-SECONDS_TO_ANSWER, SECONDS_TO_LEAVE, SECONDS_TO_LOOK = 10, 120, 8
-LARGEST_CHECKED = 2**28
+SECONDS_TO_ANSWER, SECONDS_TO_LEAVE = 10, 120
+SECONDS_FOR_TABLES, SECONDS_FOR_PAGES = 2.0, 7.0
+"""For looking through a store; a gigabyte takes two."""
+STEPS_BETWEEN_LOOKS = 1_000
 LONGEST_VALUE = 2**26
-
-"""Of larger stores only the tables are looked at, for looking through all of it takes too long."""
-PLACE = "mlruns"
-"""The folder in which MLflow keeps files."""
 ALEMBIC = "alembic_version"
 FUNCTIONS = "SELECT DISTINCT lower(name) FROM pragma_function_list"
 HARMLESS = {"char", "lower", "upper", "length", "coalesce"}
@@ -81,8 +78,9 @@ def _make(path: Path) -> None:
 
 def client_of(uri: str) -> MlflowClient:
     """Refuse a kind of store that there is not, as one of runs and not of models."""
-    if uri.startswith(SQLITE) and Path(uri.removeprefix(SQLITE)).exists():
-        _require_database(Path(uri.removeprefix(SQLITE)).absolute())
+    path = Path(absolute(uri).removeprefix(SQLITE))
+    if uri.startswith(SQLITE) and path.exists():
+        _require_database(path)
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except MlflowException as error:  # also of stores that MLflow keeps no more
@@ -132,6 +130,7 @@ def require_usable(uri: str) -> None:
             raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
     if path.exists():
         _require_database(path)
+        follow(path)
     made = next(parent for parent in path.parents if parent.exists())
     if not os.access(made, os.W_OK | os.X_OK):
         raise ValueError(f"the store {path} cannot be written: {made} is no folder that you may write to")
@@ -141,22 +140,51 @@ def _require_database(path: Path) -> None:
     """Refuse a file that is no store of this version of MLflow, or that would run something of its own."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
         raise ValueError(f"the store {path} is no file that you may read and write")
-    deadline = time.monotonic() + SECONDS_TO_LOOK
+    about = path.stat()
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-            database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
-            _look_through(database, path)
+        _look_through(path, about.st_ino, about.st_size, about.st_mtime_ns)
     except (sqlite3.DataError, MemoryError) as error:
         raise ValueError(f"the store {path} holds a value that is absurdly long") from error
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        code = error.sqlite_errorcode & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return  # somebody else is writing
+        if code == sqlite3.SQLITE_INTERRUPT:
+            told = f"the store {path} of {about.st_size / 2**20:.0f} MB is not looked through within"
+            known = "if you know whose it is, start mlflow server on it and name that, as http://host:5000"
+            raise ValueError(f"{told} {SECONDS_FOR_PAGES:.0f} s: {known}") from error
         raise ValueError(f"the store {path} is no SQLite database, or a broken one ({error})") from error
 
 
-def _look_through(database: sqlite3.Connection, path: Path) -> None:
-    """Views, triggers and functions would run in every question that MLflow asks."""
+@functools.lru_cache(maxsize=1)
+def _look_through(path: Path, *identity: int) -> None:
+    """Refuse what would run in every question that MLflow asks, or without end; once for the same file."""
+    _schema()  # imports for a while
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        with _interrupted(database, SECONDS_FOR_TABLES):
+            _check_tables(database, path)
+        with _interrupted(database, SECONDS_FOR_PAGES):  # pages that are their own children have no end
+            for (wrong,) in database.execute("PRAGMA quick_check(1)"):
+                if wrong != "ok":
+                    raise ValueError(f"the store {path} is a broken SQLite database ({wrong!r:.100})")
+
+
+@contextlib.contextmanager
+def _interrupted(database: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Let questions fail after so many seconds: those about rows by the handler, about pages by the timer."""
+    deadline, timer = time.monotonic() + seconds, threading.Timer(seconds, database.interrupt)
+    database.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _check_tables(database: sqlite3.Connection, path: Path) -> None:
+    """Views, triggers and functions run in questions."""
     tables, calls = set[str](), {name for (name,) in database.execute(FUNCTIONS)} - HARMLESS
     for kind, name, sql in database.execute("SELECT type, name, sql FROM sqlite_master"):
         written = " ".join(str(sql or "").split())
@@ -183,10 +211,6 @@ def _look_through(database: sqlite3.Connection, path: Path) -> None:
         has = {name for name, hidden in rows if not hidden or (table, name) in computed}
         if lacking := names - has:
             raise ValueError(f"the store {path} lacks {table}.{min(lacking)}, so it is none of MLflow")
-    if path.stat().st_size <= LARGEST_CHECKED:  # pages that are their own children have no end
-        for (wrong,) in database.execute("PRAGMA quick_check(1)"):
-            if wrong != "ok":
-                raise ValueError(f"the store {path} is a broken SQLite database ({wrong!r:.100})")
 
 
 @functools.cache
@@ -211,23 +235,17 @@ def own_places(uri: str, *locations: str | None) -> list[Path]:
     if uri.startswith(SQLITE):
         homes.append(Path(uri.removeprefix(SQLITE)).absolute().parent)
     for location in locations:
-        given = str(location or "")
-        local = urllib.parse.urlsplit(given).scheme in ("", "file")
-        if not local and not uri.startswith(SQLITE):
+        given, place = str(location or ""), as_path(location)
+        if place is None and given and not uri.startswith(SQLITE):
             continue
-        place = Path(_as_path(given)).resolve() if local and given else None
         if place is None or not any(place.is_relative_to(home.resolve() / PLACE) for home in homes):
             where = " or ".join(str(home / PLACE) for home in dict.fromkeys(homes))
             raise PermissionError(
-                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}"
+                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}: "
+                "copy that folder there if it is yours, and it is found"
             )
         places.append(place)
     return places
-
-
-def _as_path(location: str) -> str:
-    """As MLflow reads it."""
-    return str(local_file_uri_to_path(location))  # type: ignore[no-untyped-call]
 
 
 def _knock(uri: str) -> None:
@@ -253,7 +271,7 @@ def _knock(uri: str) -> None:
 
 def absolute(uri: str) -> str:
     """The same store, from wherever it is looked for."""
-    if not isinstance(uri, str) or not uri:
+    if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
         raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
         return uri

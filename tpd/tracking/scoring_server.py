@@ -1,16 +1,17 @@
 """Requests to MLflow's scoring server, read by us.
 
 MLflow answers some requests with a bare 500 or a stack trace, and others take it minutes and gigabytes. It
-has no hook, so its function that answers a request is replaced once it serves one of our models. Only the
-columns that a question has are taken from a request; what is too large, too deep or of no known kind is
-refused with a reason.
+has no hook, so its functions that read and answer a request are replaced once it serves one of our models.
+Only the columns that a question has are taken from a request; what is too large, too deep or of no known kind
+is refused with a reason.
 """
 
 import csv
+import functools
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -29,17 +30,43 @@ LONGEST_NUMBER = 40
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
+CATCH = scoring_server._async_catch_mlflow_exception
+"""MLflow's: it makes answers of errors."""
+
+
 def guard() -> None:
-    """Replace the function that answers requests."""
+    """Replace the functions that read and answer requests."""
     vars(scoring_server)["invocations"] = answer
+    vars(scoring_server)["_async_catch_mlflow_exception"] = _catch
+
+
+def _catch(handle: Callable[[Any], Awaitable[Any]]) -> Any:
+    """What handles a request, of which no more is kept than may be asked."""
+
+    @functools.wraps(handle)
+    async def bounded(request: Any) -> Any:
+        size, parts = 0, list[bytes]()
+        async for part in request.stream():  # to its end, else nobody would read the answer
+            size += len(part)
+            if size <= LARGEST_REQUEST:
+                parts.append(part)
+        _require_small(size)
+        request._body = b"".join(parts)  # where its body() looks first
+        return await handle(request)
+
+    return CATCH(bounded)  # type: ignore[no-untyped-call]
+
+
+def _require_small(size: int) -> None:
+    if size > LARGEST_REQUEST:
+        raise _refused(f"the request has {size:,} bytes; ask with at most {LARGEST_REQUEST:,} at a time")
 
 
 def answer(
     data: bytes, content_type: str | None, model: PyFuncModel, input_schema: object
 ) -> scoring_server.InvocationsResponse:
     """The answer of the model to a request."""
-    if len(data) > LARGEST_REQUEST:
-        raise _refused(f"the request has {len(data):,} bytes; ask with at most {LARGEST_REQUEST:,} at a time")
+    _require_small(len(data))
     kind, _, parameters = (content_type or "").partition(";")
     if kind.strip() not in READERS:
         raise _refused(f"ask in JSON or CSV, with the content type {JSON} or {CSV}")
@@ -65,6 +92,8 @@ def _read_json(text: str) -> pd.DataFrame:
         raise _refused(f"give an object with one of {RECORDS}, {SPLIT}, {INPUTS} and {INSTANCES}")
     (form,) = forms
     content = sent[form]
+    if _width(content) > MOST_COLUMNS:
+        raise _refused(f"{form}: there are more than {MOST_COLUMNS} columns")
     if form == SPLIT:
         columns = _of_split(content)
     elif isinstance(content, dict) and form != RECORDS:
@@ -77,6 +106,14 @@ def _read_json(text: str) -> pd.DataFrame:
     if len({len(values) for values in columns.values()}) > 1:
         raise _refused(f"{form}: the columns have different lengths")
     return _frame(columns)
+
+
+def _width(content: Any) -> int:
+    """How many columns a request has; of records, in the one that has most."""
+    if isinstance(content, list):
+        return max((len(record) for record in content if isinstance(record, dict)), default=0)
+    names = content.get("columns", content) if isinstance(content, dict) else ()
+    return len(names) if isinstance(names, list | dict) else 0
 
 
 def _of_records(form: str, records: Any) -> dict[str, list[Any]]:

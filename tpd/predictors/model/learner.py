@@ -20,6 +20,7 @@ from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, si
 from tpd.predictors.model.steps import StepBuffer, Steps
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.device import choose_device
+from tpd.predictors.network.selection import LEAST_LOSS
 from tpd.predictors.network.state import (
     generator_state,
     optimizer_state,
@@ -155,7 +156,7 @@ class LearnedModel:
         """Go on from there."""
         stored = CheckedArrays(state)
         self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
-        self._best_loss = float(stored.like("_best_loss", np.zeros(()), finite=False))
+        self._best_loss = float(stored.like("_best_loss", np.zeros(()), low=LEAST_LOSS, finite=False))
         self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
         put_generator_state(self._rng, state["random"])
         put_weights(self._model, unprefixed("model", state))

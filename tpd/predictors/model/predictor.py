@@ -16,6 +16,7 @@ from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.encoders import describe_space, is_image
 from tpd.predictors.network.predictor import space_from
+from tpd.predictors.network.state import put_weights
 
 WEIGHT = "weight."
 KIND = "model"
@@ -152,7 +153,7 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPr
     observed, acted = sizes(observation_space, action_space)
     model = WorldModel(observed, acted, description["members"], description["hidden"])
     learned = {name.removeprefix(WEIGHT): value for name, value in arrays.items() if name.startswith(WEIGHT)}
-    model.load_state_dict({name: torch.from_numpy(value) for name, value in learned.items()})
+    put_weights(model, learned)
     model.requires_grad_(False)
     limits = {name: description[name] for name in ("horizon", "particles")}
     return ModelPredictor(model, arrays["tried"], observation_space, action_space, **limits)

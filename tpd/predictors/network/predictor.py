@@ -15,6 +15,7 @@ from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
+from tpd.predictors.network.state import put_weights
 
 ROWS_AT_ONCE = 8192
 WEIGHT, RETURN = "weight.", "return."
@@ -125,15 +126,13 @@ def read(
     if "returns" in description:
         of_returns = ReturnNetwork(*both, ReturnSettings(**description["returns"]), **alike)
         _fill(of_returns, _named(arrays, RETURN))
-        if not (of_returns.unit > 0).all():
-            raise ValueError(f"returns have units above 0, not {of_returns.unit.min():g}")
     tried, discount = arrays["tried"], description["discount"]
     return NetworkPredictor(network, tried, discount, of_returns)
 
 
 def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:
     """Give a network its weights, for good."""
-    network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    put_weights(network, weights)
     network.requires_grad_(False)
 
 

@@ -98,8 +98,7 @@ class ReplayBuffer:
 
     def _leads_to(self, numbers: IntArray, observations: Array) -> BoolArray:
         """[batch]: whether the transitions of these numbers led to these observations."""
-        same = self.kept.next_observation[numbers % self.capacity] == observations
-        return np.asarray(same.all(axis=tuple(range(1, same.ndim))))
+        return _alike(self.kept.next_observation[numbers % self.capacity], observations)
 
     def _write(self, experience: Experience, rows: IntArray, count: int) -> None:
         self._make_room(experience)
@@ -151,5 +150,23 @@ class ReplayBuffer:
             columns += [outcome.astype(np.float32, copy=False) for outcome in outcomes]
             columns += [stored.like(f"column_{k}", flags, rows=rows) for k in (5, 6)]
             columns.append(stored.like("column_7", following, rows=rows, low=-1, high=rows - 1))
-            self._write(Experience(*columns), np.arange(rows), rows)
+            self._check_links(stored, kept := Experience(*columns), written)
+            self._write(kept, np.arange(rows), rows)
         self._written, self._latest = written, dict(latest.tolist())
+
+    def _check_links(self, stored: CheckedArrays, kept: Experience, written: int) -> None:
+        """Refuse a follower that is older, of another episode, that of two, or not where its step led to."""
+        age = (np.arange(len(kept)) - written) % len(kept)  # 0 is the oldest
+        linked = kept.following >= 0
+        before, after = np.flatnonzero(linked), kept.following[linked]
+        right = np.ones(len(kept), dtype=np.bool_)
+        right[before] = (age[after] > age[before]) & (np.bincount(after, minlength=len(kept))[after] == 1)
+        right[before] &= kept.selecting[after] == kept.selecting[before]
+        right[before] &= _alike(kept.next_observation[before], kept.observation[after])
+        stored.check("column_7", right)
+
+
+def _alike(observations: Array, others: Array) -> BoolArray:
+    """[batch]: which of them are the same."""
+    same = observations == others
+    return np.asarray(same.all(axis=tuple(range(1, same.ndim))))

@@ -9,6 +9,9 @@ from tpd.core.types import State
 from tpd.guards.files import CheckedArrays
 from tpd.predictors.network.state import check_weights, prefixed, put_weights, unprefixed, weights
 
+LEAST_LOSS = -1e6
+"""Less is no loss; none was measured yet where it is infinite."""
+
 
 class Selection:
     """Keeps the best weights of each of several parts."""
@@ -39,7 +42,7 @@ class Selection:
 
     def restore(self, state: State, parts: Sequence[nn.Module]) -> None:
         """Go on from there, with weights of these parts."""
-        self.losses = CheckedArrays(state).like("losses", self.losses, finite=False).copy()
+        self.losses = CheckedArrays(state).like("losses", self.losses, low=LEAST_LOSS, finite=False).copy()
         self._best = [unprefixed(str(k), state) for k in range(len(self.losses))]
         for part, best in zip(parts, self._best, strict=True):
             if best:

@@ -1,6 +1,7 @@
 """What a network and its training have come to, as plain arrays."""
 
 import json
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,6 +14,12 @@ from tpd.guards.files import REAL, CheckedArrays
 STEP = "step"
 REMEMBERED = {"betas": {STEP, "exp_avg", "exp_avg_sq"}, "alpha": {STEP, "square_avg"}}
 """What an optimizer remembers of a parameter at least, by a setting that tells Adam and RMSprop apart."""
+SQUARES = (STEP, "exp_avg_sq", "max_exp_avg_sq", "square_avg")
+"""Those of which a root or a power is taken."""
+COUNTED, DIVIDED_BY = ("count", "variance"), ("deviation", "change_deviation", "scale", "unit")
+"""Statistics that a network keeps beside its weights: from 0, and above 0."""
+LARGEST_WEIGHT = 1e6
+"""No training that goes well comes to such weights, and sums over some layers of them are no numbers."""
 
 
 def prefixed(prefix: str, state: State) -> dict[str, Array]:
@@ -39,11 +46,14 @@ def put_weights(module: nn.Module, state: State) -> None:
 
 def check_weights(module: nn.Module, state: State) -> None:
     """Refuse what are not the weights of such a module."""
-    stored, due = CheckedArrays(state), module.state_dict()
+    stored, due, trained = CheckedArrays(state), module.state_dict(), dict(module.named_parameters())
     for name in due.keys() | state.keys():
         if name not in due:
             raise ValueError(f"there are weights {name}, which the network has not")
-        stored.like(name, due[name].numpy(force=True), finite=False)
+        largest = LARGEST_WEIGHT if name in trained else math.inf  # else statistics, of whatever is observed
+        value = stored.like(name, due[name].numpy(force=True), low=-largest, high=largest)
+        if (kind := name.rpartition(".")[2]) in (*COUNTED, *DIVIDED_BY) and name not in trained:
+            stored.check(name, value >= 0 if kind in COUNTED else value > 0)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
@@ -68,7 +78,9 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
         parameter, of_parameter = parameters[number].numpy(force=True), remembered.setdefault(number, {})
         for name in names:
             key = f"{number}.{name}"
-            value = stored.take(key, (), REAL) if name == STEP else stored.like(key, parameter, finite=False)
+            value = stored.take(key, (), REAL) if name == STEP else stored.like(key, parameter)
+            if name in SQUARES:
+                stored.check(key, value >= 0)
             if name == STEP and value.dtype != np.float32 and "betas" in optimizer.defaults:
                 raise ValueError(f"{key} is {value.dtype}, where float32 is due")
             counted = value.dtype.kind == "i" and not value.ndim

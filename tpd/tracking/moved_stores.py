@@ -1,0 +1,66 @@
+"""A project folder that was moved or copied: its SQLite store still names the old places of its files."""
+
+import contextlib
+import logging
+import sqlite3
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mlflow.utils.file_utils import local_file_uri_to_path
+
+PLACE = "mlruns"
+"""The folder in which MLflow keeps files."""
+COLUMNS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "storage_location"),
+)
+"""In which tables and columns a store names places of files."""
+SECONDS_TO_WAIT = 5.0
+log = logging.getLogger(__name__)
+
+
+def as_path(location: object) -> Path | None:
+    """Where a location is, as MLflow reads it and without links; None if it is nowhere on this machine."""
+    if not isinstance(location, str) or not location or urlsplit(location).scheme not in ("", "file"):
+        return None
+    return Path(local_file_uri_to_path(location)).resolve()  # type: ignore[no-untyped-call]
+
+
+def follow(store: Path) -> None:
+    """Have a store name the files beside it, for each experiment whose files lie there and not where it says.
+
+    What it names is always below the folder of the store, whoever has written it.
+    """
+    try:
+        _follow(store, store.parent.resolve() / PLACE)
+    except sqlite3.OperationalError as error:  # somebody else is writing
+        log.warning("whether %s was moved is not known: %s", store, error)
+
+
+def _follow(store: Path, home: Path) -> None:
+    with contextlib.closing(sqlite3.connect(store, SECONDS_TO_WAIT)) as database, database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchall():
+            return
+        for (old,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
+            if (new := _beside(home, old)) is None:
+                continue
+            log.warning("%s was moved: the files of %s are now those in %s", store, old, new)
+            for table, column in COLUMNS:
+                database.execute(
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                    f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+                    (str(new), len(old) + 1, old, len(old) + 1, f"{old}/"),
+                )
+
+
+def _beside(home: Path, location: object) -> Path | None:
+    """The folder in `home` that a location was once, if it is there and the location is elsewhere."""
+    place = as_path(location)
+    own = (home, Path.cwd().resolve() / PLACE)
+    if place is None or PLACE not in place.parts or any(map(place.is_relative_to, own)):
+        return None
+    last = len(place.parts) - place.parts[::-1].index(PLACE)
+    here = home.joinpath(*place.parts[last:])
+    return here if here != home and here.is_dir() and here.resolve().is_relative_to(home) else None
