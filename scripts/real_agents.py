@@ -234,6 +234,8 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         "foil mse": float(squares[~cases.own].mean()),
         "policy mse of the rollouts alone": float(noise[cases.own].mean()),
         "foil mse of the rollouts alone": float(noise[~cases.own].mean()),
+        "policy mse without that noise": float((squares - noise)[cases.own].mean()),
+        "foil mse without that noise": float((squares - noise)[~cases.own].mean()),
         "cells out of order": float(out_of_order(predicted, names)),
     }
     pairs = judges.fresh.transitions[judges.steps]
@@ -302,9 +304,12 @@ def effect(predicted: FloatArray, true: FloatArray, cases: SampledCases) -> Figu
     """How far the difference that a foil makes is off, and how far "none" is, from [case] by the horizon."""
     foils = np.flatnonzero(~cases.own)  # each comes after the policy's own action there
     learned, forked = (each[foils] - each[foils - 1] for each in (predicted, true))
+    worse = 1e4 * ((learned - forked) ** 2 - forked**2)
     return {
         "effect mse": float(1e4 * np.mean((learned - forked) ** 2)),
         "no effect mse": float(1e4 * np.mean(forked**2)),
+        "effect mse, standard error of the difference": float(np.std(worse) / np.sqrt(len(worse))),
+        "moments with an effect": float(np.count_nonzero(forked)),
     }
 
 
