@@ -1,8 +1,8 @@
 """Calibration: how wrong an explainer is where the truth is known, so that it has bands elsewhere.
 
 The truth comes from rollouts and is noisy, and a band is not for the noise: each error is made smaller by
-what of it must be noise. Few moments tell the ends of a band badly, so the ends lie farther out, to hold at least
-what they promise as likely as not.
+what of it must be noise. Few moments tell the ends of a band badly, so the ends lie farther out: a band holds
+at least what it promises as likely as not.
 """
 
 import numpy as np
