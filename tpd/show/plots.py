@@ -392,7 +392,8 @@ def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, spa
 def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     axes.set_xlabel("steps ahead")
     axes.set_xlim(-0.5, explained.horizon - 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.spines[["top", "right"]].set_visible(False)
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
