@@ -606,3 +606,43 @@ def test_statistics_that_no_vec_normalize_has_are_refused(
     world.save(str(tmp_path / "statistics.pkl"))
     with pytest.raises(ValueError, match=message):
         tpd.load_agent(zipped, env="CartPole-v1", vec_normalize=tmp_path / "statistics.pkl")
+
+
+def test_an_agent_of_another_environment_is_refused(zipped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    agent = tpd.load_agent(zipped, env="CartPole-v1")
+    with pytest.raises(ValueError, match="loaded for CartPole-v1 and is explained in Acrobot-v1"):
+        tpd.Explainer(agent, env="Acrobot-v1")
+    assert not caplog.records
+    with pytest.warns(DeprecationWarning, match="CartPole-v0"):
+        tpd.Explainer(agent, env="CartPole-v0", events={"right": in_right_half})
+    assert "loaded for CartPole-v1 and is explained in CartPole-v0" in caplog.text
+    explained = tpd.Explainer(agent, env=lambda: gym.make("CartPole-v1"), events={"right": in_right_half})
+    assert explained.env.registered_id == "CartPole-v1"
+
+
+def test_beside_given_events_the_reward_is_one_outcome_and_that_is_said() -> None:
+    (note,) = tpd.Explainer(balance, env="CartPole-v1", events={"right": in_right_half}).notes
+    assert "the reward is one outcome" in note
+    events = [tpd.component("time", lambda t: np.ones(len(t.reward)), 0, 1, weight=1.0)]
+    assert not tpd.Explainer(balance, env="CartPole-v1", events=events).notes
+
+
+def test_a_time_limit_within_the_horizon_is_said() -> None:
+    def limited() -> gym.Env[Any, Any]:
+        return gym.make("CartPole-v1", max_episode_steps=15)
+
+    explainer = tpd.Explainer(balance, env=limited, events={"right": in_right_half}, horizon=8)
+    episode = explainer.play(seeds=[0])[0]
+    assert len(episode) == 15
+    assert not explainer.env.drawable  # the function takes no render_mode
+    late, early = explainer.why(episode[10]), explainer.why(episode[7])
+    said = "the time limit of 15 steps ends the episode after step 4"
+    assert any(remark.startswith(said) for remark in late.remarks)
+    assert said in late.text
+    assert not any("time limit" in remark for remark in early.remarks)
+
+
+def test_a_discount_is_named(zipped: Path) -> None:
+    explainer = tpd.Explainer(tpd.load_agent(zipped, env="CartPole-v1"), horizon=5)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0])
+    assert "returns are discounted by 0.99 a step" in answer.text

@@ -95,11 +95,13 @@ class Answer:
     warnings: tuple[str, ...]
     """Where what was learned contradicts the rollouts, or nothing was learned."""
     how: How
+    remarks: tuple[str, ...] = ()
+    """What holds for all its numbers: how returns are discounted, and a time limit within the horizon."""
 
     @property
     def text(self) -> str:
         """The sentences, with how they were obtained."""
-        begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *self.actions])
+        begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *self.actions, *self.remarks])
         return "\n\n".join([begin, *self.sentences, *self.warnings])
 
     @property
@@ -261,6 +263,7 @@ class Answers:
                 run=self.run,
                 verdicts=verdict_words(fact.explanation),
             ),
+            remarks=_discounted(fact.explanation),
         )
 
 
@@ -272,6 +275,13 @@ def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
         band = explanation.sum_band()
         sums |= {f"{name}_low": band.low[0, -1], f"{name}_high": band.high[0, -1]}
     return {column: np.where(told, values, np.nan) for column, values in sums.items()}
+
+
+def _discounted(explanation: Explanation) -> tuple[str, ...]:
+    """How later rewards count, where they count less."""
+    if explanation.legend.reward_bound is None or explanation.discount == 1:
+        return ()
+    return (f"returns are discounted by {explanation.discount:g} a step",)
 
 
 def verdict_words(explanation: Explanation) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The explainer that users make: an agent, its environment, and what is asked of the future."""
 
 import logging
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -271,6 +272,17 @@ def _features(space: gym.Space[Any]) -> str | None:
 def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
     if isinstance(agent, Agent) and (env is None or env == agent.env.id):
         return agent.env
-    if env is None:
-        env = environment_of(agent)
-    return environment(env)
+    made = environment(environment_of(agent) if env is None else env)
+    if isinstance(agent, Agent):
+        _check_same_world(agent.env.registered_id, made.registered_id)
+    return made
+
+
+def _check_same_world(loaded: str | None, explained: str | None) -> None:
+    """Refuse another environment than the one that the agent was loaded for; another version is said."""
+    if loaded is None or explained is None or loaded == explained:
+        return
+    same = f"the agent was loaded for {loaded} and is explained in {explained}"
+    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
+        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
+    log.warning(same)

@@ -1,5 +1,6 @@
 """From what is compared to an answer."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +44,24 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
             learned_instead(side.explanation, side.learned, side.name) for side in sides if side.learned
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
+        remarks=(*answer.remarks, *_time_limits(compared)),
     )
+
+
+def _time_limits(compared: Sequence[Compared]) -> list[str]:
+    """Where the time limit of the episode falls within the horizon, which no explanation knows of."""
+    said = list[str]()
+    for side in compared:
+        limit = None if side.state.moment is None else side.run.env.time_limit
+        if limit is None or side.state.moment is None:
+            continue
+        last = limit - side.state.moment.step - 1
+        if last < side.run.explainer.predictor.horizon - 1:
+            said.append(
+                f"the time limit of {limit} steps ends the episode after step {last}; what is expected "
+                "beyond is as if it ran on"
+            )
+    return list(dict.fromkeys(said))
 
 
 def _side(side: Side, compared: Compared, learned: bool) -> Side:

@@ -22,7 +22,7 @@ def answer(record: Answer) -> Figure:
         both,
         [f"{side.state}: {side.action}" for side in record.sides],
         [side.picture for side in record.sides],
-        record.sentences,
+        [*record.sentences, *(remark.capitalize() for remark in record.remarks)],
         None if record.foil is None else f"{record.fact.name} minus {record.foil.name}",
     )
 
