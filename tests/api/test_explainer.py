@@ -13,6 +13,7 @@ import gymnasium as gym
 import hydra
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hydra.core.global_hydra import GlobalHydra
 from sb3_contrib import MaskablePPO, RecurrentPPO
@@ -646,3 +647,23 @@ def test_a_discount_is_named(zipped: Path) -> None:
     explainer = tpd.Explainer(tpd.load_agent(zipped, env="CartPole-v1"), horizon=5)
     answer = explainer.why(explainer.play(seeds=[0])[0][0])
     assert "returns are discounted by 0.99 a step" in answer.text
+
+
+def test_torch_works_with_one_thread_and_then_as_before() -> None:
+    seen = set[int]()
+
+    def watching(observations: Array) -> BoolArray:
+        seen.add(torch.get_num_threads())
+        return balance(observations)
+
+    explainer = tpd.Explainer(watching, env="CartPole-v1", events={"right": in_right_half}, horizon=5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    seen.clear()
+    try:
+        explainer.why(explainer.play(seeds=[0])[0][3])
+        explainer.learn(300, overrides=QUICK, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
