@@ -359,6 +359,9 @@ def test_the_folder_of_an_rl_zoo_names_its_environment(zipped: Path, tmp_path: P
     (parameters / "config.yml").write_text("normalize: false\n")
     agent = tpd.load_agent(tmp_path)
     assert agent.env.id == "CartPole-v1"
+    assert agent.env.name_of_action(0) == "push left"
+    with pytest.raises(ValueError, match=f"it has no zip of an agent; did you mean .*{tmp_path.name}"):
+        tpd.load_agent(tmp_path.parent)
     assert tpd.Explainer(agent).play(seeds=[0])[0].seed == 0
     (parameters / "config.yml").write_text("env_wrapper: rl_zoo3.wrappers.HistoryWrapper\n")
     with pytest.raises(ValueError, match=r"HistoryWrapper.*pass env= a function"):
@@ -512,6 +515,9 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
             lambda: tpd.Explainer(balance, "CartPole-v1", [in_right_half]),  # type: ignore[list-item]
             "give each function a name",
         ),
+        (lambda: tpd.Explainer(balance, "CartPole-v1", in_right_half), "give each function a name"),  # type: ignore[arg-type]
+        (lambda: tpd.Explainer("agent.zip"), r"load it first, tpd.load_agent\('agent.zip'"),
+        (lambda: _played().learn(300, overrides="explainer=netwrk"), r"did you mean network\?"),
         (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it takes a batch"),
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", {"x": lambda t: t.info["x"]}).play([0]),

@@ -14,7 +14,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.policies.function import GivenFunction
-from tpd.run.configs import CONFIG_FOLDER, SettingError, check
+from tpd.run.configs import CONFIG_FOLDER, SettingError, check, composed
 from tpd.run.parts import ConfigError, build
 from tpd.run.training import Training
 
@@ -182,9 +182,24 @@ def test_a_wrong_setting_is_refused_with_the_nearest_one(words: list[str], said:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("words", "updates"),
+    [
+        ([], 3000),
+        (["training.steps=20_000"], 949),
+        (["training.steps=1e6"], 3000),
+        (["training=dataset"], 3000),
+    ],
+)
+def test_fewer_transitions_have_fewer_updates(words: list[str], updates: int) -> None:
+    settings = composed(["experiment=agent", *words]).explainer
+    assert (settings.fit_updates, settings.model.fit_updates) == (updates, 2 * updates)
+
+
 def test_right_settings_pass_alone_and_in_a_sweep() -> None:
     check(["experiment=agent", "env.id=CartPole-v1", "+training.extra=1"])
     check(["-m", "experiment=paper", "seed=range(10)", "training.steps=choice(100,200)"])
+    check(["-m", "experiment=glob(fuel*)", "explainer.horizon=interval(2,9)", "seed=shuffle(range(3))"])
 
 
 @pytest.mark.parametrize(

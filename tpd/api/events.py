@@ -39,7 +39,7 @@ def given_outcomes(events: Events) -> OutcomeSet:
     assert events is not None
     if isinstance(events, Mapping):
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
-    elif all(isinstance(one, Outcome) for one in events):
+    elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
         given = [*events]
     else:
         raise TypeError('events: give each function a name, {"crash": function}')

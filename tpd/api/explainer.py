@@ -180,13 +180,14 @@ class Explainer:
         steps: int = 200_000,
         seed: int = 0,
         *,
-        overrides: Sequence[str] = (),
+        overrides: str | Sequence[str] = (),
         progress: bool = True,
     ) -> "Explainer":
         """Learn to explain from so many transitions, then judge what was learned by fresh episodes.
 
         overrides: settings of the command line, for example "explainer=network" or "evaluation.seconds=30".
         """
+        overrides = [overrides] if isinstance(overrides, str) else overrides
         parts = self._build(steps, seed, overrides)
         with one_thread():
             findings = self._learn(parts, progress)

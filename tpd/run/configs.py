@@ -1,5 +1,6 @@
 """Where the configs lie, and how they are composed: by `tpd-run`, or from Python."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,22 @@ from tpd.guards.settings import did_you_mean
 from tpd.store.run_folders import resume_folder
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+ENOUGH_TRANSITIONS = 200_000
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
 OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
 OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True)
+
+
+def fewer_updates(updates: int, transitions: float | None) -> int:
+    """All updates from 200,000 transitions on; of fewer transitions fewer, by their square root."""
+    if not isinstance(transitions, int | float) or not 0 < transitions < ENOUGH_TRANSITIONS:
+        return updates
+    return math.ceil(updates * math.sqrt(transitions / ENOUGH_TRANSITIONS))
+
+
+OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
 
 
 class SettingError(ValueError):
@@ -51,12 +63,13 @@ def _first_values(overrides: Sequence[str]) -> list[str]:
     for word in overrides:
         try:
             (parsed,) = OverridesParser.create().parse_overrides([word])
-            swept = parsed.is_sweep_override()
-            first.append(f"{parsed.key_or_group}={next(parsed.sweep_string_iterator())}" if swept else word)
-        except NotImplementedError:
-            continue
-        except HydraException:
+        except HydraException:  # which composing says
             first.append(word)
+            continue
+        if not parsed.is_sweep_override():
+            first.append(word)
+        elif parsed.is_discrete_sweep() and "glob(" not in word:
+            first.append(f"{parsed.key_or_group}={next(parsed.sweep_string_iterator())}")
     return first
 
 
@@ -69,18 +82,23 @@ def _unknown(overrides: Sequence[str]) -> str:
     }
     pairs = [(word, *word.partition("=")[::2]) for word in overrides]
     chosen = [word for word, key, value in pairs if value in options.get(key, ())]
-    known = {*_keys(OmegaConf.to_container(_composed(chosen))), *options}  # type: ignore[arg-type]
+    try:
+        settings = OmegaConf.to_container(_composed(chosen))
+    except HydraException:  # of an experiment, for example one that needs a sweeper that is not installed
+        return ""
+    known = {*_keys(settings), *options}  # type: ignore[arg-type]
+    named = [key for key in known if not key.rpartition(".")[2].startswith("_")]
     for word, key, value in pairs:
         if word.startswith(("+", "~", "hydra")) or "@" in key:
             continue
         if "=" not in word:
-            near = "" if word in known else did_you_mean(word, known)
+            near = "" if word in known else did_you_mean(word, named)
             return f"{word}: settings are given as key=value{near}"
         if key in options and value not in options[key]:
             near, every = did_you_mean(value, options[key]), ", ".join(options[key])
             return f"{key}={value}: there is no such {key} (there are {every}){near}"
         if key not in known:
-            return f"{key}: there is no such setting (--help lists all){did_you_mean(key, known)}"
+            return f"{key}: there is no such setting (--help lists all){did_you_mean(key, named)}"
     return ""
 
 
