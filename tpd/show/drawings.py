@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from tpd.answers.answer import Answer
+from tpd.answers.sentences.formatting import sentence
 from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
 from tpd.show.figures import page
 
@@ -22,7 +23,7 @@ def answer(record: Answer) -> Figure:
         both,
         [f"{side.state}: {side.action}" for side in record.sides],
         [side.picture for side in record.sides],
-        [*record.sentences, *(remark.capitalize() for remark in record.remarks)],
+        [*record.sentences, *map(sentence, record.remarks)],
         None if record.foil is None else f"{record.fact.name} minus {record.foil.name}",
     )
 

@@ -393,7 +393,7 @@ def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     axes.set_xlabel("steps ahead")
     axes.set_xlim(-0.5, explained.horizon - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.spines[["top", "right"]].set_visible(False)
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
