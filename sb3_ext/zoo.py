@@ -163,8 +163,10 @@ def _parameters(path: Path) -> Path:
     if len(folders) > 1:
         folders = [inner for inner in folders if inner.name in stems] or folders
     if not stems or not folders:
-        lacks = f"{CONFIG} or {ARGS}" if stems else "the zip of an agent"
-        raise ValueError(f"{path}: is no folder of an RL-Zoo agent, it has no {lacks}")
+        lacks = f"{CONFIG} or {ARGS}" if stems else "zip of an agent"
+        inner = [each for each in sorted(path.iterdir()) if each.is_dir() and _zips(each)]
+        near = f"; did you mean {_names(inner)}?" if inner and not stems else ""
+        raise ValueError(f"{path}: is no folder of an RL-Zoo agent, it has no {lacks}{near}")
     if len(folders) > 1:
         raise ValueError(f"{path}: has parameters of several agents: {_names(folders)}")
     return folders[0]

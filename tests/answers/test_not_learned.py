@@ -203,3 +203,10 @@ def test_frames_and_notebooks_give_no_number() -> None:
     page = one._repr_html_().split("</style>")[1]
     assert not numbers_of_crash(page)
     assert "step 0: not learned" in page
+
+
+def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
+    drawn = future(drawn=True, crash=LEARNED)
+    assert drawn.draws is not None
+    drawn.draws[::2, ..., 3], drawn.draws[1::2, ..., 3] = 0, 0.25
+    assert "evaluation.seconds" in describe(drawn, 0, "run")

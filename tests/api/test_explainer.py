@@ -13,6 +13,7 @@ import gymnasium as gym
 import hydra
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from hydra.core.global_hydra import GlobalHydra
 from sb3_contrib import MaskablePPO, RecurrentPPO
@@ -358,6 +359,9 @@ def test_the_folder_of_an_rl_zoo_names_its_environment(zipped: Path, tmp_path: P
     (parameters / "config.yml").write_text("normalize: false\n")
     agent = tpd.load_agent(tmp_path)
     assert agent.env.id == "CartPole-v1"
+    assert agent.env.name_of_action(0) == "push left"
+    with pytest.raises(ValueError, match=f"it has no zip of an agent; did you mean .*{tmp_path.name}"):
+        tpd.load_agent(tmp_path.parent)
     assert tpd.Explainer(agent).play(seeds=[0])[0].seed == 0
     (parameters / "config.yml").write_text("env_wrapper: rl_zoo3.wrappers.HistoryWrapper\n")
     with pytest.raises(ValueError, match=r"HistoryWrapper.*pass env= a function"):
@@ -511,6 +515,9 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
             lambda: tpd.Explainer(balance, "CartPole-v1", [in_right_half]),  # type: ignore[list-item]
             "give each function a name",
         ),
+        (lambda: tpd.Explainer(balance, "CartPole-v1", in_right_half), "give each function a name"),  # type: ignore[arg-type]
+        (lambda: tpd.Explainer("agent.zip"), r"load it first, tpd.load_agent\('agent.zip'"),
+        (lambda: _played().learn(300, overrides="explainer=netwrk"), r"did you mean network\?"),
         (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it takes a batch"),
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", {"x": lambda t: t.info["x"]}).play([0]),
@@ -606,3 +613,63 @@ def test_statistics_that_no_vec_normalize_has_are_refused(
     world.save(str(tmp_path / "statistics.pkl"))
     with pytest.raises(ValueError, match=message):
         tpd.load_agent(zipped, env="CartPole-v1", vec_normalize=tmp_path / "statistics.pkl")
+
+
+def test_an_agent_of_another_environment_is_refused(zipped: Path, caplog: pytest.LogCaptureFixture) -> None:
+    agent = tpd.load_agent(zipped, env="CartPole-v1")
+    with pytest.raises(ValueError, match="loaded for CartPole-v1 and is explained in Acrobot-v1"):
+        tpd.Explainer(agent, env="Acrobot-v1")
+    assert not caplog.records
+    with pytest.warns(DeprecationWarning, match="CartPole-v0"):
+        tpd.Explainer(agent, env="CartPole-v0", events={"right": in_right_half})
+    assert "loaded for CartPole-v1 and is explained in CartPole-v0" in caplog.text
+    explained = tpd.Explainer(agent, env=lambda: gym.make("CartPole-v1"), events={"right": in_right_half})
+    assert explained.env.registered_id == "CartPole-v1"
+
+
+def test_beside_given_events_the_reward_is_one_outcome_and_that_is_said() -> None:
+    (note,) = tpd.Explainer(balance, env="CartPole-v1", events={"right": in_right_half}).notes
+    assert "the reward is one outcome" in note
+    events = [tpd.component("time", lambda t: np.ones(len(t.reward)), 0, 1, weight=1.0)]
+    assert not tpd.Explainer(balance, env="CartPole-v1", events=events).notes
+
+
+def test_a_time_limit_within_the_horizon_is_said() -> None:
+    def limited() -> gym.Env[Any, Any]:
+        return gym.make("CartPole-v1", max_episode_steps=15)
+
+    explainer = tpd.Explainer(balance, env=limited, events={"right": in_right_half}, horizon=8)
+    episode = explainer.play(seeds=[0])[0]
+    assert len(episode) == 15
+    assert not explainer.env.drawable  # the function takes no render_mode
+    late, early = explainer.why(episode[10]), explainer.why(episode[7])
+    said = "the time limit of 15 steps ends the episode after step 4"
+    assert any(remark.startswith(said) for remark in late.remarks)
+    assert said in late.text
+    assert not any("time limit" in remark for remark in early.remarks)
+
+
+def test_a_discount_is_named(zipped: Path) -> None:
+    explainer = tpd.Explainer(tpd.load_agent(zipped, env="CartPole-v1"), horizon=5)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0])
+    assert "returns are discounted by 0.99 a step" in answer.text
+
+
+def test_torch_works_with_one_thread_and_then_as_before() -> None:
+    seen = set[int]()
+
+    def watching(observations: Array) -> BoolArray:
+        seen.add(torch.get_num_threads())
+        return balance(observations)
+
+    explainer = tpd.Explainer(watching, env="CartPole-v1", events={"right": in_right_half}, horizon=5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    seen.clear()
+    try:
+        explainer.why(explainer.play(seeds=[0])[0][3])
+        explainer.learn(300, overrides=QUICK, progress=False)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}

@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from hydra.errors import HydraException
 from hydra.utils import instantiate
 from stable_baselines3 import PPO
 
@@ -15,7 +14,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.policies.function import GivenFunction
-from tpd.run.configs import CONFIG_FOLDER
+from tpd.run.configs import CONFIG_FOLDER, SettingError, check, composed
 from tpd.run.parts import ConfigError, build
 from tpd.run.training import Training
 
@@ -177,17 +176,45 @@ def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose
 
 
 @pytest.mark.parametrize(
-    ("override", "named"),
+    ("words", "said"),
     [
-        ("explainer.horizn=3", "horizn"),
-        ("polcy=q_learning", "polcy"),
-        ("policy=sarsa", "sarsa"),
-        ("sed=1", "sed"),
+        (
+            ["explainer.horizn=3"],
+            "explainer.horizn: there is no such setting (--help lists all); did you mean explainer.horizon?",
+        ),
+        (["polcy=q_learning"], "polcy: there is no such setting (--help lists all); did you mean policy?"),
+        (["policy=sb3_zp"], "; did you mean sb3_zip?"),
+        (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
+        (["steps=5"], "; did you mean policy.steps or recording.steps or training.steps?"),
+        (["seed"], "seed: settings are given as key=value"),
+        (["seed=range(3)"], "Sweep parameters 'seed=range(3)' requires --multirun"),
     ],
 )
-def test_a_wrong_key_is_refused_by_name(override: str, named: str, compose_config: Compose) -> None:
-    with pytest.raises(HydraException, match=named):
-        compose_config(override)
+def test_a_wrong_setting_is_refused_with_the_nearest_one(words: list[str], said: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        check(words)
+    assert str(refused.value).endswith(said)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "updates"),
+    [
+        ([], 3000),
+        (["training.steps=20_000"], 949),
+        (["training.steps=1e6"], 3000),
+        (["training=dataset"], 3000),
+    ],
+)
+def test_fewer_transitions_have_fewer_updates(words: list[str], updates: int) -> None:
+    settings = composed(["experiment=agent", *words]).explainer
+    assert (settings.fit_updates, settings.model.fit_updates) == (updates, 2 * updates)
+
+
+def test_right_settings_pass_alone_and_in_a_sweep() -> None:
+    check(["experiment=agent", "env.id=CartPole-v1", "+training.extra=1"])
+    check(["-m", "experiment=paper", "seed=range(10)", "training.steps=choice(100,200)"])
+    check(["-m", "experiment=glob(fuel*)", "explainer.horizon=interval(2,9)", "seed=shuffle(range(3))"])
 
 
 @pytest.mark.parametrize(

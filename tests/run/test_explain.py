@@ -151,6 +151,8 @@ def test_what_if_names_the_reward_at_which_the_foil_overtakes(store: Store, ask:
     [
         (["row=9", "col=0", "fuel=6", "passenger=false"], "row and col must be 0 to 4"),
         (["state=5000"], "has 1050 states"),
+        (["episode=0", "stp=3"], "'stp': there is no such setting"),
+        (["rolouts=0"], "(it has row, col, fuel, passenger); did you mean rollouts?"),
         (["episode=99", "step=0"], "recorded are 0 to 9"),
         (["episode=0", "step=999"], "has no step 999"),
         ([*HERE, "action=up"], "has no action 'up'; it has south"),

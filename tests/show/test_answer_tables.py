@@ -191,7 +191,8 @@ def test_every_step_of_many_bands_is_shown() -> None:
     future = spread(toy([[0.2] * 4] * 3, names=names, weights=(None,) * 4, running=[1.0] * 3), 0.5, 1.5)
     axes = Figure().subplots()
     plots.outcomes(axes, future, 0)
-    assert [len(bars.get_paths()) for bars in axes.collections] == [3] * 4
+    bands = axes.collections[-4:]  # after the lines
+    assert [len(bars.get_paths()) for bars in bands] == [3] * 4
 
 
 def test_the_band_of_a_return_difference_has_edges() -> None:
@@ -229,4 +230,5 @@ def test_what_is_in_the_key_is_in_a_panel() -> None:
     assert plots.other_names(replace(future, legend=replace(legend, reward_bound=20.0))) == []
     axes = Figure().subplots()
     plots.other_outcomes(axes, spread(future, 0.5, 1.5), 0)
-    assert len(axes.lines) == len(axes.collections) == 1
+    assert len(axes.lines) == 1
+    assert len(axes.collections) == 2  # the line and its band

@@ -1,5 +1,7 @@
 """What a person looks at: that plots say what they should, and group what belongs together."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,6 +74,28 @@ def test_what_is_unknown_is_said_and_not_drawn(draw: object) -> None:
     assert [text.get_text() for text in axes.texts] == ["never tried: unknown"]
     assert not axes.collections
     assert not axes.lines
+
+
+def test_lines_that_lie_over_each_other_can_all_be_seen() -> None:
+    axes = Figure().subplots()
+    together, apart = np.ones(6), np.array([1.0, 1.0, 1.0, 1.0, 0.5, 0.0])
+    plots._draw_lines(axes, ("a", "b", "c"), {"a": together, "b": apart, "c": np.zeros(6)})
+    colours = [plots.style(("a", "b", "c"), name)["facecolor"].lower() for name in "abc"]
+    drawn: list[Any] = list(axes.collections)
+    striped = [lines for lines in drawn if lines.get_linewidth()[0] == plots.STRIPED]
+    assert [to_hex(lines.get_color()[0]) for lines in striped] == colours[:2]
+    (first, dashes), (second, others) = (lines.get_linestyle()[0] for lines in striped)
+    assert sum(dashes) == sum(others) == 2 * abs(first - second)  # each in the gaps of the other
+    for lines in striped:
+        assert [path[:, 0].tolist() for path in lines.get_segments()] == [[0, 1, 2, 3]]
+
+
+def test_words_below_a_plot_are_said_once_and_together() -> None:
+    axes = Figure().subplots()
+    for words in ("no line: the band is too wide", "not learned: crash", "no line: the band is too wide"):
+        plots._say_below(axes, words)
+    (below,) = axes.texts
+    assert below.get_text() == "no line: the band is too wide; not learned: crash"
 
 
 def test_a_difference_to_the_unknown_is_not_drawn() -> None:

@@ -25,6 +25,8 @@ from mlflow.exceptions import MlflowException
 
 from tests.support import Compose, small_mdp
 from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
+from tpd.answers.sentences.compare import paragraph
+from tpd.answers.sentences.describe import describe
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
@@ -165,6 +167,22 @@ def test_expected_outcomes_and_contrasts_are_served(server: str, registered: Reg
         np.testing.assert_allclose(found["return"], returns, atol=1e-6)
         assert list(found["step"]) == list(range(HORIZON))
     assert len(answered) == 4 * HORIZON
+
+
+def test_sentences_are_served_if_they_are_asked_for(server: str, registered: RegisteredModel) -> None:
+    rows = [{"state": 0, "action": 0, "foil": 1}, {"state": 1, "action": 1}]
+    status, answer = post(server, {"dataframe_records": rows, "params": {"text": True}})
+    assert status == 200
+    said = [line["text"] for line in answer["predictions"] if line["text"] is not None]
+    both = registered.explainer.explain(np.array([0, 0, 1]), np.array([0, 1, 1]))
+    own = f"action {registered.explainer.policy.action(np.array([0]))[0]}"
+    assert said == [
+        paragraph(both[:1] - both[1:2], 0, "action 0", "action 1", own),
+        describe(both, 2, "action 1"),
+    ]
+    for wrong in ("text", {"text": "yes"}):
+        status, answer = post(server, {"dataframe_records": rows, "params": wrong})
+        assert status == 400, answer
 
 
 def test_the_example_of_the_model_can_be_posted(server: str, registered: RegisteredModel) -> None:
@@ -368,7 +386,8 @@ def test_it_says_what_it_is_asked_and_answers(registered: RegisteredModel) -> No
     assert info.signature.inputs.required_input_names() == ["state", "action"]
     assert info.signature.inputs.optional_input_names() == ["foil"]
     answer = ask(registered, state=[0], action=[0], foil=[1])
-    assert info.signature.outputs.input_names() == list(answer.columns)
+    assert info.signature.outputs.input_names() == [*answer.columns, "text"]
+    assert info.signature.outputs.optional_input_names()[-1] == "text"
     assert info.metadata is not None
     assert info.metadata["action"] == "a whole number from 0 to 2"
 

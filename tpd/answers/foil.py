@@ -1,11 +1,14 @@
-"""The action that an explanation is contrasted with, where nobody names one."""
+"""The actions that an explanation is contrasted with, where nobody names one."""
 
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from tpd.core.types import Array, DiscretePolicy
+from tpd.answers import what_if
+from tpd.core.explanation import Explanation
+from tpd.core.pairs import NO_PAIR
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
 
@@ -41,3 +44,20 @@ def runner_up(explainer: Explainer, env: Environment, observation: Array, own: i
     others = env.mask(observation)[0].copy()
     others[own] = False
     return int(np.argmax(np.where(others, scores[0], -np.inf))) if others.any() else own
+
+
+def favoured(
+    explainer: Explainer, explanation: Explanation, options: IntArray, taken: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """[row]: the action that the explained returns favour over the one taken, and the returns [row, action].
+
+    It is the one taken where nothing is better, or where the band of the difference does not exclude 0.
+    options [row, action]: which pair of the explanation an action is there, or `NO_PAIR` if it is not valid.
+    """
+    if explanation.legend.reward_bound is None:
+        return taken, np.full(options.shape, np.nan)
+    rows = np.arange(len(options))
+    returns = np.where(options == NO_PAIR, np.nan, what_if.returns(explanation, {})[options])
+    best = explainer.favoured(returns, taken, options != NO_PAIR)
+    settled = (explanation[options[rows, best]] - explanation[options[rows, taken]]).settled
+    return np.where(settled, best, taken), returns

@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium.envs.registration import EnvSpec
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.api.environments import EnvLike, environment
+from tpd.api.environments import EnvLike, environment, with_known_names
 from tpd.core.seeding import generator
 from tpd.core.types import Array, Policy, Trainer
 from tpd.envs import Environment
@@ -20,6 +20,7 @@ from tpd.run.parts import make_env, make_trainer
 SB3_MODEL = "stable_baselines3.common.base_class"
 MONITOR = "Monitor"
 """The wrapper that Stable-Baselines3 puts around every environment; it changes nothing."""
+NOT_LOADED = "agent: load it first, tpd.load_agent({!r}, env=...)"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def load_agent(
     zipped = Path(path).expanduser()
     if zipped.is_dir() and (env is None or isinstance(env, str)):
         made = make_env(DictConfig({"env": _without("env", "zoo", "path", "id")}), path=str(zipped), id=env)
+        made = with_known_names(made)
     elif env is None:
         raise ValueError("env: name the environment of the agent, by an id or a function that makes it")
     else:
@@ -85,6 +87,8 @@ def load_agent(
 
 def environment_of(agent: AgentLike) -> EnvLike:
     """The spec of the environment that a live model has; a ValueError asks for it where there is none."""
+    if isinstance(agent, str | Path):
+        raise TypeError(NOT_LOADED.format(str(agent)))
     model: Any = agent
     envs = model.get_env() if _is_sb3_model(agent) else None
     spec: EnvSpec | None = None if envs is None else envs.get_attr("spec")[0]
@@ -104,7 +108,7 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
     if isinstance(agent, Agent):
         return agent.trainer
     if isinstance(agent, str | Path):
-        raise TypeError(f"agent: load it first, tpd.load_agent({str(agent)!r}, env=...)")
+        raise TypeError(NOT_LOADED.format(str(agent)))
     rng = generator(0, "policy")
     if _is_sb3_model(agent):
         given = {"model": agent, "vec_normalize": vec_normalize, "deterministic": deterministic}

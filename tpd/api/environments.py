@@ -73,6 +73,14 @@ def known_name(env_id: str) -> str | None:
     return _known().get(env_id)
 
 
+def with_known_names(env: Environment) -> Environment:
+    """The environment with the names that the configs have for its actions, where no wrapper changes them."""
+    known = known_name(env.id)
+    if known is None or env.wrappers or env.action_names:
+        return env
+    return replace(env, action_names=tuple(group("env", known).get("action_names", ())))
+
+
 @cache
 def _known() -> dict[str, str]:
     """Names of configs by the id of their environment."""

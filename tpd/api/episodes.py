@@ -67,7 +67,8 @@ class PlayedEpisode(Sequence[Moment]):
     def __repr__(self) -> str:
         ended = "terminated" if self.transitions.terminated[-1] else "not terminated"
         rare = ", ".join(f"{name} at step {when[0]}" for name, when in self._rare.items())
-        said = f"return {self.total_reward:.4g}, {len(self)} steps, {ended}"
+        steps = "1 step" if len(self) == 1 else f"{len(self)} steps"
+        said = f"return {self.total_reward:.4g}, {steps}, {ended}"
         return f"<episode of seed {self.seed}: {said}{f'; {rare}' if rare else ''}>"
 
 

@@ -13,12 +13,20 @@ from tpd.run.parts import make_outcomes
 from tpd.sources.found_outcomes import FoundOutcomes, find_outcomes
 
 Events = Mapping[str, "Callable[[Transitions], Array] | Outcome"] | Sequence[Outcome] | OutcomeSet | None
-LARGEST_REWARD = 1e6
+LARGEST_REWARD, REWARD = 1e6, "reward"
+WHOLE_REWARD = (
+    "beside the events given, the reward is one outcome: its terms are looked for only where no events are "
+    "given, and tpd.component names them"
+)
 
 
 def outcomes_of(events: Events, env: Environment, policy: Policy) -> FoundOutcomes:
     """The outcomes explained, and notes on where they come from."""
-    return _known_or_found(env, policy) if events is None else FoundOutcomes(given_outcomes(events), ())
+    if events is None:
+        return _known_or_found(env, policy)
+    given = given_outcomes(events)
+    whole = any(outcome.name == REWARD and outcome.weight is not None for outcome in given.outcomes)
+    return FoundOutcomes(given, (WHOLE_REWARD,) if whole and not isinstance(events, OutcomeSet) else ())
 
 
 def given_outcomes(events: Events) -> OutcomeSet:
@@ -31,7 +39,7 @@ def given_outcomes(events: Events) -> OutcomeSet:
     assert events is not None
     if isinstance(events, Mapping):
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
-    elif all(isinstance(one, Outcome) for one in events):
+    elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
         given = [*events]
     else:
         raise TypeError('events: give each function a name, {"crash": function}')

@@ -1,6 +1,7 @@
 """The explainer that users make: an agent, its environment, and what is asked of the future."""
 
 import logging
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tpd.api.environments import EnvLike, environment, experiment
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import Quality
+from tpd.api.threads import one_thread
 from tpd.core.explanation import Explanation
 from tpd.core.observations import batch, pack
 from tpd.core.outcomes import OutcomeSet
@@ -121,7 +123,7 @@ class Explainer:
         chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
         if not chosen:
             raise ValueError("seeds: name at least one")
-        with ProgressBars(len(chosen) > 1) as bars:
+        with one_thread(), ProgressBars(len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
         self._recording = recording
@@ -148,8 +150,11 @@ class Explainer:
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
         """
-        state = self._state(moment)
-        expectations = Expectations(self._run, state, Asking(rollouts, precision))
+        with one_thread():
+            return self._why(self._state(moment), action, foil, Asking(rollouts, precision))
+
+    def _why(self, state: NamedState, action: Any, foil: Any, asking: Asking) -> Answer:
+        expectations = Expectations(self._run, state, asking)
         if not expectations.simulated and not self._run.explainer.informed:
             raise ValueError(UNTOLD.format(expectations.reason))
         own = None if state.moment is None else state.moment.taken
@@ -175,25 +180,29 @@ class Explainer:
         steps: int = 200_000,
         seed: int = 0,
         *,
-        overrides: Sequence[str] = (),
+        overrides: str | Sequence[str] = (),
         progress: bool = True,
     ) -> "Explainer":
         """Learn to explain from so many transitions, then judge what was learned by fresh episodes.
 
         overrides: settings of the command line, for example "explainer=network" or "evaluation.seconds=30".
         """
+        overrides = [overrides] if isinstance(overrides, str) else overrides
         parts = self._build(steps, seed, overrides)
-        if self.tracking is None:
-            with ProgressBars(progress) as bars:
-                runs.learn(parts, NoRun(), bars)
-                findings = runs.with_return(parts, runs.judge(parts, bars), None)
-        else:
-            findings = self._learn_tracked(parts, progress)
+        with one_thread():
+            findings = self._learn(parts, progress)
         self._learned = parts, findings
         rolled_out = None if parts.examiner is None else parts.examiner.rolled_out
         judged = None if rolled_out is None else (parts.explainer, *rolled_out)
         self._adopt(live_run(parts, None), Quality.of(findings, judged))
         return self
+
+    def _learn(self, parts: Parts, progress: bool) -> Findings:
+        if self.tracking is not None:
+            return self._learn_tracked(parts, progress)
+        with ProgressBars(progress) as bars:
+            runs.learn(parts, NoRun(), bars)
+            return runs.with_return(parts, runs.judge(parts, bars), None)
 
     def _build(self, steps: int, seed: int, overrides: Sequence[str]) -> Parts:
         """The parts of a run, as the command line makes them."""
@@ -232,7 +241,8 @@ class Explainer:
         explainer = self._run.explainer
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
-        return explainer.explain(pack(observations), actions, draws)
+        with one_thread():
+            return explainer.explain(pack(observations), actions, draws)
 
     def save(self, folder: str | Path) -> None:
         """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
@@ -271,6 +281,17 @@ def _features(space: gym.Space[Any]) -> str | None:
 def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
     if isinstance(agent, Agent) and (env is None or env == agent.env.id):
         return agent.env
-    if env is None:
-        env = environment_of(agent)
-    return environment(env)
+    made = environment(environment_of(agent) if env is None else env)
+    if isinstance(agent, Agent):
+        _check_same_world(agent.env.registered_id, made.registered_id)
+    return made
+
+
+def _check_same_world(loaded: str | None, explained: str | None) -> None:
+    """Refuse another environment than the one that the agent was loaded for; another version is said."""
+    if loaded is None or explained is None or loaded == explained:
+        return
+    same = f"the agent was loaded for {loaded} and is explained in {explained}"
+    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
+        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
+    log.warning(same)

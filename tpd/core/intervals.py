@@ -5,8 +5,9 @@ for the difference of two probabilities (T. Tango, Statistics in Medicine 17, 19
 where few or no pairs differ, and Student's t for the mean of other differences.
 """
 
+from typing import Any
+
 import numpy as np
-from scipy import special
 
 from tpd.core.bands import LEVEL, Band
 from tpd.core.types import BoolArray, FloatArray
@@ -15,13 +16,20 @@ from tpd.guards.settings import number
 BISECTIONS = 40
 
 
+def _special() -> Any:
+    """SciPy's special functions, which take long to import; what was only learned needs none."""
+    from scipy import special
+
+    return special
+
+
 def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEVEL) -> Band:
     """The probabilities for which so many of the trials are not too few and not too many."""
     outside = (1 - number("level", level, 0, 1)) / 2
     happened, trials = np.broadcast_arrays(np.asarray(happened, float), np.asarray(trials, float))
     never, always = happened <= 0, happened >= trials
-    low = special.betaincinv(np.where(never, 1, happened), trials - happened + 1, outside)
-    high = special.betaincinv(happened + 1, np.where(always, 1, trials - happened), 1 - outside)
+    low = _special().betaincinv(np.where(never, 1, happened), trials - happened + 1, outside)
+    high = _special().betaincinv(happened + 1, np.where(always, 1, trials - happened), 1 - outside)
     return Band(np.where(never, 0.0, low), np.where(always, 1.0, high))
 
 
@@ -30,14 +38,14 @@ def student(samples: FloatArray, level: float = LEVEL) -> Band:
     count = len(samples)
     if count < 2:
         raise ValueError(f"a band needs at least 2 samples, got {count}")
-    reach = special.stdtrit(count - 1, (1 + number("level", level, 0, 1)) / 2)
+    reach = _special().stdtrit(count - 1, (1 + number("level", level, 0, 1)) / 2)
     mean, error = samples.mean(axis=0), samples.std(axis=0, ddof=1) / np.sqrt(count)
     return Band(mean - reach * error, mean + reach * error)
 
 
 def tango(only_first: FloatArray, only_second: FloatArray, trials: int, level: float = LEVEL) -> Band:
     """[...]: how much more likely the first event is, from how many of the paired trials saw only one."""
-    z = float(special.ndtri((1 + number("level", level, 0, 1)) / 2))
+    z = float(_special().ndtri((1 + number("level", level, 0, 1)) / 2))
     first, second = np.broadcast_arrays(np.asarray(only_first, float), np.asarray(only_second, float))
     middle = (first - second) / trials
     low = _crossing(first, second, trials, z, np.full(middle.shape, -1.0), middle)

@@ -7,6 +7,9 @@ import numpy as np
 from tpd.core.types import Array, BoolArray, IntArray
 from tpd.guards.settings import numbered
 
+NO_PAIR = -1
+"""In place of a number, where there is no such pair."""
+
 
 def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntArray:
     """[batch]: state * num_actions + action, refused where there is no such action."""

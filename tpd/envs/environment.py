@@ -123,6 +123,12 @@ class Environment:
                     raise ValueError(f"the info of {self.id} has no {key!r}; it has {sorted(info)}")
 
     @property
+    def registered_id(self) -> str | None:
+        """The id that Gymnasium knows it by, below any wrappers; None if it has none."""
+        spec = self._sample.spec
+        return None if spec is None else str(spec.id)
+
+    @property
     def time_limit(self) -> int | None:
         """The steps after which an episode is truncated; None if nothing but its end ends it."""
         spec = self._sample.spec
@@ -143,6 +149,9 @@ class Environment:
             return False
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env:
+                if env.render_mode != "rgb_array":
+                    log.info("%s is made without render_mode, so there are no pictures of it", self.id)
+                    return False
                 env.reset(seed=0)
                 draw(env)
         except Exception as error:  # of a renderer, for example where there is no OpenGL

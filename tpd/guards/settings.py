@@ -1,6 +1,7 @@
 """Checks of settings, made where they enter: the error names the setting and what would be right."""
 
-from collections.abc import Collection
+import difflib
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,14 @@ def shown(value: object) -> str:
     except ValueError:  # thousands of digits, which Python refuses to write
         return "a number without end"
     return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]} ..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known words that are nearest to one that is not, to end an error with; empty if none is near."""
+    known = sorted(known)
+    inner = [each for each in known if each.rpartition(".")[2] == word]
+    near = inner or difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def whole_number(name: str, value: object, at_least: int, at_most: float = MOST) -> int:

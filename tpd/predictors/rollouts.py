@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from tpd.core.bands import LEVEL, Band
 from tpd.core.efo import compose
@@ -123,6 +122,8 @@ class MonteCarlo:
         drawn = np.isfinite(cases.rollouts)
         rollouts = cases.rollouts[drawn, None, None]
         mean, error = cases.expected[drawn], cases.standard_error[drawn]
+        from scipy import special  # takes long to import, and few make rollouts
+
         reach = special.stdtrit(rollouts - 1, (1 + level) / 2) * error
         exact = clopper_pearson(np.rint(mean * rollouts), rollouts, level)
         low[drawn] = np.where(self.events, exact.low, mean - reach)

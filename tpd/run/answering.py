@@ -1,14 +1,15 @@
 """From what is compared to an answer."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
-from tpd.answers import what_if as rewards
-from tpd.answers.answer import Answer, How, Side, kind_of, verdict_words
-from tpd.answers.differences import Difference, Differences
-from tpd.answers.sentences import compare
-from tpd.answers.sentences.describe import describe
+from tpd.answers.answer import Answer, Answers, Choice, Side, verdict_words
+from tpd.answers.foil import favoured
+from tpd.answers.sentences.compare import overtakes
 from tpd.answers.sentences.learned import learned_instead
-from tpd.core.explanation import Contrast, together
+from tpd.core.pairs import NO_PAIR
 from tpd.run.fact_and_foil import Compared
 
 NO_CHOICE = "There is no other valid action here."
@@ -17,74 +18,83 @@ NO_CHOICE = "There is no other valid action here."
 def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) -> Answer:
     """The answer about a fact and its foil; with `what_if`, also at which reward of it they change places."""
     compared = [fact] if foil is None else [fact, foil]
+    explained = [side.explain() for side in compared]
+    answer = Answers(
+        facts=explained[0],
+        foils=explained[-1],
+        fact=np.zeros(1, dtype=np.int64),
+        foil=np.array([NO_PAIR if foil is None else 0]),
+        choices=[_choice(fact, foil)],
+        tie=fact.expectations.tie,
+        run=fact.run.name,
+        reason="" if fact.expectations.simulated else fact.expectations.reason,
+    )[0]
+    further = [NO_CHOICE] if foil is None else []
+    if what_if is not None and answer.contrast is not None and foil is not None:
+        further.append(overtakes(answer.contrast, 0, what_if, fact.name, foil.name))
     learned = all(side.expectations.simulated and side.run.explainer.informed for side in compared)
-    sides = [_side(side, learned) for side in compared]
-    sentences, facts = [describe(sides[0].explanation, 0, fact.name), NO_CHOICE], list[Difference]()
-    if foil is not None:
-        contrast = sides[0].explanation - sides[1].explanation
-        sentences, facts = _said(fact, foil, contrast, what_if), Differences(contrast).main(0)
-    return Answer(
+    sides = [_side(*both, learned) for both in zip(answer.sides, compared, strict=True)]
+    return replace(
+        answer,
         fact=sides[0],
         foil=None if foil is None else sides[1],
         own=None if fact.own is None else fact.run.env.name_of_action(fact.own),
-        sentences=tuple(sentences),
-        facts=tuple(facts),
+        sentences=(*answer.sentences, *further),
         warnings=tuple(
             learned_instead(side.explanation, side.learned, side.name) for side in sides if side.learned
         ),
-        how=_how(fact, sides),
+        how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
+        remarks=(*answer.remarks, *_time_limits(compared)),
     )
 
 
-def _side(compared: Compared, learned: bool) -> Side:
-    return Side(
-        name=compared.name,
+def _time_limits(compared: Sequence[Compared]) -> list[str]:
+    """Where the time limit of the episode falls within the horizon, which no explanation knows of."""
+    said = list[str]()
+    for side in compared:
+        limit = None if side.state.moment is None else side.run.env.time_limit
+        if limit is None or side.state.moment is None:
+            continue
+        last = limit - side.state.moment.step - 1
+        if last < side.run.explainer.predictor.horizon - 1:
+            said.append(
+                f"the time limit of {limit} steps ends the episode after step {last}; what is expected "
+                "beyond is as if it ran on"
+            )
+    return list(dict.fromkeys(said))
+
+
+def _side(side: Side, compared: Compared, learned: bool) -> Side:
+    """The side with what belongs to its moment."""
+    return replace(
+        side,
         state=compared.state.name,
         action=compared.action_name,
-        explanation=compared.explain(),
         learned=compared.learned() if learned else None,
         picture=compared.state.picture,
     )
 
 
-def _how(fact: Compared, sides: list[Side]) -> How:
-    explanation = together([side.explanation for side in sides])
-    return How(
-        kind=kind_of(explanation),
-        words=explanation.obtained,
-        reason="" if fact.expectations.simulated else fact.expectations.reason,
-        run=fact.run.name,
-        verdicts=verdict_words(sides[0].learned or sides[0].explanation),
-    )
+def _choice(fact: Compared, foil: Compared | None) -> Choice:
+    """What is compared, in words; the agent's own action only where both are of one place."""
+    if foil is None:
+        return Choice(fact.state.name, fact.name)
+    if fact.expectations is not foil.expectations or fact.own is None:
+        return Choice(fact.state.name, fact.name, foil.name)
+    named = (side.name for side in (fact, foil) if np.array_equal(side.action, fact.own))
+    own = next(named, fact.run.env.name_of_action(fact.own))
+    return Choice(fact.state.name, fact.name, foil.name, own, _third(fact, foil))
 
 
-def _said(fact: Compared, foil: Compared, contrast: Contrast, what_if: str | None) -> list[str]:
-    """The paragraphs of the answer."""
-    chosen, best = None, None
-    if fact.expectations is foil.expectations and fact.own is not None:
-        chosen = next((side.name for side in (fact, foil) if np.array_equal(side.action, fact.own)), None)
-        chosen = chosen or fact.run.env.name_of_action(fact.own)
-        best = _favoured(fact, foil)
-    said = [compare.paragraph(contrast, 0, fact.name, foil.name, chosen, fact.expectations.tie, best)]
-    if what_if is not None:
-        said.append(compare.overtakes(contrast, 0, what_if, fact.name, foil.name))
-    return said
-
-
-def _favoured(fact: Compared, foil: Compared) -> tuple[str, float] | None:
+def _third(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     """A third action that the explained returns favour over the agent's own, and its return."""
     run = fact.run
-    if not run.env.discrete or run.explainer.legend.reward_bound is None:
+    if not run.env.discrete:
         return None
     valid = run.env.mask(fact.state.observation)
-    actions = np.flatnonzero(valid[0])
-    explanation = fact.expectations.explain(actions)
-    returns = np.full(valid.shape, np.nan)
-    returns[0, actions] = rewards.returns(explanation, {})
-    best = int(run.explainer.favoured(returns, np.array([fact.own]), valid)[0])
-    if best in (fact.own, fact.action, foil.action):
+    options = np.where(valid, np.cumsum(valid) - 1, NO_PAIR)
+    explanation = fact.expectations.explain(np.flatnonzero(valid[0]))
+    best, returns = favoured(run.explainer, explanation, options, np.array([fact.own]))
+    if best[0] in (fact.own, fact.action, foil.action):
         return None
-    gain = explanation[actions == best] - explanation[actions == fact.own]
-    if not gain.settled[0]:
-        return None
-    return run.env.name_of_action(best), float(returns[0, best])
+    return run.env.name_of_action(best[0]), float(returns[0, best[0]])

@@ -1,82 +1,11 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
-import errno
 import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 
 from tpd.guards.terminal import as_text, only_text
-from tpd.run.configs import CONFIG_FOLDER
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-log = logging.getLogger(__name__)
-
-NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-
-
-class TextRecord(logging.LogRecord):
-    """A line of the log, in which names are text."""
-
-    def getMessage(self) -> str:  # noqa: N802
-        return as_text(super().getMessage())
-
-
-class SweepCallback(Callback):
-    """Hydra's hook around a run or a multirun."""
-
-    def on_run_start(self, config: "DictConfig", **kwargs: Any) -> None:
-        from tpd.guards.files import require_own_files
-
-        try:
-            Path(config.hydra.run.dir).mkdir(parents=True, exist_ok=True)
-            require_own_files(Path(config.hydra.run.dir))  # before Hydra opens its log there
-        except OSError as error:
-            sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
-        except ValueError as error:
-            sys.exit(f"hydra.run.dir: {error}")
-
-    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
-        log.info("%s sweep: loading libraries", config.name)
-        from tpd.run import sweep
-
-        sweep.begin(config, str(kwargs["config_name"]))
-
-    def on_multirun_end(self, config: "DictConfig", **kwargs: Any) -> None:
-        from tpd.run import sweep
-
-        sweep.end()
-
-
-@hydra.main(version_base="1.3", config_path=str(CONFIG_FOLDER), config_name="config")
-def _task(cfg: "DictConfig") -> float | None:
-    if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
-        log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
-    from tpd.core.outcomes import OutcomeError
-    from tpd.envs.environment import MaskError
-    from tpd.guards.sizes import TooLargeError
-    from tpd.run.job import run_job
-    from tpd.sources.stepping import StepError
-
-    try:
-        return run_job(cfg)
-    except (TooLargeError, OutcomeError, MaskError, StepError) as error:  # which show only while it runs
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        sys.exit(str(error))
-    except OSError as error:
-        if error.errno not in NO_PLACE:
-            raise
-        sys.exit(f"{error}; with room to write, the same command again goes on from here")
-
 
 RUN_USAGE = """tpd-run learns to explain a policy, judges and draws what it learned, and keeps it in MLflow.
 
@@ -98,12 +27,19 @@ def run() -> None:
         return
     # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from tpd.run.configs import CONFIG_FOLDER, SettingError, check
+    from tpd.run.task import TextRecord
+
     logging.setLogRecordFactory(TextRecord)
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
     for word in sys.argv[1:]:
         group, _, option = word.partition("=")
         if option in ("null", "None") and (CONFIG_FOLDER / group.lstrip("+~")).is_dir():
             sys.exit(f"{word}: {group} has to be one of its options, which --help lists")
+    try:
+        check(sys.argv[1:])
+    except SettingError as error:
+        sys.exit(as_text(str(error)))
     try:
         with only_text("stdout", "stderr"):
             _run_to_the_end()
@@ -116,8 +52,10 @@ def run() -> None:
 
 
 def _run_to_the_end() -> None:
+    from tpd.run.task import task
+
     try:
-        _task()
+        task()
     except SystemExit:
         if "tpd.run.sweep" in sys.modules:  # else there is none, and no need to load it
             from tpd.run import sweep

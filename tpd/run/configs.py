@@ -1,15 +1,21 @@
 """Where the configs lie, and how they are composed: by `tpd-run`, or from Python."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from tpd.guards.settings import did_you_mean
 from tpd.store.run_folders import resume_folder
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+ENOUGH_TRANSITIONS = 200_000
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
@@ -17,8 +23,94 @@ OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, 
 OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True)
 
 
+def fewer_updates(updates: int, transitions: float | None) -> int:
+    """All updates from 200,000 transitions on; of fewer transitions fewer, by their square root."""
+    if not isinstance(transitions, int | float) or not 0 < transitions < ENOUGH_TRANSITIONS:
+        return updates
+    return math.ceil(updates * math.sqrt(transitions / ENOUGH_TRANSITIONS))
+
+
+OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
+
+
+class SettingError(ValueError):
+    """A setting that there is not, or that cannot be read."""
+
+
 def composed(overrides: Sequence[str]) -> DictConfig:
     """The config of a run with these overrides, also inside of another Hydra application."""
+    try:
+        return _composed(overrides)
+    except HydraException as error:
+        raise SettingError(_unknown(overrides) or " ".join(str(error).split())) from error
+
+
+def check(words: Sequence[str]) -> None:
+    """Refuse settings of `tpd-run` that there are not, before Hydra does so in its own words.
+
+    Of a sweep it is the first values that are checked. With other flags than that of a sweep, everything is
+    left to Hydra.
+    """
+    flags = {word for word in words if word.startswith("-")}
+    if flags <= {"-m", "--multirun"}:
+        overrides = [word for word in words if not word.startswith("-")]
+        composed(_first_values(overrides) if flags else overrides)
+
+
+def _first_values(overrides: Sequence[str]) -> list[str]:
+    """The overrides of the first job of a sweep; those that only a sweeper understands are left out."""
+    first = list[str]()
+    for word in overrides:
+        try:
+            (parsed,) = OverridesParser.create().parse_overrides([word])
+        except HydraException:  # which composing says
+            first.append(word)
+            continue
+        if not parsed.is_sweep_override():
+            first.append(word)
+        elif parsed.is_discrete_sweep() and "glob(" not in word:
+            first.append(f"{parsed.key_or_group}={next(parsed.sweep_string_iterator())}")
+    return first
+
+
+def _unknown(overrides: Sequence[str]) -> str:
+    """What is wrong with the first setting that there is not; empty where all are known."""
+    options = {
+        str(folder.relative_to(CONFIG_FOLDER)): sorted(file.stem for file in folder.glob("*.yaml"))
+        for folder in CONFIG_FOLDER.rglob("*")
+        if folder.is_dir()
+    }
+    pairs = [(word, *word.partition("=")[::2]) for word in overrides]
+    chosen = [word for word, key, value in pairs if value in options.get(key, ())]
+    try:
+        settings = OmegaConf.to_container(_composed(chosen))
+    except HydraException:  # of an experiment, for example one that needs a sweeper that is not installed
+        return ""
+    known = {*_keys(settings), *options}  # type: ignore[arg-type]
+    named = [key for key in known if not key.rpartition(".")[2].startswith("_")]
+    for word, key, value in pairs:
+        if word.startswith(("+", "~", "hydra")) or "@" in key:
+            continue
+        if "=" not in word:
+            near = "" if word in known else did_you_mean(word, named)
+            return f"{word}: settings are given as key=value{near}"
+        if key in options and value not in options[key]:
+            near, every = did_you_mean(value, options[key]), ", ".join(options[key])
+            return f"{key}={value}: there is no such {key} (there are {every}){near}"
+        if key not in known:
+            return f"{key}: there is no such setting (--help lists all){did_you_mean(key, named)}"
+    return ""
+
+
+def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    """The names of all settings, with dots."""
+    for key, value in settings.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{key}.")
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = None
     try:

@@ -72,7 +72,7 @@ def _check_rewards(question: Question, run: SavedRun) -> None:
 
 def _tell(told: Answer, run: str, out: Path) -> None:
     """The answer in sentences and tables, as a figure and as a file."""
-    begin = "\n".join([f"{run}: {told.place}", str(told.how), *told.actions])
+    begin = "\n".join([f"{run}: {told.place}", str(told.how), *told.actions, *told.remarks])
     print("\n\n".join([begin, *told.sentences]) + "\n")
     contrast, explanations = told.contrast, [side.explanation for side in told.sides]
     if contrast is not None and told.foil is not None:

@@ -1,7 +1,7 @@
 """The two things that an answer compares: actions, states or runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tpd.answers import what_if
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
+from tpd.guards.settings import did_you_mean, shown
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.expectations import Asking, Expectations, without_mixing
 from tpd.run.question import Question, QuestionError
@@ -21,6 +22,7 @@ from tpd.store import saved_runs
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
+PLACE = {"episode", "step"}
 OWN, OPPOSITE = "the agent's action", "the opposite action"
 
 
@@ -128,13 +130,27 @@ def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     """The state that is asked for, and what the agent does in it, where that is known."""
     if state == START:
         state = {"episode": 0, "step": 0}
-    if isinstance(state, Mapping) and set(state) <= {"episode", "step"}:
+    if isinstance(state, Mapping):
+        _check_keys(run, state)
+    if isinstance(state, Mapping) and set(state) <= PLACE:
         if run.recording is None:
             raise QuestionError(f"{run.name} has no recorded episodes: name a state, state=[...]")
         return named_states.find_recorded(run.env, run.recording, **{"episode": 0, "step": 0, **state})
     policy = run.explainer.policy
     found = named_states.find(run.env, policy, state)
     return found, None if isinstance(policy, AbsentPolicy) else policy.action(found.observation)[0]
+
+
+def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
+    """Refuse what is neither a setting nor tells of a state."""
+    known = [*run.env.state_fields, *PLACE, *(field.name for field in fields(Question))]
+    for key in state:
+        if key not in known:
+            has = ", ".join(run.env.state_fields) or "none"
+            raise QuestionError(
+                f"{shown(key)}: there is no such setting, and no such field of a state of {run.env.id} "
+                f"(it has {has}){did_you_mean(str(key), known)}"
+            )
 
 
 def _action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:

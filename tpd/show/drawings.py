@@ -1,15 +1,18 @@
 """What records look like when they draw themselves: `plot()` of answers, explanations and contrasts."""
 
+from typing import TYPE_CHECKING
+
 from matplotlib.figure import Figure
 
 from tpd.answers.answer import Answer
+from tpd.answers.sentences.formatting import sentence
 from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
-from tpd.evaluation.forecasts import ForecastSkill
-from tpd.predictors.explainer import Explainer
-from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.show import reliability as reliability_diagrams
-from tpd.show import survival_curves
 from tpd.show.figures import page
+
+if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none of it
+    from tpd.evaluation.forecasts import ForecastSkill
+    from tpd.predictors.explainer import Explainer
+    from tpd.predictors.rollouts import MonteCarlo, SampledCases
 
 
 def answer(record: Answer) -> Figure:
@@ -20,7 +23,7 @@ def answer(record: Answer) -> Figure:
         both,
         [f"{side.state}: {side.action}" for side in record.sides],
         [side.picture for side in record.sides],
-        record.sentences,
+        [*record.sentences, *map(sentence, record.remarks)],
         None if record.foil is None else f"{record.fact.name} minus {record.foil.name}",
     )
 
@@ -42,11 +45,15 @@ def contrast(record: Contrast) -> Figure:
     return page(f"{names[0]} against {names[1]}", both, names, [None, None], (), "the first minus the second")
 
 
-def reliability(record: ForecastSkill) -> Figure:
+def reliability(record: "ForecastSkill") -> Figure:
     """A panel for each event: how often it happened against how likely it was said to be."""
-    return reliability_diagrams.draw(record, "Reliability")
+    from tpd.show import reliability as diagrams
+
+    return diagrams.draw(record, "Reliability")
 
 
-def survival(record: tuple[Explainer, MonteCarlo, SampledCases]) -> Figure | None:
+def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | None:
     """What has happened by each step at a few moments, explained and rolled out."""
+    from tpd.show import survival_curves
+
     return survival_curves.draw(*record, "What has happened by then")

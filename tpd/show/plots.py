@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from matplotlib import patheffects
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, StepPatch
@@ -19,7 +21,7 @@ from tpd.core import colours
 from tpd.core.bands import LEVEL, UNTOLD, Band
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
-from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
 
@@ -44,10 +46,16 @@ FAINT = 0.25
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 MOST_NAMED = 3
+BELOW_AXIS, ROOM_OF_AXIS, LINE_BELOW = "below the axis", 34, 84
+"""Words below a plot: how they are found again, how far below it in points, and characters in a line."""
 BELOW = 0.75
 """Inches between the last row of plots and the text below it."""
 MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
+COVERED = 0.01
+"""As a share of the height of a plot: lines that are nearer lie over each other."""
+STRIPED, DASH = 3, 2
+"""How wide such lines are, and how long each of their dashes, in these widths."""
 APART = 0.6
 """Of a step: over how much of it the bars of many bands are spread."""
 
@@ -178,7 +186,7 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
 def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """How much likelier each event is after the fact than after the foil, step by step."""
     _finish(axes, contrast, row)
-    axes.set_ylabel("difference of probabilities" if contrast.fact.legend.events else "difference")
+    axes.set_ylabel("probability difference" if contrast.fact.legend.events else "difference")
     axes.axhline(0, color="black", linewidth=0.8)
     if contrast.known[row]:
         names = contrast.fact.legend.names
@@ -189,13 +197,13 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         told = contrast.told.at[row]
         if not shown:
             axes.text(0.5, 0.6, "no difference", transform=axes.transAxes, ha="center", color="#666666")
+        lines = dict[str, FloatArray]()
         for name in shown:
             k = names.index(name)
-            values = as_far_as_known(
-                contrast, row, np.where(told[:, k], contrast.expected[row, :, k], np.nan)
-            )
-            values = _as_far_as_told(axes, contrast.fact, name, values, band)
-            axes.plot(values, **line_style(names, name), marker=".")
+            values = np.where(told[:, k], contrast.expected[row, :, k], np.nan)
+            values = as_far_as_known(contrast, row, values)
+            lines[name] = _as_far_as_told(axes, contrast.fact, name, values, band)
+        _draw_lines(axes, names, lines)
         if band is not None:
             _bands(axes, contrast.fact, shown, band, told)
         _say_untold(axes, contrast, row, shown)
@@ -285,12 +293,51 @@ def _lines(
     """
     values = explanation.expected[row] if values is None else values
     values = np.where(explanation.told.at[row] if told is None else told, values, np.nan)
-    outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
+    shown = dict[str, FloatArray]()
     for name in names:
         column = as_far_as_known(explanation, row, values[:, explanation.legend.names.index(name)])
-        column = _as_far_as_told(axes, explanation, name, column, band)
-        line = line_style(explanation.legend.names, name.removeprefix(FIRST))
-        axes.plot(column, **line, marker=".", path_effects=outline)
+        shown[name.removeprefix(FIRST)] = _as_far_as_told(axes, explanation, name, column, band)
+    _draw_lines(axes, explanation.legend.names, shown)
+
+
+def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray]) -> None:
+    """A line [step] for each outcome; where several lie over each other, their dashes take turns."""
+    lines = np.stack(list(shown.values())) if shown else np.zeros((0, 0))
+    same = _covered(lines)
+    alike = same[:, :, :-1] & same[:, :, 1:]  # [line, line, step to the next]
+    outline = [patheffects.withStroke(linewidth=3.5, foreground="white")]
+    for number, (name, values) in enumerate(shown.items()):
+        look = line_style(names, name)
+        points = np.stack([np.arange(len(values)), values], axis=1)
+        plain, striped, dashes = list[FloatArray](), list[FloatArray](), list[Any]()
+        for steps in _runs(alike[number]):
+            group = np.flatnonzero(alike[number, :, steps[0]]).tolist()
+            run = points[steps[0] : steps[-1] + 2]
+            if len(group) == 1:
+                plain.append(run)
+            else:
+                striped.append(run)
+                dashes.append((-DASH * group.index(number), (DASH, DASH * (len(group) - 1))))
+        single = np.flatnonzero(same[number].sum(axis=0) == 1)
+        axes.plot(values, linestyle="none", marker=".", color=look["color"], markevery=single)
+        axes.add_collection(LineCollection(plain, path_effects=outline, **look))
+        if striped:
+            axes.add_collection(LineCollection(striped, **look | {"linestyle": dashes, "linewidth": STRIPED}))
+
+
+def _covered(lines: FloatArray) -> BoolArray:
+    """[line, line, step]: whether two lines [line, step] cannot be told apart there."""
+    if not lines.size or np.isnan(lines).all():
+        return np.zeros((len(lines), *lines.shape), dtype=np.bool_)
+    height = max(float(np.nanmax(lines) - np.nanmin(lines)), SMALLEST_SHOWN)
+    return np.asarray(np.abs(lines[:, None] - lines[None]) <= COVERED * height)
+
+
+def _runs(alike: BoolArray) -> list[IntArray]:
+    """The steps in a row along which a line lies over the same others: alike [line, step to the next]."""
+    drawn = np.flatnonzero(alike.any(axis=0))
+    ends = np.flatnonzero((np.diff(drawn) > 1) | (np.diff(alike[:, drawn], axis=1).any(axis=0))) + 1
+    return [run for run in np.split(drawn, ends) if len(run)]
 
 
 def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Band, told: BoolArray) -> None:
@@ -328,7 +375,7 @@ def _as_far_as_told(
     if band is None or name not in explanation.legend.events:
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
-    if np.isnan(told).sum() > np.isnan(values).sum() and not axes.texts:
+    if np.isnan(told).sum() > np.isnan(values).sum():
         _say_below(axes, f"no line: {'not enough data' if explanation.counted else 'the band is too wide'}")
     return told
 
@@ -345,7 +392,8 @@ def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, spa
 def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
     axes.set_xlabel("steps ahead")
     axes.set_xlim(-0.5, explained.horizon - 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.spines[["top", "right"]].set_visible(False)
     if explained.unknown[row].any():
         _hang_unknown(axes, explained.unknown[row])
@@ -373,7 +421,7 @@ def _say_untold(
     kinds = {"not learned or too rare to tell": never, "at some steps not": partly}
     said = [f"{kind}: {_listed(found)}" for kind, found in kinds.items() if found]
     if said:
-        axes.text(0, -0.2, "; ".join(said), transform=axes.transAxes, va="center", fontsize=8, style="italic")
+        _say_below(axes, "; ".join(said))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -383,8 +431,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _say_below(axes: Axes, words: str) -> None:
-    """Within the plot it would seem to speak of what it covers."""
-    axes.text(1, -0.135, words, transform=axes.transAxes, ha="right", va="center", fontsize=9, **LABEL)
+    """Below the axis, where it speaks of nothing that it covers; what is said twice is said once."""
+    below = next((text for text in axes.texts if text.get_gid() == BELOW_AXIS), None)
+    if below is None:
+        below = axes.annotate("", (0, 0), (0, -ROOM_OF_AXIS), "axes fraction", "offset points", va="top")
+        below.set(gid=BELOW_AXIS, fontsize=8, style="italic")
+    said = below.get_text().replace("\n", " ").split("; ")
+    if words not in said:
+        below.set_text(textwrap.fill("; ".join(filter(None, [*said, words])), LINE_BELOW))
 
 
 def _hang_unknown(axes: Axes, unknown: FloatArray) -> None:

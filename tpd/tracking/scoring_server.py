@@ -19,11 +19,12 @@ from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import PyFuncModel, scoring_server
 
 from tpd.guards.files import brief
-from tpd.tracking.served_requests import ACTION, FOIL, MOST_ROWS, STATE
+from tpd.tracking.served_requests import ACTION, FOIL, MOST_ROWS, STATE, TEXT
 
 LARGEST_REQUEST, MOST_COLUMNS = 4 * 2**20, 100
 JSON, CSV = "application/json", "text/csv"
 RECORDS, SPLIT, INPUTS, INSTANCES = "dataframe_records", "dataframe_split", "inputs", "instances"
+PARAMS = "params"
 COLUMNS = (STATE, ACTION, FOIL)
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 LONGEST_NUMBER = 40
@@ -74,18 +75,22 @@ def answer(
         raise _refused("ask in UTF-8")
     name, read = READERS[kind.strip()]
     try:
-        rows = read(data.decode())
+        rows, params = read(data.decode())
     except RecursionError as error:
         raise _refused("the JSON is nested too deeply") from error
     except (ValueError, csv.Error) as error:
         raise _refused(f"this is no {name} that can be read ({brief(error)})") from error
     written = io.StringIO()
-    scoring_server.predictions_to_json(model.predict(rows), written)  # type: ignore[no-untyped-call]
+    scoring_server.predictions_to_json(model.predict(rows, params), written)  # type: ignore[no-untyped-call]
     return scoring_server.InvocationsResponse(written.getvalue(), 200, JSON)
 
 
-def _read_json(text: str) -> pd.DataFrame:
-    """The rows of a request in one of the forms that MLflow documents."""
+Request = tuple[pd.DataFrame, dict[str, Any] | None]
+"""The rows of a request, and its parameters."""
+
+
+def _read_json(text: str) -> Request:
+    """A request in one of the forms that MLflow documents."""
     sent = json.loads(text)
     forms = {*sent} & {RECORDS, SPLIT, INPUTS, INSTANCES} if isinstance(sent, dict) else set()
     if len(forms) != 1:
@@ -105,7 +110,10 @@ def _read_json(text: str) -> pd.DataFrame:
             raise _refused(f"{form}: {name} is no list")
     if len({len(values) for values in columns.values()}) > 1:
         raise _refused(f"{form}: the columns have different lengths")
-    return _frame(columns)
+    params = sent.get(PARAMS)
+    if params is not None and not isinstance(params, dict):
+        raise _refused(f'{PARAMS}: give an object such as {{"{TEXT}": true}}')
+    return _frame(columns), params
 
 
 def _width(content: Any) -> int:
@@ -134,7 +142,7 @@ def _of_split(split: Any) -> dict[str, Any]:
     return {name: [row[names.index(name)] for row in rows] for name in COLUMNS if name in names}
 
 
-def _read_csv(text: str) -> pd.DataFrame:
+def _read_csv(text: str) -> Request:
     """The rows of a table; pandas would take minutes for some."""
     lines = filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True))
     names = [name.strip() for name in next(lines, [])]
@@ -152,7 +160,7 @@ def _read_csv(text: str) -> pd.DataFrame:
             raise _refused(f"more than {MOST_ROWS:,} rows; ask with 1 to {MOST_ROWS:,} at a time")
         for name, place in places.items():
             columns[name].append(_value(line[place].strip()))
-    return _frame(columns)
+    return _frame(columns), None
 
 
 def _value(word: str) -> int | float | str | None:

@@ -1,6 +1,7 @@
 """A saved explainer as an MLflow model: loaded from arrays and JSON, no pickle."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,31 @@ import numpy as np
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.models.signature import ModelSignature
-from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
+from tpd.answers.answer import Answers, Choice
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import Legend
+from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, FloatArray, IntArray
+from tpd.envs.environment import numbers
+from tpd.guards.settings import boolean, shown
+from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer
-from tpd.store import explainers
+from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
-from tpd.tracking.served_requests import ACTION, FOIL, STATE, Questions, RequestError, questions
+from tpd.store.run_descriptions import Actions
+from tpd.tracking.served_requests import (
+    ACTION,
+    FOIL,
+    STATE,
+    TEXT,
+    Asked,
+    Numbered,
+    Questions,
+    questions,
+)
 
 FACT, CONTRAST = "fact", "contrast"
 ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"
@@ -34,38 +50,78 @@ class ServedExplainer:
     number of times the pair was tried, null if it is known exactly. Where it is 0 nothing is known, and the
     outcomes are null, as are those that were not learned. `unknown` is the probability that by then the
     future has come to such a pair: the outcomes are those of the rest. `return` is the discounted reward so
-    far. A contrast has the support and the unknown of the less known of both.
+    far. A contrast has the support and the unknown of the less known of both. With the parameter `text`, a
+    column of that name has the sentences, at step 0 of the fact.
     """
 
-    def __init__(self, explainer: Explainer, asked: Questions) -> None:
+    def __init__(self, explainer: Explainer, asked: Questions, names: Sequence[str] = ()) -> None:
         self.explainer = explainer
         self.questions = asked
+        count = asked.actions.count if isinstance(asked.actions, Numbered) else 0
+        names = list(names) or [f"action {action}" for action in range(count)]
+        if count and len(names) != count:
+            raise ValueError(f"there are {count} actions but {len(names)} names: {shown(names)}")
+        self.actions = Actions(numbered=count > 0, names=names)
 
     def predict(self, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """The answers, in the order of the rows."""
         try:
+            said = boolean(TEXT, (params or {}).get(TEXT, False))
             asked = self.questions.read(model_input)
             asked.check_size(self.explainer.predictor.horizon, len(self.explainer.legend.names))
-        except RequestError as error:
+        except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
-        rows, contrasted = np.arange(len(asked.states)), np.flatnonzero(asked.contrasted)
-        fact = self.explainer.explain(asked.states, asked.actions)
-        answers = [_answer(FACT, rows, asked.actions, fact, fact.support)]
+        answers = self.answers(asked)
+        fact, rows, contrasted = answers.facts, np.arange(len(answers)), answers.contrasted
+        parts = [_lines(FACT, rows, asked.actions, fact, fact.support)]
+        if said:
+            parts[0].loc[parts[0][STEP] == 0, TEXT] = answers.sentences
         if len(contrasted):
-            foil = self.explainer.explain(asked.states[contrasted], asked.foils)
-            both = fact[contrasted] - foil
+            both, foil = answers.contrast, answers.foils
             weaker = np.minimum(both.fact.support, foil.support)
-            answers += [
-                _answer(FOIL, contrasted, asked.foils, foil, foil.support),
-                _answer(CONTRAST, contrasted, both.fact.actions, both, weaker),
+            parts += [
+                _lines(FOIL, contrasted, asked.foils, foil, foil.support),
+                _lines(CONTRAST, contrasted, both.fact.actions, both, weaker),
             ]
-        answer = pd.concat(answers).sort_values(ROW, kind="stable", ignore_index=True)
+        answer = pd.concat(parts).sort_values(ROW, kind="stable", ignore_index=True)
         gaps = [column for column in answer if answer[column].isna().any()]
         # null is JSON, and NaN is not
         return answer.astype(dict.fromkeys(gaps, object)).where(answer.notna(), None) if gaps else answer
 
+    def answers(self, asked: Asked) -> Answers:
+        """What is answered, as the records that other views are made of."""
+        fact = self.explainer.explain(asked.states, asked.actions)
+        foil, contrasted = fact, np.flatnonzero(asked.contrasted)
+        if len(contrasted):
+            foil = self.explainer.explain(asked.states[contrasted], asked.foils)
+        foils = np.full(len(asked.states), NO_PAIR)
+        foils[contrasted] = np.arange(len(contrasted))
+        return Answers(
+            facts=fact,
+            foils=foil,
+            fact=np.arange(len(asked.states)),
+            foil=foils,
+            choices=self._choices(asked, foils),
+            tie=self.explainer.predictor.tie,
+            reason="a served model has no simulator",
+        )
 
-def _answer(
+    def _choices(self, asked: Asked, foils: IntArray) -> list[Choice]:
+        """Each row in words. Which actions are valid is not known here, so no third one is named."""
+        policy, name = self.explainer.policy, self.actions.name
+        owns = None if isinstance(policy, AbsentPolicy) else policy.action(asked.states)
+        return [
+            Choice(
+                f"state {numbers(state)}",
+                name(asked.actions[row]),
+                None if foil == NO_PAIR else name(asked.foils[foil]),
+                None if owns is None else name(owns[row]),
+            )
+            for row, (state, foil) in enumerate(zip(asked.states, foils.tolist(), strict=True))
+        ]
+
+
+def _lines(
     role: str, rows: IntArray, actions: Array, about: Explanation | Contrast, support: FloatArray
 ) -> pd.DataFrame:
     """A line for each of the rows and steps ahead."""
@@ -85,7 +141,7 @@ def _answer(
 
 def outcome_columns(legend: Legend) -> list[str]:
     """What the columns of the outcomes are called: by their names, unless the answer uses these itself."""
-    own = (ROW, ROLE, ACTION, STEP, RETURN, SUPPORT, UNKNOWN)
+    own = (ROW, ROLE, ACTION, STEP, RETURN, SUPPORT, UNKNOWN, TEXT)
     return [f"outcome {name}" if name in own else name for name in legend.names]
 
 
@@ -108,8 +164,10 @@ def signature(folder: Path) -> ModelSignature:
         *(ColSpec(DataType.double, name, required=False) for name in rewards),
         ColSpec(DataType.double, SUPPORT, required=False),
         ColSpec(DataType.double, UNKNOWN),
+        ColSpec(DataType.string, TEXT, required=False),
     ]
-    return ModelSignature(inputs=Schema(asked), outputs=Schema(answered))
+    params = ParamSchema([ParamSpec(TEXT, DataType.boolean, default=False)])
+    return ModelSignature(inputs=Schema(asked), outputs=Schema(answered), params=params)
 
 
 def _load_pyfunc(path: str) -> ServedExplainer:
@@ -122,4 +180,5 @@ def _load_pyfunc(path: str) -> ServedExplainer:
     explainer, asked = explainers.load(folder, with_agent=False), questions(folder)
     assert asked is not None  # what cannot be asked cannot be loaded either
     explainer.predictor = as_far_as_possible(explainer.predictor)
-    return ServedExplainer(explainer, asked)
+    named = (folder / run_descriptions.RUN).exists()
+    return ServedExplainer(explainer, asked, run_descriptions.read(folder).actions.names if named else ())

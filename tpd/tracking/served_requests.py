@@ -16,6 +16,8 @@ from tpd.store import explainers
 from tpd.store.learned_models import MIXTURE, MODEL
 
 STATE, ACTION, FOIL = "state", "action", "foil"
+TEXT = "text"
+"""The parameter that asks for sentences, and their column."""
 MOST_ROWS, MOST_VALUES = 10_000, 1_000_000
 SHOWN_EXAMPLES = 2
 LARGEST_SHOWN = 10**15

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tpd.guards.files import brief
-from tpd.guards.settings import whole_number
+from tpd.guards.settings import did_you_mean, whole_number
 from tpd.tracking.backend_store import SQLITE, absolute, client_of, require_usable
 from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
 
-STORE, PORT = "sqlite:///mlflow.db", 5000
+SETTINGS, STORE, PORT = ("store", "port"), "sqlite:///mlflow.db", 5000
 USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]
   shows the runs in MLflow, on this machine only and without telemetry, and names the page of the newest
   store=  where the runs are kept: what tracking.uri was
@@ -31,8 +31,14 @@ def ui_command(uri: str) -> str:
 def serve(arguments: Sequence[str]) -> None:
     """Become the server of the UI, after saying where to look."""
     given = dict(word.partition("=")[::2] for word in arguments)
-    if set(given) - {"store", "port"} or "" in given.values():
-        raise ValueError(USAGE)
+    if given.keys() & {"-h", "--help"}:
+        print(USAGE)
+        return
+    for word, value in given.items():
+        if word not in SETTINGS:
+            raise ValueError(f"{word}: there is no such setting{did_you_mean(word, SETTINGS)}\n{USAGE}")
+        if not value:
+            raise ValueError(f"{word}= is empty\n{USAGE}")
     uri, typed = given.get("store", STORE), given.get("port", str(PORT))
     port = whole_number("port", int(typed) if typed.isdecimal() else typed, at_least=1, at_most=65535)
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():

@@ -34,10 +34,10 @@ class ContrastNarrator:
     def __init__(self, contrast: Contrast, tie: float = 0.0) -> None:
         self._fact, self._foil = PairSummaries(contrast.fact), PairSummaries(contrast.foil)
         self._tie = tie
-        self._differences = Differences(contrast)
+        self.differences = Differences(contrast)
         self._settled: list[bool] | None = None
         self._bands: list[list[float]] | None = None
-        if self._differences.rewarded:
+        if self.differences.rewarded:
             self._settled = contrast.settled.tolist()
             if contrast.drawn:
                 band = contrast.return_band()
@@ -77,18 +77,18 @@ class ContrastNarrator:
                 return sentence(f"{never_tried(pair)}, and the two cannot be compared")
             if not pair.foreseen:
                 return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared")
-        if not self._differences.rewarded:
-            return sentence(_differing(self._differences.main(row), fact, foil))
+        if not self.differences.rewarded:
+            return sentence(_differing(self.differences.main(row), fact, foil))
         if not (fact.worth_told and foil.worth_told):
             untold = listed([pair.name for pair in (fact, foil) if not pair.worth_told])
             said = f"the return of {untold} is not learned, so returns are not compared"
-            differing = _differing(self._differences.main(row), fact, foil)
+            differing = _differing(self.differences.main(row), fact, foil)
             return f"{sentence(said)} {sentence(differing)}"
         if self._about_equal(fact.worth, foil.worth):
             said = f"{fact.name} and {foil.name} are worth about the same"
             said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
             return " ".join(map(sentence, [said, *_beyond(fact, foil)]))
-        main, behind = self._differences.main(row), fact if fact.worth < foil.worth else foil
+        main, behind = self.differences.main(row), fact if fact.worth < foil.worth else foil
         if chosen == behind.name and self._settled is not None and not self._settled[row]:
             return sentence(
                 f"the explained returns do not tell {fact.name} ({worth(fact.worth)}) and {foil.name} "
@@ -98,7 +98,7 @@ class ContrastNarrator:
             said = _verdict(fact, foil, chosen) + _reasons(main, fact, foil)
         else:
             said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in main], foil, fact)
-        if self._differences.left_out[row]:
+        if self.differences.left_out[row]:
             said += ", as far as it is learned"
         doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
         return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))

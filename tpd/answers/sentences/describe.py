@@ -123,9 +123,20 @@ def _expectations(pair: PairSummary) -> str:
     in_order = [_peak(pair, term, "at" if i else "most likely at") for i, term in enumerate(peaks)]
     said = [*looming, *([", ".join(in_order)] if peaks else []), *others, *risks]
     if untold:
-        because = "not enough data to tell" if pair.counted else "what was learned does not tell"
-        said.append(f"{because} how likely {listed(untold)} {'is' if len(untold) == 1 else 'are'}")
+        said.append(_too_wide(pair, f"{listed(untold)} {'is' if len(untold) == 1 else 'are'}"))
     return "; ".join(said) or _nothing(pair)
+
+
+def _too_wide(pair: PairSummary, names: str) -> str:
+    """That a band is too wide for a number, why, and what would help."""
+    if pair.counted:
+        return f"not enough data to tell how likely {names}"
+    if pair.rolled_out:
+        return f"too few rollouts to tell how likely {names}"
+    return (
+        f"what was learned does not tell how likely {names}: too few moments were rolled out to know its "
+        "error (rollouts of a recorded moment tell it, or a larger evaluation.seconds)"
+    )
 
 
 def _nothing(pair: PairSummary) -> str:

@@ -63,6 +63,7 @@ class PairSummaries:
         self.worth_told: list[bool] = told.returns[:, -1].tolist()
         self.end_told: list[bool] = told.ended[:, -1].tolist()
         self.counted = explanation.counted
+        self.rolled_out = explanation.rollouts is not None
         self.verdicts = _verdicts(explanation)
         self.ending: list[list[bool]] = _ending(explanation).tolist()
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
@@ -113,6 +114,8 @@ class PairSummary:
         """The same of the end of the episode."""
         self.counted = summaries.counted
         """Whether there are visits of this pair to speak of."""
+        self.rolled_out = summaries.rolled_out
+        """Whether it was asked of the simulator."""
         self.verdict = None if summaries.verdicts is None else summaries.verdicts[row]
         """[outcome]: the verdict on the sum at the end, as a number; None if there is none."""
         self.ending = summaries.ending[row]

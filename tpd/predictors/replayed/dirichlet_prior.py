@@ -8,7 +8,6 @@ it is not, the counts themselves say so, and the prior gets less weight.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from tpd.core.pairs import locate
 from tpd.core.types import BoolArray, FloatArray, IntArray
@@ -127,6 +126,8 @@ def _weights(table: PairTable, row: IntArray, amount: FloatArray, share: FloatAr
     from_prior = np.flatnonzero(share * amount)
     n, q, of = amount[from_prior], share[from_prior], action[row[from_prior]]
     visits = np.bincount(row[from_prior], n, len(table.pairs))
+    from scipy.special import gammaln  # takes long to import, and only draws need it
+
     likelihood = [
         np.bincount(of, gammaln(n + weight * q) - gammaln(weight * q), table.num_actions)
         + np.bincount(action, gammaln(weight) - gammaln(visits + weight), table.num_actions)

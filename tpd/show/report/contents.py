@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tpd.answers.sentences.compare import ContrastNarrator
-from tpd.answers.sentences.describe import Narrator
+from tpd.answers.answer import Answers, Choice
+from tpd.answers.foil import favoured
 from tpd.answers.turning_points import END
 from tpd.core import colours
 from tpd.core.bands import LEVEL, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
 from tpd.core.outcomes import FIRST, Legend
+from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
 from tpd.predictors.explainer import ROUNDING, Explainer
@@ -22,7 +23,7 @@ from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
 from tpd.show.report.pictures import Pictures
 from tpd.show.report.rolled_out import RolledOut, rolled_out_pairs
-from tpd.show.report.rows import NEVER, Rows, each_step, numbered_states, some_episodes
+from tpd.show.report.rows import Rows, each_step, numbered_states, some_episodes
 from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
@@ -60,18 +61,20 @@ def gather(
     rows = _rows(run, recording, explorable=bool(fields))
     state, column = np.nonzero(rows.valid)
     learned = explainer.explain(rows.observations[state], rows.actions[state, column], draws=FEW_DRAWS)
-    options = np.full(rows.valid.shape, NEVER, dtype=np.int32)
+    options = np.full(rows.valid.shape, NO_PAIR, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
     simulated = [one for one in rolled_out if one.episode in numbers]
     beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
+    names = [env.name_of_state(one) for one in rows.observations]
+    answers = _answers(run, learned, rows, options, names)
     ranges, arrays = _numbers([learned, *(one.explanation for one in simulated)])
     metadata = {
         "name": run.name,
         "environment": env.id,
         "actions": rows.names,
-        "states": [env.name_of_state(one) for one in rows.observations],
-        "sentences": _sentences(explainer, learned, rows, options),
+        "states": names,
+        "sentences": _sentences(answers, rows),
         "learned": learned.obtained,
         "fields": [{"name": name, "values": values} for name, values in fields.items()],
         "layers": shown.layers,
@@ -199,7 +202,7 @@ def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Arra
     columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
     sign_certain = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
     for fact, foil in np.ndindex(columns, columns):
-        both = (options[:, fact] != NEVER) & (options[:, foil] != NEVER)
+        both = (options[:, fact] != NO_PAIR) & (options[:, foil] != NO_PAIR)
         apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
         against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
         sign_certain[both, fact, foil] = against < doubtful - ROUNDING
@@ -214,7 +217,7 @@ def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
     columns = options.shape[1]
     settled = np.zeros((len(options), columns, columns), dtype=np.uint8)
     for one, other in np.ndindex(columns, columns):
-        both = (options[:, one] != NEVER) & (options[:, other] != NEVER)
+        both = (options[:, one] != NO_PAIR) & (options[:, other] != NO_PAIR)
         contrast = explanation[options[both, one]] - explanation[options[both, other]]
         settled[both, one, other] = contrast.settled
     return {"settled": settled}
@@ -304,48 +307,35 @@ def _forecast(outcome: str, horizon: int) -> str:
     return f"steps with {outcome} now"
 
 
-def _sentences(
-    explainer: Explainer, explanation: Explanation, rows: Rows, options: IntArray
-) -> list[list[str]]:
-    """[entry][column]: the action taken against each foil, and on its own where the foil is itself."""
+def _answers(
+    run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray, names: list[str]
+) -> Answers:
+    """[entry and valid column]: the action taken against each foil, and alone where that is itself."""
     state, taken = rows.entries.T
-    asked, foil = np.nonzero(rows.valid[state])
-    fact_pair = options[state, taken]
-    contrast = explanation[fact_pair[asked]] - explanation[options[state[asked], foil]]
-    narrator, alone = ContrastNarrator(contrast, explainer.predictor.tie), Narrator(explanation)
-    returns = _returns(explanation)
-    best = _best(explainer, explanation, returns, rows, options)
-    said = [[""] * options.shape[1] for _ in state]
-    for row, (entry, column) in enumerate(zip(asked.tolist(), foil.tolist(), strict=True)):
-        own, here = int(taken[entry]), int(state[entry])
-        name = rows.name(here, own)
-        if column == own:
-            said[entry][column] = alone.describe(int(fact_pair[entry]), name)
-            continue
-        third = None
-        if best[entry] not in (own, column):
-            worth = float(returns[options[here, best[entry]]])
-            third = rows.name(here, int(best[entry])), worth
-        said[entry][column] = narrator.paragraph(row, name, rows.name(here, column), name, third)
-    return said
+    entry, column = np.nonzero(rows.valid[state])
+    own = column == taken[entry]
+    best, returns = favoured(run.explainer, explanation, options[state], taken)
+
+    def choice(entry: int, column: int) -> Choice:
+        here, fact, third = int(state[entry]), int(taken[entry]), int(best[entry])
+        name = rows.name(here, fact)
+        if column == fact:
+            return Choice(names[here], name, own=name)
+        favoured = None if third in (fact, column) else (rows.name(here, third), float(returns[entry, third]))
+        return Choice(names[here], name, rows.name(here, column), name, favoured)
+
+    return Answers(
+        facts=explanation,
+        foils=explanation,
+        fact=options[state, taken][entry],
+        foil=np.where(own, NO_PAIR, options[state[entry], column]),
+        choices=[choice(*at) for at in zip(entry.tolist(), column.tolist(), strict=True)],
+        tie=run.explainer.predictor.tie,
+        run=run.name,
+    )
 
 
-def _returns(explanation: Explanation) -> FloatArray:
-    """[pair]: the explained return; NaN where it is unknown, or nothing is said of rewards."""
-    if explanation.legend.reward_bound is None:
-        return np.full(len(explanation), np.nan)
-    known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
-    return np.where(known, explanation.expected_return[:, -1], np.nan)
-
-
-def _best(
-    explainer: Explainer, explanation: Explanation, returns: FloatArray, rows: Rows, options: IntArray
-) -> IntArray:
-    """[entry]: the column that the explained returns favour over the action taken, or that action."""
-    if explanation.legend.reward_bound is None:
-        return np.asarray(rows.entries[:, 1])
-    state, taken = rows.entries.T
-    every = np.where(options == NEVER, np.nan, returns[options])
-    best = explainer.favoured(every[state], taken, rows.valid[state])
-    settled = (explanation[options[state, best]] - explanation[options[state, taken]]).settled
-    return np.where(settled, best, taken)
+def _sentences(answers: Answers, rows: Rows) -> list[list[str]]:
+    """[entry][column]: what is said; nothing where an action is not valid."""
+    said = iter(answers.sentences)
+    return [[next(said) if valid else "" for valid in row] for row in rows.valid[rows.entries[:, 0]]]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tpd.answers.sentences.compare import ContrastNarrator
-from tpd.answers.sentences.describe import Narrator
+from tpd.answers.answer import Answers, Choice
 from tpd.answers.what_if import sign_certain
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
+from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, IntArray
-from tpd.show.report.rows import NEVER, Rows
+from tpd.show.report.rows import Rows
 from tpd.sources.episodes import Recording
 
 
@@ -48,7 +48,7 @@ def rolled_out_pairs(
 
     recording: only of the episodes with these numbers.
     """
-    places = np.full(options.shape, NEVER, dtype=np.int32)
+    places = np.full(options.shape, NO_PAIR, dtype=np.int32)
     columns, outcomes = options.shape[1], learned.expected.shape[2]
     certain = np.zeros((len(found), columns, columns, outcomes), dtype=np.uint8)
     sentences, obtained, points = dict[str, list[str]](), dict[str, str](), list[dict[str, Any]]()
@@ -60,13 +60,15 @@ def rolled_out_pairs(
         state, taken = (int(value) for value in rows.entries[entry])
         places[state, one.columns] = number + np.arange(len(one.columns))
         number += len(one.columns)
-        own = int(np.flatnonzero(one.columns == taken)[0])
-        sentences[str(entry)] = _sentences(one, rows, state, own, columns)
+        place = f"episode {one.episode}, step {one.step}"
+        answers = _answers(one, rows, state, taken, place)
+        said = dict(zip(one.columns.tolist(), answers.sentences, strict=True))
+        sentences[str(entry)] = [said.get(column, "") for column in range(columns)]
         certain[index] = _sign_certain(one, certain[index])
         obtained[str(state)] = one.explanation.obtained
-        text = f"Episode {one.episode}, step {one.step}: {rows.name(state, taken)}, "
+        text = f"{place.capitalize()}: {rows.name(state, taken)}, "
         beside = learned[options[state, taken] : options[state, taken] + 1]
-        text += _headline(one.explanation[own : own + 1], beside)
+        text += _headline(one.explanation[one.columns == taken], beside)
         points.append({"episode": shown, "step": one.step, "state": state, "text": text})
     metadata = {"rolled_out": points, "rolled_out_sentences": sentences, "obtained": obtained}
     return RolledOutPairs(
@@ -74,17 +76,17 @@ def rolled_out_pairs(
     )
 
 
-def _sentences(one: RolledOut, rows: Rows, state: int, own: int, columns: int) -> list[str]:
-    """[column]: the action taken against each foil, and on its own where the foil is itself."""
-    said, name = [""] * columns, rows.name(state, int(one.columns[own]))
-    fact = one.explanation[own : own + 1]
-    for row, column in enumerate(one.columns.tolist()):
-        if row == own:
-            said[column] = Narrator(fact).describe(0, name)
-        else:
-            contrast = fact - one.explanation[row : row + 1]
-            said[column] = ContrastNarrator(contrast).paragraph(0, name, rows.name(state, column), name)
-    return said
+def _answers(one: RolledOut, rows: Rows, state: int, taken: int, place: str) -> Answers:
+    """[pair]: the action taken against each foil, and alone where that is itself."""
+    name = rows.name(state, taken)
+    others = [None if column == taken else rows.name(state, column) for column in one.columns.tolist()]
+    return Answers(
+        facts=one.explanation,
+        foils=one.explanation,
+        fact=np.full(len(others), np.flatnonzero(one.columns == taken)[0]),
+        foil=np.where(one.columns == taken, NO_PAIR, np.arange(len(others))),
+        choices=[Choice(place, name, other, name) for other in others],
+    )
 
 
 def _sign_certain(one: RolledOut, certain: Array) -> Array:

@@ -14,7 +14,6 @@ from tpd.sources.episodes import Recording
 
 TAKEN = 0
 """The column of the action taken, where its opposite is the only other."""
-NEVER = -1
 
 
 @dataclass(frozen=True)

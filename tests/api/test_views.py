@@ -1,0 +1,78 @@
+"""One question has one answer, wherever it is asked."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tpd
+from tpd.answers.answer import Answer
+from tpd.core.types import Array
+from tpd.run import explain
+from tpd.show.report import contents
+from tpd.store import saved_runs
+from tpd.tracking.served_model import ServedExplainer, _load_pyfunc
+
+STEP = 1
+
+
+def downwards(states: Array) -> Array:
+    return np.where(np.asarray(states) % 4 == 0, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exact explainer of a walk on ice, with an episode."""
+    explainer = tpd.Explainer(downwards, env="FrozenLake-v1", horizon=6)
+    explainer.learn(100, overrides=["explainer=exact", "evaluation=none"], progress=False)
+    explainer.play(seeds=[3])
+    folder = tmp_path_factory.mktemp("views")
+    explainer.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answer(folder: Path) -> Answer:
+    explainer = tpd.load(folder)
+    return explainer.why(explainer.play(seeds=[3])[0][STEP], foil=0, rollouts=0)
+
+
+def _sentence(answer: Answer) -> str:
+    (said,) = answer.sentences
+    assert answer.own == answer.fact.name != "action 0"
+    return said
+
+
+def test_the_command_line_says_what_python_says(
+    folder: Path, answer: Answer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain.main([f"run={folder}", "episode=0", f"step={STEP}", "foil=0", "rollouts=0", f"out={tmp_path}"])
+    assert _sentence(answer) in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_the_report_says_it_too(folder: Path, answer: Answer) -> None:
+    shown = contents.gather(saved_runs.read(folder), [0])
+    entry = shown.arrays["steps"][STEP]
+    assert shown.metadata["sentences"][entry][0] == _sentence(answer)
+    assert answer.foil is not None
+    pair = shown.arrays["options"][shown.arrays["entries"][entry, 0], 0]
+    np.testing.assert_array_equal(
+        shown.arrays["counts"][pair],
+        contents._counts(answer.foil.explanation).astype(np.float32)[0],
+    )
+
+
+def test_the_served_model_says_it_too(folder: Path, answer: Answer) -> None:
+    fact = answer.fact.explanation
+    model = _load_pyfunc(str(folder / "explainer"))
+    assert isinstance(model, ServedExplainer)
+    asked = pd.DataFrame({"state": fact.observations, "action": fact.actions, "foil": [0]})
+    served = model.predict(asked, {"text": True})
+    assert [said for said in served["text"] if said] == [_sentence(answer)]
+    assert "text" not in model.predict(asked)
+    given, contrast = answer.to_frame(), served[served["role"] == "contrast"]
+    for name in fact.legend.names:
+        due = given.loc[given["outcome"] == name, "difference"]
+        np.testing.assert_array_equal(contrast[name].astype(float), due)
