@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as on the command line; read when torch is imported
+
 import numpy as np
 from benchmark import Figures, measure, seconds
 from hydra import compose, initialize_config_dir
