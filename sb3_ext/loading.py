@@ -232,6 +232,8 @@ def build_policy(
                 f"does not fit observations {observations} and actions {actions}: {complaints[0]}"
             )
         for name, _ in policy.named_parameters():
+            if not given[name].is_floating_point():
+                raise ValueError(f"its weights {name} are of {given[name].dtype}, and no real numbers")
             if given[name].numel() and (largest := float(given[name].abs().max())) > LARGEST_WEIGHT:
                 raise ValueError(f"its weights {name} are as large as {largest:g}, as none that were learned")
         policy.load_state_dict(given)

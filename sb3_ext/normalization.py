@@ -101,9 +101,10 @@ def _check_own(normalize: VecNormalize) -> None:
 
 
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
-    if not isinstance(state.get("norm_obs", True), bool | np.bool_):
-        raise ValueError(f"has norm_obs={str(state['norm_obs'])[:40]}, which is neither true nor false")
-    if not state.get("norm_obs", True):
+    normalised = state.get("norm_obs", True)
+    if not isinstance(normalised, bool | np.bool_):  # by its type, since it may be too deep to be written
+        raise ValueError(f"has norm_obs of type {type(normalised).__name__}, which is neither true nor false")
+    if not normalised:
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
     if not (0 <= epsilon < np.inf and clip > 0):

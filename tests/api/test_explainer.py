@@ -599,8 +599,8 @@ def test_a_class_is_no_mask_function(explainer: tpd.Explainer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("norm_obs", "no", "norm_obs=no, which is neither"),
-        ("norm_obs", 0, "norm_obs=0, which is neither"),
+        ("norm_obs", "no", "norm_obs of type str, which is neither"),
+        ("norm_obs", 0, "norm_obs of type int, which is neither"),
         ("epsilon", float("inf"), "which no VecNormalize has"),
         ("clip_obs", 0.0, "which no VecNormalize has"),
     ],

@@ -1,9 +1,11 @@
 """Outcomes say what they are, and are refused where they are not."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hydra.utils import instantiate
 
 from tests.support import small_mdp
@@ -164,6 +166,27 @@ def test_simulated_outcomes_are_brought_within_what_is_declared(transitions: Tra
     assert np.abs(simulated[:, 1]).max() == 1
     with pytest.raises(OutcomeError, match="outcome 'lost' is no number"):
         OutcomeSet([component("lost", lambda t: t.reward * np.nan, -1, 1)]).simulated(wrong)
+
+
+def test_a_function_that_forces_its_way_changes_nothing_for_others() -> None:
+    """Flags can be set, and torch does not heed them."""
+
+    def by_flags(transitions: Transitions) -> Array:
+        transitions.reward.setflags(write=True)
+        transitions.reward[:] = 0
+        return np.ones(len(transitions))
+
+    def by_torch(transitions: Transitions) -> Array:
+        torch.from_numpy(transitions.reward).zero_()
+        return np.ones(len(transitions))
+
+    numbers, ends = np.arange(1, 4), np.zeros(3, dtype=bool)
+    transitions = Transitions(numbers, numbers, numbers, numbers * 1.0, ends, ends)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that the array is not writable
+        for forces in (by_flags, by_torch):
+            event("forces", forces).values(transitions)
+            assert transitions.reward.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("column", ["observation", "action", "next_observation", "reward", "terminated"])

@@ -183,6 +183,8 @@ def test_questions_that_are_no_questions_are_refused() -> None:
         (["run=x", "what"], "key=value"),
         (["run=x", "state=1", "row=2"], "given twice"),
         (["run=x", "state=1", "state=2"], "state= is given twice"),
+        (["run=x", "state=1", "state.row=2"], "state is given twice"),
+        (["run=x", "rewards.failure=1", "rewards={failure: 2}"], "rewards is given twice"),
         (["run="], "say of which run"),
         (["run=x", "against="], "against= is empty"),
         (["run=x", "rewards=[1,2]"], "rewards are given by name"),

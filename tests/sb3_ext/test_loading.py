@@ -777,6 +777,17 @@ def test_hostile_statistics(protocol: int, tmp_path: Path) -> None:
     assert trace.exists()
 
 
+def test_statistics_too_deep_to_be_written_are_refused_by_their_type(tmp_path: Path) -> None:
+    shared: list[Any] = []
+    for _ in range(60):  # 2**60 leaves, if anybody wrote them out
+        shared = [shared, shared]
+    normalize, file = normalised(VECTOR), tmp_path / "statistics.pkl"
+    normalize.norm_obs = shared  # type: ignore[assignment]
+    file.write_bytes(pickle.dumps(normalize))
+    with pytest.raises(ValueError, match=r"statistics.pkl.* has norm_obs of type list"):
+        load_normalization(file, VECTOR)
+
+
 @pytest.mark.parametrize(
     ("content", "named"),
     [

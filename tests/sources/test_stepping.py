@@ -15,6 +15,7 @@ from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
+from tpd.sources.playing import play_together
 from tpd.sources.stepping import StepError
 
 AFTER = 3000
@@ -66,6 +67,13 @@ def test_a_step_that_cannot_be_is_named_in_one_line(then: str, message: str) -> 
             collect(env, policy, generator(0, "a"), steps=AFTER * 2, exploration=Exploration(0), num_envs=10)
         )
     assert "\n" not in str(refused.value)
+
+
+def test_a_state_that_there_is_not_is_refused_where_episodes_are_played() -> None:
+    policy = TabularPolicy(np.full((10, 2), 0.5), 0.9)
+    played = play_together(Environment("Turncoat-no-start-v0"), policy, [0], generator(0, "a"))
+    with pytest.raises(StepError, match=r"Turncoat-no-start-v0, .* it observed 99"):
+        next(played)
 
 
 def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:

@@ -431,11 +431,12 @@ def test_an_address_that_is_none_is_named(local: MlflowTracking, tmp_path: Path,
         {"delivered": -3},
         {"delivered": True},
         {"opened": {}},
+        {"opened": {"name": "a", "config": {"key": "x" * 2**18}, "tags": {}, "parent": None}},
         {"opened": {"name": "a", "config": {}, "tags": {}, "parent": "any word"}},
         {"opened": {"name": "a", "config": {}, "tags": {"mlflow.parentRunId": "a"}, "parent": None}},
         {"refused": [{"do": "metrics", "with": []}]},
     ],
-    ids=str,
+    ids=lambda news: str(news)[:80],
 )
 def test_a_state_that_no_run_has_is_refused(
     local: MlflowTracking, tmp_path: Path, news: dict[str, Any]
@@ -448,6 +449,20 @@ def test_a_state_that_no_run_has_is_refused(
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
     assert f"{DELIVERY_STATE}" in told[tmp_path]
     assert history(local.uri, run.id, "loss") == [(0, 1.0)]
+
+
+def test_a_journal_that_sends_one_file_again_and_again_is_refused(
+    local: MlflowTracking, tmp_path: Path
+) -> None:
+    with open_run(local, tmp_path, "run", {}, {}) as run:
+        run.metrics({"loss": 1})
+    (tmp_path / "large.bin").write_bytes(bytes(100))
+    again = "".join(f'{{"do": "files", "with": ["large.bin", "copy{n}"]}}\n' for n in range(11))
+    with (tmp_path / JOURNAL).open("a") as journal:
+        journal.write(again)
+    told = dict[Path, str]()
+    assert deliver_all(tmp_path, told.__setitem__, trusted) == 1
+    assert "sends large.bin 11 times" in told[tmp_path]
 
 
 def test_a_run_is_put_below_none_of_another_experiment(local: MlflowTracking, tmp_path: Path) -> None:

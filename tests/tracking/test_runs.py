@@ -148,6 +148,8 @@ def _listening(pid: int) -> set[tuple[str, int]]:
     [
         (["port=many"], "port must be"),
         (["port=0"], "port must be"),
+        (["port=٣"], "port must be"),
+        (["port=5", "port=6"], "given twice"),
         (["store="], "store= is empty\nusage"),
         (["run=1"], "run: there is no such setting\nusage"),
         (["stor=x"], r"stor: there is no such setting; did you mean store\?"),

@@ -8,6 +8,7 @@ from tpd.api.environments import known_name
 from tpd.core.outcomes import Outcome, OutcomeSet, event, reward
 from tpd.core.types import Array, Policy, Transitions
 from tpd.envs import Environment
+from tpd.guards.settings import shown
 from tpd.run.configs import group
 from tpd.run.parts import make_outcomes
 from tpd.sources.found_outcomes import FoundOutcomes, find_outcomes
@@ -38,6 +39,9 @@ def given_outcomes(events: Events) -> OutcomeSet:
         return events
     assert events is not None
     if isinstance(events, Mapping):
+        unnamed = [name for name in events if not isinstance(name, str) or not name.strip()]
+        if unnamed:
+            raise TypeError(f"events: a name is a word, got {shown(unnamed[0])}")
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
     elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
         given = [*events]

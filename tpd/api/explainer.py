@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, RecurrentPolicy, Trainer
 from tpd.envs import Environment
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
-from tpd.guards.settings import whole_number
+from tpd.guards.settings import shown, whole_number
 from tpd.predictors import explainer as predictors
 from tpd.predictors.simulation import PRECISION
 from tpd.predictors.unlearned import Unlearned
@@ -120,6 +120,8 @@ class Explainer:
 
         steps: at most so many of each episode.
         """
+        if not isinstance(seeds, Iterable):
+            raise TypeError(f"seeds: name each, as in [0, 1] or range(20), got {shown(seeds)}")
         chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
         if not chosen:
             raise ValueError("seeds: name at least one")

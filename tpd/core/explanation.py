@@ -148,6 +148,8 @@ class Explanation:
     @property
     def obtained(self) -> str:
         """How its numbers were obtained."""
+        if self.rollouts is None and not self.counted and not self.known.any():
+            return "not learned yet"
         if self.rollouts is None:
             learned = "learned" if self.counted or self.verdicts is not None else "learned, but never judged"
             return "exact" if self.certain.all() else learned

@@ -16,7 +16,7 @@ Index = slice | BoolArray | IntArray
 
 
 def _read_only(values: Array) -> Array:
-    seen = values.view()
+    seen = values.copy()  # flags can be set, and torch does not heed them
     seen.flags.writeable = False
     return seen
 
@@ -66,7 +66,7 @@ class Transitions:
         return Transitions(**kept, info={key: value[index] for key, value in self.info.items()})
 
     def read_only(self) -> "Transitions":
-        """The same, for functions of others to look at: nothing can be written into it."""
+        """A copy for functions of others to look at: what is written into it all the same reaches nobody."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
         seen: dict[str, Any] = {
             name: None if values is None else _read_only(values) for name, values in columns.items()

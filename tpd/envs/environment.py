@@ -230,10 +230,12 @@ class Environment:
         None may be where nobody acts, as after the end of an episode.
         """
         if self.mask_function is not None:
-            due = (len(observations), self.num_actions)
-            return _checked_mask(
-                f"the mask function of {self.id} gives", self.mask_function(observations), due
-            )
+            owner, due = f"the mask function of {self.id}", (len(observations), self.num_actions)
+            try:
+                given = self.mask_function(observations)
+            except Exception as error:  # of a function of the user's
+                raise MaskError(f"{owner} failed: {type(error).__name__}: {error}") from error
+            return _checked_mask(f"{owner} gives", given, due)
         if self.model is None:
             return np.ones((len(observations), self.num_actions), dtype=np.bool_)
         return self.model.mask[observations]

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tpd.answers.answer import Answer, Answers, Choice, Side, verdict_words
+from tpd.answers.answer import Answer, Side, verdict_words
+from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
 from tpd.answers.sentences.compare import overtakes
 from tpd.answers.sentences.learned import learned_instead

@@ -77,6 +77,10 @@ def parse(arguments: Sequence[str]) -> Question:
         if key in typed:
             raise QuestionError(f"{key}= is given twice")
         typed[key] = value
+    for key in typed:
+        whole = key.partition(".")[0]
+        if whole != key and whole in typed:
+            raise QuestionError(f"{whole} is given twice: {whole}= and {key}=")
     texts = {key: typed[key] for key in TEXT if key in typed}
     given = _values([argument for argument in arguments if argument.partition("=")[0] not in TEXT])
     known = {f.name for f in fields(Question)}

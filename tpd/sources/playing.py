@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from tpd.core.observations import batch
@@ -12,6 +13,7 @@ from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.sources.hidden_state import with_initial_state, with_next_state
 from tpd.sources.moments import Moment
+from tpd.sources.stepping import check_numbers, reporting_step_errors
 from tpd.sources.worlds import LocalWorlds
 
 TOGETHER = 256
@@ -54,7 +56,7 @@ def _play_some(
     envs = [env.make() for _ in seeds]
     with closing(LocalWorlds(envs)) as worlds:
         shown = [one.reset(seed=seed)[0] for one, seed in zip(envs, seeds, strict=True)]
-        observations = with_initial_state(policy, batch(env.observation_space, shown))
+        observations = with_initial_state(policy, _observed(env, envs[0], shown))
         taken: list[list[Any]] = [[] for _ in envs]
         running = np.arange(len(envs))
         while len(running):
@@ -76,6 +78,14 @@ def _play_some(
                     bool(truncated),
                 )
                 ended[row] = terminated or truncated
-            arrived = batch(env.observation_space, [step[0] for step in steps])
+            arrived = _observed(env, envs[0], [step[0] for step in steps])
             observations = with_next_state(policy, observations, arrived)[~ended]
             running = running[~ended]
+
+
+def _observed(env: Environment, one: gym.Env[Any, Any], shown: Sequence[Any]) -> Array:
+    """[batch, ...]: what was shown, if the environment can observe it."""
+    with reporting_step_errors(one):
+        joined = batch(env.observation_space, shown)
+        check_numbers(env.observation_space, joined)
+    return joined

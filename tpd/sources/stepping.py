@@ -45,14 +45,14 @@ def interact(
     recurrent = isinstance(policy, RecurrentPolicy)
     with reporting_step_errors(envs):
         first = envs.reset(seed=seed)[0]
-        _check_numbers(envs.single_observation_space, first)
+        check_numbers(envs.single_observation_space, first)
     observation = with_initial_state(policy, first)
     ended, kinds = np.zeros(envs.num_envs, dtype=np.bool_), dict[str, np.dtype[Any]]()
     while True:
         action, own = behaviour(observation)
         with reporting_step_errors(envs):
             arrived, reward, terminated, truncated, info = envs.step(action)
-            _check_numbers(envs.single_observation_space, arrived)
+            check_numbers(envs.single_observation_space, arrived)
         next_observation = with_next_state(policy, observation, arrived) if recurrent else pack(arrived)
         if recurrent and ended.any():
             next_observation[ended] = with_initial_state(policy, pack(arrived)[ended])
@@ -73,7 +73,7 @@ def interact(
         observation, ended = next_observation, terminated | truncated
 
 
-def _check_numbers(space: gym.Space[Any], observed: Any) -> None:
+def check_numbers(space: gym.Space[Any], observed: Any) -> None:
     """Refuse numbers of states that there are not: tables would be read beyond their ends."""
     if isinstance(space, gym.spaces.Discrete):
         wrong = (observed < space.start) | (observed >= space.start + space.n)

@@ -7,7 +7,7 @@ store that the user trusts.
 import json
 import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ DELIVERY_STATE = "tracking.json"
 TRIES = 3
 """After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
 RUN_ID = "[0-9a-f]{32}"
+LARGEST_OPENED, MOST_OFTEN = 2**18, 10
+"""What a run is opened with, as characters of JSON; how often a run sends the same file."""
 
 Trusts = Callable[[str], bool]
 """Whether something may be delivered to the store of this URI."""
@@ -161,6 +163,8 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 def _check_opened(opened: dict[str, Any], where: str) -> None:
     """Refuse what no run is opened with; MLflow's own tags are not the folder's to set."""
+    if len(json.dumps(opened)) > LARGEST_OPENED:
+        raise ValueError(f"{where}: is longer than {LARGEST_OPENED} characters")
     match opened:
         case {"name": str(), "config": dict(), "tags": dict(tags), "parent": None | str() as parent}:
             own = all(isinstance(tag, str) and not name.startswith("mlflow.") for name, tag in tags.items())
@@ -183,6 +187,14 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
             ]
             arguments = [parts]
         yield entry["do"], arguments
+
+
+def _check_repetition(delivery: Delivery) -> None:
+    """Refuse a journal that sends one file again and again: a few lines would fill the store."""
+    sends = Counter(entry["with"][0] for entry in delivery.entries() if entry["do"] in ("files", "model"))
+    for name, count in sends.most_common(1):
+        if count > MOST_OFTEN:
+            raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times, as no run does")
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -226,6 +238,7 @@ def deliver_all(
 def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, bool]:
     """What to tell of it, and whether all of it is delivered."""
     delivery = Delivery(folder, register)
+    _check_repetition(delivery)
     waiting, refused, last = delivery.waiting(), len(delivery.refused), deque(delivery.entries(), maxlen=1)
     ended = any(entry["do"] in ("end", "abandon") for entry in last)
     model = delivery.store["register"] if any(entry["with"] == ["FINISHED"] for entry in last) else None

@@ -12,7 +12,7 @@ from mlflow.models.signature import ModelSignature
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
 from mlflow.types.schema import AnyType
 
-from tpd.answers.answer import Answers, Choice
+from tpd.answers.batch import Answers, Choice
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import NO_PAIR

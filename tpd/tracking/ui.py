@@ -34,13 +34,16 @@ def serve(arguments: Sequence[str]) -> None:
     if given.keys() & {"-h", "--help"}:
         print(USAGE)
         return
+    if len(given) < len(arguments):
+        raise ValueError(f"a setting is given twice\n{USAGE}")
     for word, value in given.items():
         if word not in SETTINGS:
             raise ValueError(f"{word}: there is no such setting{did_you_mean(word, SETTINGS)}\n{USAGE}")
         if not value:
             raise ValueError(f"{word}= is empty\n{USAGE}")
     uri, typed = given.get("store", STORE), given.get("port", str(PORT))
-    port = whole_number("port", int(typed) if typed.isdecimal() else typed, at_least=1, at_most=65535)
+    digits = typed.isascii() and typed.isdecimal()
+    port = whole_number("port", int(typed) if digits else typed, at_least=1, at_most=65535)
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
         raise ValueError(f"there is no store {uri}: run something first, or name it (store=...)")
     require_usable(uri)

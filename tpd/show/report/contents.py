@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tpd.answers.answer import Answers, Choice
+from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
 from tpd.answers.turning_points import END
 from tpd.core import colours

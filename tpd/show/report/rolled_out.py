@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tpd.answers.answer import Answers, Choice
+from tpd.answers.batch import Answers, Choice
 from tpd.answers.what_if import sign_certain
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST

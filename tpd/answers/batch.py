@@ -1,0 +1,120 @@
+"""The answers to a batch of questions, worked out together: what the report and the served model show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.answers.answer import Answer, How, Side, kind_of, verdict_words
+from tpd.answers.differences import Difference
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.describe import Narrator
+from tpd.core.explanation import Contrast, Explanation, together
+from tpd.core.pairs import NO_PAIR
+from tpd.core.types import IntArray
+
+
+class Choice(NamedTuple):
+    """What one question compares, in words."""
+
+    state: str
+    fact: str
+    """The name of the action, as sentences call it."""
+    foil: str | None = None
+    own: str | None = None
+    """The agent's own action; None where that is not known."""
+    best: tuple[str, float] | None = None
+    """A third action that the explained returns favour over the agent's own, and its return."""
+
+
+@dataclass(frozen=True, repr=False)
+class Answers:
+    """The answers to a batch of questions; `answers[row]` is one of them.
+
+    The arrays stay together, and what is said is worked out for the whole batch when it is first asked for,
+    so that hundreds of answers take little longer than their explanations.
+    """
+
+    facts: Explanation
+    """[pair]"""
+    foils: Explanation
+    """[pair]: may be the same"""
+    fact: IntArray
+    """[question]: which of the facts it is about"""
+    foil: IntArray
+    """[question]: which of the foils it compares that with, or `NO_PAIR`"""
+    choices: Sequence[Choice]
+    """[question]"""
+    tie: float = 0.0
+    """Returns that differ by less, relative to the larger one, are not told apart."""
+    run: str = ""
+    """The run and seed that the explainer comes from."""
+    reason: str = ""
+    """Why the simulator was not asked; empty where it was."""
+
+    def __len__(self) -> int:
+        return len(self.fact)
+
+    @cached_property
+    def contrasted(self) -> IntArray:
+        """[contrasted]: the questions with a foil."""
+        return np.flatnonzero(self.foil != NO_PAIR)
+
+    @cached_property
+    def contrast(self) -> Contrast:
+        """[contrasted]: fact minus foil, as arrays."""
+        return self.facts[self.fact[self.contrasted]] - self.foils[self.foil[self.contrasted]]
+
+    @cached_property
+    def _narrator(self) -> ContrastNarrator:
+        return ContrastNarrator(self.contrast, self.tie)
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """[question]: a paragraph about both, or about the fact alone."""
+        said = [""] * len(self)
+        for row, question in enumerate(self.contrasted.tolist()):
+            about = self.choices[question]
+            assert about.foil is not None
+            said[question] = self._narrator.paragraph(row, about.fact, about.foil, about.own, about.best)
+        alone = np.flatnonzero(self.foil == NO_PAIR)
+        if len(alone):
+            narrator = Narrator(self.facts[self.fact[alone]])
+            for row, question in enumerate(alone.tolist()):
+                said[question] = narrator.describe(row, self.choices[question].fact)
+        return said
+
+    def __getitem__(self, question: int) -> "Answer":
+        about, foil, differences = self.choices[question], None, list[Difference]()
+        row, other = int(self.fact[question]), int(self.foil[question])
+        fact = Side(about.fact, about.state, about.fact, self.facts[row : row + 1])
+        explanation = fact.explanation
+        if about.foil is not None:
+            foil = Side(about.foil, about.state, about.foil, self.foils[other : other + 1])
+            explanation = together([fact.explanation, foil.explanation])
+            differences = self._narrator.differences.main(int(np.searchsorted(self.contrasted, question)))
+        return Answer(
+            fact=fact,
+            foil=foil,
+            own=about.own,
+            sentences=(self.sentences[question],),
+            facts=tuple(differences),
+            warnings=(),
+            how=How(
+                kind=kind_of(explanation),
+                words=explanation.obtained,
+                reason=self.reason,
+                run=self.run,
+                verdicts=verdict_words(fact.explanation),
+            ),
+            remarks=_discounted(fact.explanation),
+        )
+
+
+def _discounted(explanation: Explanation) -> tuple[str, ...]:
+    """How later rewards count, where they count less."""
+    if explanation.legend.reward_bound is None or explanation.discount == 1:
+        return ()
+    return (f"returns are discounted by {explanation.discount:g} a step",)
