@@ -17,6 +17,7 @@ from tpd.answers import what_if
 from tpd.answers.differences import main_differences
 from tpd.answers.sentences.compare import overtakes, paragraph
 from tpd.answers.sentences.describe import describe
+from tpd.answers.sentences.learned import learned_instead
 from tpd.core.explanation import Explanation
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.show import answer_tables, plots
@@ -210,3 +211,26 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
     assert drawn.draws is not None
     drawn.draws[::2, ..., 3], drawn.draws[1::2, ..., 3] = 0, 0.25
     assert "evaluation.seconds" in describe(drawn, 0, "run")
+
+
+# What was learned, beside rollouts
+
+
+@pytest.mark.parametrize(
+    ("learned", "said"), [(0.24, "agrees with the rollouts"), (0.1, "goal within 4 steps")]
+)
+def test_what_is_off_by_little_is_not_called_wrong(learned: float, said: str) -> None:
+    """Rollouts that all agree have a narrow band, which a good forecast may miss by a little."""
+    one = future(goal=0.25, risk=0.0, crash=LEARNED)
+    rolled_out = replace(one, verdicts=None, rollouts=np.repeat(one.expected[None], 500, axis=0))
+    text = learned_instead(rolled_out, future(goal=learned, risk=0.0, crash=LEARNED), "go")
+    assert said in text
+
+
+def test_a_wide_band_on_the_way_does_not_hide_a_narrow_one_at_the_end() -> None:
+    """The event is certain within the horizon, and only when it comes is unknown."""
+    steps = [[0.0, 0, 0, 0], [1.0, 0, 1, 0], [0.0, 0, 0, 0], [0.0, 0, 0, 0]]
+    one = replace(toy(steps, names=NAMES, weights=WEIGHTS), verdicts=verdicts(crash=LEARNED))
+    early, late = one.expected.copy(), np.roll(one.expected, 2, axis=1)
+    drawn = replace(one, draws=np.concatenate([np.repeat(each[None], 10, axis=0) for each in (early, late)]))
+    assert "goal within 4 steps: 100 %" in describe(drawn, 0, "go")

@@ -183,6 +183,28 @@ def test_what_is_saved_answers_the_same(explainer: tpd.Explainer, tmp_path: Path
     assert loaded.why(moment).text == explainer.why(moment).text
 
 
+def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
+    explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+    episodes = explainer.play(seeds=range(6))
+    returns = [episode.total_reward for episode in episodes]
+    assert returns == sorted(returns)
+    assert [episode.seed for episode in episodes] != sorted(episode.seed for episode in episodes)
+    saved = explainer._recording
+    assert saved is not None
+    for number, episode in enumerate(episodes):
+        moment = saved.moment(number, len(episode) - 1)
+        assert moment.seed == episode.seed
+        assert np.array_equal(moment.observation, episode[-1].observation)
+        rows = slice(int(saved.episodes.begins[number]), int(saved.episodes.begins[number]) + len(episode))
+        happened = explainer.outcomes.observe(episode.transitions).outcome[:, :-1]
+        assert np.array_equal(saved.happened[rows], happened)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}: is no folder that"):
+        tpd.load(tmp_path)
+
+
 def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -> None:
     def make() -> gym.Env[Any, Any]:
         return gym.make("CartPole-v1", max_episode_steps=50)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tpd.core.outcomes import FIRST, Legend
-from tpd.core.types import Transitions
+from tpd.core.types import Episodes, Transitions
 from tpd.evaluation.played_return import episode_returns
 from tpd.sources.episodes import Recording
 from tpd.sources.moments import Moment
@@ -83,9 +83,10 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     """
 
     def __init__(self, recording: Recording, legend: Legend) -> None:
-        self.recording, self._legend = recording, legend
-        order = np.argsort(episode_returns(recording.episodes), kind="stable")
-        self._episodes = [PlayedEpisode(recording, int(number), legend) for number in order]
+        self.recording, self._legend = worst_first(recording), legend
+        self._episodes = [
+            PlayedEpisode(self.recording, number, legend) for number in range(len(recording.seeds))
+        ]
 
     def __len__(self) -> int:
         return len(self._episodes)
@@ -121,3 +122,19 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(str(len(self)))} episodes, the worst first</div>{self.to_frame().to_html()}"
+
+
+def worst_first(recording: Recording) -> Recording:
+    """The same episodes, the one with the lowest return first; they have no pictures."""
+    assert not recording.frames
+    episodes = recording.episodes
+    order = np.argsort(episode_returns(episodes), kind="stable")
+    lengths = np.diff(episodes.begins, append=len(episodes.transitions))[order]
+    rows = np.concatenate([np.arange(n) + episodes.begins[e] for e, n in zip(order, lengths, strict=True)])
+    begins = np.cumsum(lengths) - lengths
+    return Recording(
+        Episodes(episodes.transitions[rows], begins),
+        recording.happened[rows],
+        recording.seeds[order],
+        None if recording.masks is None else recording.masks[rows],
+    )

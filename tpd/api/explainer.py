@@ -128,13 +128,14 @@ class Explainer:
         with one_thread(), ProgressBars(len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
-        self._recording = recording
+        played = PlayedEpisodes(recording, self.outcomes.legend)
+        self._recording = played.recording  # in the order of what is returned, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
             warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
             if warning:
                 log.warning(warning)
-        return PlayedEpisodes(recording, self.outcomes.legend)
+        return played
 
     def why(
         self,

@@ -29,9 +29,11 @@ def load(
     >>> import tpd
     >>> tpd.load("nowhere")
     Traceback (most recent call last):
-    ValueError: nowhere/explainer/explainer.json: there is no such file
+    ValueError: nowhere: is no folder that Explainer.save or tpd-run has written
     """
     path = Path(folder)
+    if not (path / saved_runs.EXPLAINER).is_dir():
+        raise ValueError(f"{path}: is no folder that Explainer.save or tpd-run has written")
     try:
         run = saved_runs.read(
             path,

@@ -108,7 +108,9 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.support)
 
-    def __getitem__(self, index: Index) -> "Explanation":
+    def __getitem__(self, index: Index | int) -> "Explanation":
+        if isinstance(index, int | np.integer):  # one pair is a batch of one
+            index = np.arange(len(self))[index : index + 1 or None]
         return Explanation(
             self.observations[index],
             self.actions[index],

@@ -8,6 +8,8 @@ from tpd.core.outcomes import FIRST
 from tpd.core.types import IntArray
 
 MOST_SAID = 2
+WRONG = 0.05
+"""A learned chance that is off by less is not called wrong."""
 
 
 def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) -> str:
@@ -19,7 +21,8 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
     if not outside:
         if not len(judged):
             return sentence(f"of {name} no first occurrence is learned, so only the rollouts tell")
-        return sentence(f"what was learned of {name} agrees with the rollouts in all first occurrences")
+        agrees = f"agrees with the rollouts in all first occurrences, within {percent(WRONG)}"
+        return sentence(f"what was learned of {name} {agrees}")
     said = listed([_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]])
     if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:
         returns = [worth(float(side.expected_return[0, -1])) for side in (learned, rolled_out)]
@@ -34,11 +37,11 @@ def _told_firsts(learned: Explanation) -> IntArray:
 
 
 def _contradicted(rolled_out: Explanation, learned: Explanation, judged: IntArray) -> list[int]:
-    """Those whose learned chance lies outside the band of the rollouts, the farthest off first."""
+    """Those whose learned chance lies well outside the band of the rollouts, the farthest off first."""
     guess, true = (side.expected[0].sum(axis=0) for side in (learned, rolled_out))
     band = rolled_out.sum_band()
     beyond = np.maximum(band.low[0, -1] - guess, guess - band.high[0, -1])
-    wrong = judged[beyond[judged] > 0]
+    wrong = judged[(beyond[judged] > 0) & (np.abs(guess - true)[judged] >= WRONG)]
     return [int(k) for k in wrong[np.argsort(-np.abs(guess - true)[wrong])]]
 
 

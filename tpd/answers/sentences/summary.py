@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tpd.answers.sentences.formatting import IMPOSSIBLE
+from tpd.core.bands import UNTOLD, Band
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
@@ -55,7 +56,8 @@ class PairSummaries:
         self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
         self.peak: list[list[float]] = expected.max(axis=1).tolist()
         sums, told = np.cumsum(expected, axis=1), explanation.told
-        spoken = _spoken(explanation, sums)
+        sum_band = explanation.sum_band() if explanation.banded else None
+        spoken = _spoken(explanation, sums, sum_band)
         self.spoken: list[list[int]] = spoken.tolist()
         self.spoken_sum: list[list[float]] = _taken(sums, np.maximum(spoken, 0)).tolist()
         self.peak_told: list[list[bool]] = _taken(told.at, expected.argmax(axis=1)).tolist()
@@ -69,7 +71,9 @@ class PairSummaries:
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
         self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
-        self.peak_band, self.count_band = _bands(explanation)
+        self.peak_band, self.count_band = None, None
+        if sum_band is not None:
+            self.peak_band, self.count_band = _bands(explanation, sums, spoken, sum_band)
         self.running: list[float] = remainder.running.tolist()
         self.bound: list[float] = remainder.bound.tolist()
 
@@ -141,32 +145,34 @@ Ends = list[list[list[float]]]
 """[batch, outcome, 2]: the low and the high end of bands."""
 
 
-def _bands(explanation: Explanation) -> tuple[Ends | None, Ends | None]:
+def _bands(explanation: Explanation, sums: FloatArray, spoken: IntArray, sum_band: Band) -> tuple[Ends, Ends]:
     """Of the largest expectation of each outcome at one step, and of its sum by the step spoken of.
 
     That is the plateau of a first occurrence, and the last step foreseen for all others; NaN where the sum
     reaches its plateau only later.
     """
-    if not explanation.banded:
-        return None, None
     firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
     last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
-    sums = np.cumsum(explanation.expected, axis=1)
-    spoken = np.where(firsts, _spoken(explanation, sums), np.maximum(_plateau(sums), last))
+    spoken = np.where(firsts, spoken, np.maximum(_plateau(sums), last))
     at = explanation.expected.argmax(axis=1), np.maximum(spoken, 0)
-    peaks, sums = (
+    peaks, counts = (
         np.stack([_taken(end, steps) for end in band], axis=-1).tolist()
-        for band, steps in zip((explanation.band(), explanation.sum_band()), at, strict=True)
+        for band, steps in zip((explanation.band(), sum_band), at, strict=True)
     )
-    return peaks, sums
+    return peaks, counts
 
 
-def _spoken(explanation: Explanation, sums: FloatArray) -> IntArray:
+def _spoken(explanation: Explanation, sums: FloatArray, band: Band | None) -> IntArray:
     """[batch, outcome]: the step by which sums [batch, horizon, outcome] are spoken of; -1 for none.
 
-    Where the sum is not learned up to its plateau, it is the last step up to which it is.
+    Where the sum is not learned up to its plateau, it is the last step up to which it is. Where the band is
+    too wide to say anything at the plateau, it is the next step with a narrower one.
     """
     told, plateau, horizon = explanation.told.by, _plateau(sums), explanation.horizon
+    if band is not None:
+        later = np.arange(horizon)[None, :, None] >= plateau[:, None]
+        narrow = (band.high - band.low <= UNTOLD) & later
+        plateau = np.where(narrow.any(axis=1), narrow.argmax(axis=1), plateau)
     last_told = np.where(told.any(axis=1), horizon - 1 - told[:, ::-1].argmax(axis=1), -1)
     at_end = _taken(told, plateau) & told[:, -1]
     return np.where(at_end, plateau, last_told)
