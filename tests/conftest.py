@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hypothesis import settings
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
 
@@ -15,6 +16,8 @@ from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.tracking import backend_store
 
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tests share the cores already
 
 LONGEST = (

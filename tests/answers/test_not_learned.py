@@ -6,7 +6,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -115,7 +115,6 @@ def test_an_end_that_is_not_learned_has_no_probability() -> None:
     assert "30 %" not in beyond
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 0.2), st.floats(0, 0.2)), min_size=STEPS, max_size=STEPS),
     st.sampled_from([NOT_LEARNED, TOO_RARE]),
