@@ -66,6 +66,12 @@ class Delivery:
         return run_id
 
     @property
+    def parent(self) -> str | None:
+        """The run of the sweep that it is of."""
+        parent: str | None = self._state["opened"]["parent"]
+        return parent
+
+    @property
     def store(self) -> dict[str, Any]:
         """Where the run belongs."""
         store: dict[str, Any] = self._state["store"]
@@ -189,6 +195,16 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
         yield entry["do"], arguments
 
 
+def _check_parent(delivery: Delivery) -> None:
+    """Refuse to put a run below a sweep that was not started from a folder above it."""
+    parent = delivery.parent
+    above = [up / DELIVERY_STATE for up in delivery.folder.resolve().parents]
+    sweeps = [_read_state(state) for state in above if parent is not None and state.is_file()]
+    tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
+    if parent is not None and not any(delivery.tracking.began(parent, token) for token in tokens):
+        raise PermissionError(f"its sweep {parent} was not started from a folder above it")
+
+
 def _check_repetition(delivery: Delivery) -> None:
     """Refuse a journal that sends one file again and again: a few lines would fill the store."""
     sends = Counter(entry["with"][0] for entry in delivery.entries() if entry["do"] in ("files", "model"))
@@ -246,6 +262,8 @@ def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, 
         return "", True
     if not trusts(delivery.tracking.uri):
         raise PermissionError(f"name its store, if you trust it: uri={delivery.tracking.uri}")
+    if delivery.run_id is None:
+        _check_parent(delivery)
     delivery.deliver()
     delivery.deliver_refused()
     told = f"{waiting + refused - len(delivery.refused)} entries delivered"
