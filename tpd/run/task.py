@@ -64,11 +64,12 @@ def task(cfg: "DictConfig") -> float | None:
     from tpd.envs.environment import MaskError
     from tpd.guards.sizes import TooLargeError
     from tpd.run.job import run_job
+    from tpd.run.parts import ConfigError
     from tpd.sources.stepping import StepError
 
     try:
         return run_job(cfg)
-    except (TooLargeError, OutcomeError, MaskError, StepError) as error:  # which show only while it runs
+    except (ConfigError, TooLargeError, OutcomeError, MaskError, StepError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         sys.exit(str(error))

@@ -18,9 +18,9 @@ from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import read_json
 from tpd.guards.versions import require_version
 from tpd.store.run_folders import BusyError, locked
-from tpd.tracking.backend_store import SQLITE
+from tpd.tracking.backend_store import SQLITE, client_of
 from tpd.tracking.journal import JOURNAL, LARGEST_JOURNAL, Entry, check_entry, lines, read_entry, together
-from tpd.tracking.mlflow_runs import MlflowRun, MlflowTracking
+from tpd.tracking.mlflow_runs import TOKEN, MlflowRun, MlflowTracking
 
 log = logging.getLogger(__name__)
 
@@ -198,10 +198,12 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
 def _check_parent(delivery: Delivery) -> None:
     """Refuse to put a run below a sweep that was not started from a folder above it."""
     parent = delivery.parent
+    if parent is None:
+        return
     above = [up / DELIVERY_STATE for up in delivery.folder.resolve().parents]
-    sweeps = [_read_state(state) for state in above if parent is not None and state.is_file()]
+    sweeps = [_read_state(state) for state in above if state.is_file()]
     tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
-    if parent is not None and not any(delivery.tracking.began(parent, token) for token in tokens):
+    if client_of(delivery.tracking.uri).get_run(parent).data.tags.get(TOKEN) not in tokens:
         raise PermissionError(f"its sweep {parent} was not started from a folder above it")
 
 

@@ -88,16 +88,11 @@ class MlflowTracking:
                 return None
             run_id = found[0].info.run_id
         run = client.get_run(run_id)
-        if not self.began(run_id, token):
+        if run.data.tags.get(TOKEN) != token:
             raise PermissionError(f"run {run_id} of {self.uri} was not started from this folder")
         require_places(client, self.uri, run.info.experiment_id, run.info.artifact_uri)
         client.update_run(run_id, status="RUNNING")
         return MlflowRun(client, self.uri, run, self.register)
-
-    def began(self, run_id: str, token: str) -> bool:
-        """Whether a run was started with this token."""
-        run = MlflowClient(tracking_uri=self.uri).get_run(run_id)
-        return bool(run.data.tags.get(TOKEN) == token)
 
     def ui_command(self) -> str:
         """What to type to look at the runs."""
