@@ -1,5 +1,7 @@
 """Explanations: parts sum to the whole, and nothing that is unknown is hidden."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -172,3 +174,19 @@ def test_unknown_pairs_are_said_to_be_unknown(explainer: Explainer) -> None:
     )
     assert not unknown.known[0]
     assert remarks(unknown, 0) == ["never tried, so nothing is known of it"]
+
+
+def test_pairs_can_be_taken_one_by_one(explainer: Explainer) -> None:
+    every = explainer.explain(np.arange(3))
+    assert [every[k].observations.tolist() for k in range(len(every))] == [[0], [1], [2]]
+    np.testing.assert_array_equal(every[-1].expected, every.expected[2:])
+    with pytest.raises(IndexError):
+        every[3]
+
+
+def test_a_network_that_knows_none_of_the_pairs_says_so(explainer: Explainer) -> None:
+    one = explainer.explain(np.zeros(1, dtype=np.int64))
+    vectors = replace(one, observations=np.zeros((1, 4)), support=np.zeros(1))
+    assert vectors.obtained == "not learned"
+    assert replace(vectors, support=np.ones(1)).obtained == "learned, but never judged"
+    assert one.obtained == "exact"

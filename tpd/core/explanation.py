@@ -110,7 +110,7 @@ class Explanation:
 
     def __getitem__(self, index: Index | int) -> "Explanation":
         if isinstance(index, int | np.integer):  # one pair is a batch of one
-            index = np.arange(len(self))[index : index + 1 or None]
+            index = np.array([range(len(self))[index]])
         return Explanation(
             self.observations[index],
             self.actions[index],
@@ -150,11 +150,12 @@ class Explanation:
     @property
     def obtained(self) -> str:
         """How its numbers were obtained."""
-        if self.rollouts is None and not self.counted and not self.known.any():
-            return "not learned yet"
         if self.rollouts is None:
-            learned = "learned" if self.counted or self.verdicts is not None else "learned, but never judged"
-            return "exact" if self.certain.all() else learned
+            if self.certain.all():
+                return "exact"
+            if not self.counted and not self.known.any():
+                return "not learned"
+            return "learned" if self.counted or self.verdicts is not None else "learned, but never judged"
         if self.certain.all():
             return "by one rollout: nothing is random here"
         return f"by {len(self.rollouts)} rollouts"
