@@ -85,6 +85,20 @@ def test_a_moment_is_asked_of_the_simulator_before_anything_is_learned() -> None
     assert len(answer.to_frame()) == 8 * len(explainer.outcomes.outcomes)
 
 
+def test_tables_end_with_the_discounted_return() -> None:
+    explainer = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", horizon=20)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=50)
+    row, explanation = answer.table.loc["return"], answer.fact.explanation
+    assert answer.table.index[-1] == "return"
+    assert row["fact"] == explanation.expected_return[0, -1] != explanation.expected_reward[0].sum()
+    assert row["fact_low"] <= row["fact"] <= row["fact_high"]
+    assert (row["fact_low"], row["fact_high"]) == tuple(end[0, -1] for end in explanation.return_band())
+    assert row["difference"] == row["fact"] - row["foil"]
+    own = {"return": lambda t: t.reward > 0}  # an event of the user's keeps its name
+    named = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", events=own, horizon=5)
+    assert list(named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index).count("return") == 1
+
+
 def test_actions_are_named_as_on_the_command_line() -> None:
     explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
     moment = explainer.play(seeds=[0])[0][3]
@@ -104,14 +118,18 @@ def test_nothing_learned_is_said_and_not_guessed() -> None:
         explainer.explain(np.zeros((1, 4)))
     with pytest.raises(ValueError, match="nothing to save"):
         explainer.save("nowhere")
-    assert explainer.quality is None
+    assert str(explainer.quality) == repr(explainer.quality) == "nothing is learned yet: call learn()"
+    assert explainer.quality.table is None
+    with pytest.raises(ValueError, match="nothing to draw"):
+        explainer.quality.plot()
 
 
 def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
     answer = explainer.why(np.zeros(4, dtype=np.float32))
     assert answer.how.kind == "learned"
     assert "an observation alone is none" in str(answer.how)
-    assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names}
+    assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names, "return"}
+    assert answer.table.loc["return", "verdict"] == answer.how.verdicts["return"]
     both = explainer.why(explainer.play(seeds=[1])[0][0])
     assert both.fact.learned is not None
     assert len(both.warnings) == 2
@@ -176,11 +194,31 @@ def test_what_is_saved_answers_the_same(explainer: tpd.Explainer, tmp_path: Path
         tpd.load(tmp_path / "saved").explain(observations)
     loaded = tpd.load(tmp_path / "saved", trust=[__name__.partition(".")[0]])
     assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
-    assert loaded.quality is not None
-    assert explainer.quality is not None
-    assert loaded.quality.lines == explainer.quality.lines
+    assert str(loaded.quality) == str(explainer.quality)
     moment = loaded.play(seeds=[0])[0][-1]
     assert loaded.why(moment).text == explainer.why(moment).text
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["elsewhere", "in place"])
+def test_what_was_loaded_can_be_saved_again(zipped: Path, tmp_path: Path, elsewhere: bool) -> None:
+    agent = tpd.load_agent(zipped, env="CartPole-v1")
+    events = {"right half": in_right_half}
+    first = tpd.Explainer(agent, events=events, horizon=5).learn(1000, overrides=QUICK)
+    episodes = first.play(seeds=range(2))
+    first.save(tmp_path / "first")
+    again = tmp_path / ("second" if elsewhere else "first")
+    tpd.load(tmp_path / "first", events=events).save(again)
+    loaded = tpd.load(again, events=events)
+    observations = episodes[0].transitions.observation
+    ours, theirs = (each.explain(observations, draws=59) for each in (first, loaded))
+    assert np.array_equal(ours.expected, theirs.expected)
+    assert np.array_equal(ours.band().high, theirs.band().high, equal_nan=True)
+    assert np.array_equal(ours.told.by, theirs.told.by)
+    assert np.array_equal(ours.actions, loaded.policy.action(observations))
+    assert str(loaded.quality) == str(first.quality)
+    assert loaded._recording is not None
+    assert np.array_equal(loaded._recording.seeds, [episode.seed for episode in episodes])
+    assert np.array_equal(loaded._recording.episodes[0].observation, observations)
 
 
 def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
@@ -448,8 +486,8 @@ def test_records_draw_themselves(
         "answer": answer.plot,
         "explanation": answer.fact.explanation.plot,
         "contrast": answer.contrast.plot,  # type: ignore[union-attr]
-        "quality": explainer.quality.plot,  # type: ignore[union-attr]
-        "survival": explainer.quality.plot_survival,  # type: ignore[union-attr]
+        "quality": explainer.quality.plot,
+        "survival": explainer.quality.plot_survival,
     }
     with caplog.at_level(logging.WARNING):
         figure = records[shown]()

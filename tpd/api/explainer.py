@@ -15,7 +15,7 @@ from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
 from tpd.api.environments import EnvLike, environment, experiment
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
-from tpd.api.quality import Quality
+from tpd.api.quality import UNLEARNED, Quality
 from tpd.api.threads import one_thread
 from tpd.core.explanation import Explanation
 from tpd.core.observations import batch, pack
@@ -94,15 +94,15 @@ class Explainer:
             log.info("%s", note)
         self.env.check_info(self.outcomes.info_keys)
         self.tracking = tracking
-        self.quality: Quality | None = None
-        """How far learned answers can be trusted; None before `learn`."""
-        self._learned: tuple[Parts, Findings] | None = None
+        self.quality = Quality((UNLEARNED,))
+        """How far learned answers can be trusted."""
         self._recording: Recording | None = None
         self._run = self._unlearned()
 
-    def _adopt(self, run: SavedRun, quality: Quality | None) -> None:
-        """Go on with what a saved run has learned."""
+    def _adopt(self, run: SavedRun, quality: Quality) -> None:
+        """Go on with what a run has learned, and with its episodes if it has any."""
         self._run, self.quality = run, quality
+        self._recording = run.recording or self._recording
 
     def _unlearned(self) -> SavedRun:
         """A run that has learned nothing, so that only the simulator can be asked."""
@@ -194,7 +194,6 @@ class Explainer:
         parts = self._build(steps, seed, overrides)
         with one_thread():
             findings = self._learn(parts, progress)
-        self._learned = parts, findings
         rolled_out = None if parts.examiner is None else parts.examiner.rolled_out
         judged = None if rolled_out is None else (parts.explainer, *rolled_out)
         self._adopt(live_run(parts, None), Quality.of(findings, judged))
@@ -252,9 +251,10 @@ class Explainer:
 
         The episodes that were played last are written, too, so that their moments can be asked about.
         """
-        if self._learned is None:
-            raise ValueError("there is nothing to save that was learned here: call learn() first")
-        save_learned(*self._learned, Path(folder))
+        if self._run.about is None:
+            raise ValueError("there is nothing to save: nothing is learned yet, call learn() first")
+        quality = self.quality
+        save_learned(self._run, quality.lines, quality.forecasts, quality.skill, Path(folder))
         if self._recording is not None:
             save_recording(self._recording, Path(folder) / EPISODES)
 

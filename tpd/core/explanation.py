@@ -315,7 +315,10 @@ class Explanation:
         return Remainder(running, unknown, bound, gap)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: what is expected, and how well that is known."""
+        """One row for each pair, step and outcome: what is expected at that step, and how well it is known.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the discounted return.
+        """
         known = {"unknown": self.unknown, "support": self.support}
         told = self.told.at
         expected = np.where(self.known[:, None, None] & told, self.expected, np.nan)
@@ -515,7 +518,10 @@ class Contrast:
         return np.asarray(self.fact.expected_return - self.foil.expected_return)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: fact, foil and their difference."""
+        """One row for each pair, step and outcome: fact, foil and their difference at that step.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the difference of the returns.
+        """
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
         fact, foil = (
