@@ -152,6 +152,26 @@ def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
     assert "falls" in table.index
 
 
+def test_actions_that_the_mask_forbids_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    def pick_up(states: Array) -> Array:
+        return np.full(len(states), 4)
+
+    def forbidden(t: tpd.Transitions) -> BoolArray:
+        return np.asarray(~taxi.env.mask(t.observation)[:, 4])
+
+    taxi = tpd.Explainer(pick_up, env="Taxi-v4", events={"arrives": lambda t: t.reward > 0})
+    for _ in range(2):
+        taxi.play(seeds=range(3), steps=10)
+    said = [record.getMessage() for record in caplog.records if "forbids" in record.getMessage()]
+    assert len(said) == 1
+    assert "the mask of Taxi-v4 forbids, at 100.0% of the steps" in said[0]
+    caplog.clear()
+    tpd.Explainer(pick_up, env="Taxi-v4").play(seeds=[0], steps=10)  # its own events tell of it
+    tpd.Explainer(pick_up, env="Taxi-v4", events={"invalid": forbidden}).play(seeds=[0], steps=10)
+    tpd.Explainer(lambda s: np.zeros(len(s)), env="FrozenLake-v1").play(seeds=[0])
+    assert "forbids" not in caplog.text
+
+
 def test_a_stochastic_world_is_rolled_out_often() -> None:
     explainer = tpd.Explainer(lambda s: np.zeros(len(s)), env="FrozenLake-v1", horizon=5)
     answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=30)
@@ -585,7 +605,12 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
         ),
         (lambda: _played().play([0])[0][999], "the episode has 41 steps"),
         (lambda: _played().why(_played().play([0])[0]), "ask about a moment of the episode"),
-        (lambda: _played().why(np.zeros(3)), r"has the shape \(4,\), got \(3,\)"),
+        (
+            lambda: _played().why(np.zeros(3)),
+            r"is an array of shape \(4,\), got an array of shape \(3,\);",
+        ),
+        (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
+        (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
     ],
 )
 def test_errors_name_the_next_step(ask: Callable[[], object], message: str) -> None:

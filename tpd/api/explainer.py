@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import numpy as np
 
 from tpd.answers.answer import Answer
 from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
-from tpd.api.environments import EnvLike, environment, experiment
+from tpd.api.environments import EnvLike, environment, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import UNLEARNED, Quality
 from tpd.api.threads import one_thread
 from tpd.core.explanation import Explanation
-from tpd.core.observations import batch, pack
+from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, RecurrentPolicy, Trainer
 from tpd.envs import Environment
@@ -36,6 +37,7 @@ from tpd.run.parts import Parts, build, settings
 from tpd.run.results import Findings, live_run, save_learned
 from tpd.show.progress import ProgressBars
 from tpd.sources.episodes import Recording, picture_of, record
+from tpd.sources.forbidden_actions import forbidden_actions
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.recordings import save_recording
@@ -45,6 +47,8 @@ from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, NoRun
 log = logging.getLogger(__name__)
 
 TABULAR = ("explainer=replayed", "training=after")
+PATIENCE = 1.0
+"""Seconds without a progress bar."""
 ENOUGH_EPISODES = 5
 """To compare their return with the one expected."""
 UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
@@ -97,6 +101,7 @@ class Explainer:
         self.quality = Quality((UNLEARNED,))
         """How far learned answers can be trusted."""
         self._recording: Recording | None = None
+        self._warned = False
         self._run = self._unlearned()
 
     def _adopt(self, run: SavedRun, quality: Quality) -> None:
@@ -115,7 +120,9 @@ class Explainer:
         """The policy that is explained."""
         return self._run.explainer.policy
 
-    def play(self, seeds: Sequence[int] = range(20), *, steps: int | None = None) -> PlayedEpisodes:
+    def play(
+        self, seeds: Sequence[int] = range(20), *, steps: int | None = None, progress: bool = True
+    ) -> PlayedEpisodes:
         """Episodes of the agent itself, one for each seed of the environment's reset, the worst first.
 
         steps: at most so many of each episode.
@@ -125,9 +132,10 @@ class Explainer:
         chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
         if not chosen:
             raise ValueError("seeds: name at least one")
-        with one_thread(), ProgressBars(len(chosen) > 1) as bars:
+        with one_thread(), ProgressBars(progress and len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
+        self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
         played = PlayedEpisodes(recording, self.outcomes.legend)
         self._recording = played.recording  # in the order of what is returned, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
@@ -137,6 +145,12 @@ class Explainer:
                 log.warning(warning)
         return played
 
+    def _warn_of_forbidden(self, warning: str) -> None:
+        """Once, however often episodes are played."""
+        if warning and not self._warned:
+            log.warning(warning)
+            self._warned = True
+
     def why(
         self,
         moment: Moment | Any,
@@ -145,6 +159,7 @@ class Explainer:
         *,
         rollouts: int | None = None,
         precision: float = PRECISION,
+        progress: bool = True,
     ) -> Answer:
         """Why the agent acts as it does at a moment, or after an observation, instead of taking the foil.
 
@@ -152,9 +167,11 @@ class Explainer:
         action, foil: by name or number; the agent's own action, and the best of the others, if left out.
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
+        progress: whether to show it, where the answer takes longer than a second.
         """
-        with one_thread():
-            return self._why(self._state(moment), action, foil, Asking(rollouts, precision))
+        with one_thread(), ProgressBars(progress, after=PATIENCE) as bars:
+            asking = Asking(rollouts, precision, bars.counter("steps of the simulator", None))
+            return self._why(self._state(moment), action, foil, asking)
 
     def _why(self, state: NamedState, action: Any, foil: Any, asking: Asking) -> Answer:
         expectations = Expectations(self._run, state, asking)
@@ -175,7 +192,7 @@ class Explainer:
             )
         if isinstance(asked, PlayedEpisode):
             raise TypeError("ask about a moment of the episode, for example episode[10]")
-        observation = self._one_observation(asked)
+        observation = one_observation(self.env, asked)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 
     def learn(
@@ -244,7 +261,8 @@ class Explainer:
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
         with one_thread():
-            return explainer.explain(pack(observations), actions, draws)
+            explanation = explainer.explain(pack(observations), actions, draws)
+        return replace(explanation, action_names=self.env.numbered_action_names)
 
     def save(self, folder: str | Path) -> None:
         """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
@@ -257,17 +275,6 @@ class Explainer:
         save_learned(self._run, quality.lines, quality.forecasts, quality.skill, Path(folder))
         if self._recording is not None:
             save_recording(self._recording, Path(folder) / EPISODES)
-
-    def _one_observation(self, given: Any) -> Array:
-        """[1, ...]: an observation, which may be a plain dict, as the policy takes it."""
-        space = self.env.observation_space
-        due = {key: part.shape for key, part in space.items()} if isinstance(space, gym.spaces.Dict) else {}
-        shapes = {key: np.shape(given[key]) for key in due} if due else np.shape(given)
-        if shapes != (due or space.shape):
-            raise ValueError(
-                f"an observation of {self.env.id} has the shape {due or space.shape}, got {shapes}"
-            )
-        return batch(space, [given])
 
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
