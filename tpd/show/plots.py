@@ -435,7 +435,7 @@ def _say_untold(
     partly = [name for name, steps in columns.items() if steps.any() and not steps.all()]
     if names and len(never) == len(columns):
         axes.set_yticks([])
-        axes.text(0.5, 0.5, UNTOLD_WORDS, transform=axes.transAxes, ha="center", color="#666666")
+        axes.text(0.5, 0.6, UNTOLD_WORDS, transform=axes.transAxes, ha="center", color="#666666")
         return
     kinds = {UNTOLD_WORDS: never, "not learned at some steps": partly}
     for kind, found in kinds.items():

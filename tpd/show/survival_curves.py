@@ -1,5 +1,6 @@
 """Survival curves: how likely something has happened by some step, as explained and as rollouts show it."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ HAPPENS = 0.05
 """Something comes to happen where such a share of the rollouts sees it, after the first step."""
 CHOICES = ("the agent's action", "foil")
 GREY = "#555555"
+WIDTH = 48
+"""Characters in a line above a plot."""
 POINTS: dict[str, Any] = {"fmt": "o", "markersize": 4, "markeredgecolor": "black", "elinewidth": 1.2}
 
 
@@ -49,13 +52,15 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
             at = case, slice(None), k
             _rolled_out(axes, seen[at], Band(limits.low[at], limits.high[at]), _colour(explanation, k))
         action = f"{CHOICES[row]}: {truth.env.name_of_action(cases.actions[case])}"
-        state = f"{truth.env.name_of_state(cases.observations[case])}\n" if row == 0 else ""
-        axes.set_title(f"{state}{action}", fontsize=9 if state else 10)
+        state = textwrap.wrap(truth.env.name_of_state(cases.observations[case]), WIDTH) if row == 0 else []
+        axes.set_title("\n".join([*state, action]), fontsize=9)
+        if not explanation.told.by[case][:, columns].any():
+            axes.text(0.5, 0.5, plots.UNTOLD_WORDS, transform=axes.transAxes, ha="center", color=GREY)
         axes.set(xlabel="steps ahead", ylabel="has happened by then", ylim=(-0.03, 1.03))
         axes.spines[["top", "right"]].set_visible(False)
         axes.label_outer()
     inches = figure.get_figwidth()
-    figure.subplots_adjust(0.7 / inches, 0.15, 1 - 0.2 / inches, 0.87, wspace=0.08, hspace=0.16)
+    figure.subplots_adjust(0.7 / inches, 0.15, 1 - 0.2 / inches, 0.85, wspace=0.08, hspace=0.16)
     figure.suptitle(title, fontsize=11)
     _key(figure, explanation, columns)
     return figure
