@@ -140,6 +140,26 @@ def test_batches_are_explained(explainer: tpd.Explainer) -> None:
     assert explanation.expected.shape == (3, 10, len(explainer.outcomes.outcomes))
     own = explainer.explain(np.zeros((3, 4), dtype=np.float32))
     assert own.actions.tolist() == [0, 0, 0]
+    assert own.name_of(0) == "state (0, 0, 0, 0): push left"
+    named = explainer.explain(np.zeros((3, 4), dtype=np.float32), ["push left", "push right", "push left"])
+    assert np.array_equal(named.expected, explanation.expected)
+    with pytest.raises(ValueError, match="has no action 'jump'"):
+        explainer.explain(np.zeros((1, 4), dtype=np.float32), ["jump"])
+    for shape in ((4,), (2, 3)):
+        with pytest.raises(ValueError, match=rf"has the shape \[batch, 4\], got {re.escape(str(shape))}"):
+            explainer.explain(np.zeros(shape))
+
+
+def test_plots_of_batches_have_bands_or_say_how_to_get_them(explainer: tpd.Explainer) -> None:
+    observations = np.zeros((2, 4), dtype=np.float32)
+    for draws in (0, 59):
+        one, other = (explainer.explain(observations, np.full(2, action), draws=draws) for action in (0, 1))
+        for figure in (one.plot(), (one - other).plot()):
+            texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+            assert any("draws=59" in text for text in texts) == (draws == 0)
+            labels = [text.get_text() for text in figure.legends[0].get_texts()]
+            assert ("90% band" in labels) == (draws > 0)
+            assert "push left" in figure.axes[0].get_title()
 
 
 def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
@@ -609,6 +629,7 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
             lambda: _played().why(np.zeros(3)),
             r"is an array of shape \(4,\), got an array of shape \(3,\);",
         ),
+        (lambda: _played().why(_played().play([0])), r"for example episodes\[0\]\[10\]"),
         (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
         (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
     ],

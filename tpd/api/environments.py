@@ -117,6 +117,18 @@ def one_observation(env: Environment, given: Any) -> Array:
     return batch(space, [given])
 
 
+def check_batch(env: Environment, observations: Array) -> None:
+    """Refuse what is no batch of observations [batch, ...] of the environment."""
+    shape = env.observation_space.shape
+    if shape is None or observations.dtype.names is not None or observations.shape[1:] == shape:
+        return
+    due = ", ".join(["batch", *map(str, shape)])
+    raise ValueError(
+        f"a batch of observations of {env.id} has the shape [{due}], got {observations.shape}; one "
+        "observation is explained as observation[None]"
+    )
+
+
 def _shape_in_words(space: gym.Space[Any], given: Any) -> str:
     """What is given for an observation of the space: an array and its shape, or a dict of arrays."""
     if isinstance(space, gym.spaces.Dict):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tpd.answers.answer import Answer
 from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
-from tpd.api.environments import EnvLike, environment, experiment, one_observation
+from tpd.api.environments import EnvLike, check_batch, environment, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import UNLEARNED, Quality
@@ -21,7 +21,7 @@ from tpd.api.threads import one_thread
 from tpd.core.explanation import Explanation
 from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, RecurrentPolicy, Trainer
+from tpd.core.types import RecurrentPolicy, Trainer
 from tpd.envs import Environment
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.guards.settings import shown, whole_number
@@ -192,6 +192,8 @@ class Explainer:
             )
         if isinstance(asked, PlayedEpisode):
             raise TypeError("ask about a moment of the episode, for example episode[10]")
+        if isinstance(asked, PlayedEpisodes):
+            raise TypeError("ask about a moment of one of the episodes, for example episodes[0][10]")
         observation = one_observation(self.env, asked)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 
@@ -252,16 +254,22 @@ class Explainer:
         print(f"plots, report and explainer: {folder}; in MLflow: {tracking.ui_command()}")
         return findings
 
-    def explain(self, observations: Any, actions: Array | None = None, *, draws: int = 0) -> Explanation:
+    def explain(self, observations: Any, actions: Any = None, *, draws: int = 0) -> Explanation:
         """What was learned about a batch of observations; after the agent's own actions if none are given.
 
-        With draws, for example 59, the explanation has bands.
+        actions: one for each observation, by number or name.
+        draws: with some, for example 59, the explanation has bands.
         """
         explainer = self._run.explainer
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
+        given = pack(observations)
+        if not isinstance(self.policy, RecurrentPolicy):  # else the hidden state is part of them
+            check_batch(self.env, given)
+        if actions is not None and np.asarray(actions).dtype.kind == "U":
+            actions = np.array([self.env.action(str(name)) for name in actions])
         with one_thread():
-            explanation = explainer.explain(pack(observations), actions, draws)
+            explanation = explainer.explain(given, actions, draws)
         return replace(explanation, action_names=self.env.numbered_action_names)
 
     def save(self, folder: str | Path) -> None:

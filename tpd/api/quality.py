@@ -79,7 +79,7 @@ class Quality:
         if self.skill is None:
             raise ValueError(
                 "there is nothing to draw: only what learn() has judged here can be drawn (the figure of an "
-                "explainer that was loaded is plots/reliability.png in its folder)"
+                "explainer that was loaded is plots/reliability.png in the folder that it was first saved to)"
             )
         return draw(self.skill, "reliability")
 
