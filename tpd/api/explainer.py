@@ -1,7 +1,6 @@
 """The explainer that users make: an agent, its environment, and what is asked of the future."""
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,8 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from tpd.answers.answer import Answer
-from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
-from tpd.api.environments import EnvLike, check_batch, environment, experiment, one_observation
+from tpd.api.agents import AgentLike, explained_environment, trainer_of
+from tpd.api.environments import EnvLike, check_batch, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import UNLEARNED, Quality
@@ -22,7 +21,6 @@ from tpd.core.explanation import Explanation
 from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import RecurrentPolicy, Trainer
-from tpd.envs import Environment
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors import explainer as predictors
@@ -87,7 +85,7 @@ class Explainer:
         deterministic: bool = True,
         tracking: str | None = None,
     ) -> None:
-        self.env = _environment(agent, env)
+        self.env = explained_environment(agent, env)
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._trainer: Trainer = trainer_of(agent, self.env, deterministic, vec_normalize)
         found = outcomes_of(events, self.env, self._trainer.policy)
@@ -294,22 +292,3 @@ def _features(space: gym.Space[Any]) -> str | None:
     if isinstance(space, gym.spaces.Dict):
         return "CombinedExtractor"
     return "NatureCNN" if isinstance(space, gym.spaces.Box) and len(space.shape) == 3 else None
-
-
-def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
-    if isinstance(agent, Agent) and (env is None or env == agent.env.id):
-        return agent.env
-    made = environment(environment_of(agent) if env is None else env)
-    if isinstance(agent, Agent):
-        _check_same_world(agent.env.registered_id, made.registered_id)
-    return made
-
-
-def _check_same_world(loaded: str | None, explained: str | None) -> None:
-    """Refuse another environment than the one that the agent was loaded for; another version is said."""
-    if loaded is None or explained is None or loaded == explained:
-        return
-    same = f"the agent was loaded for {loaded} and is explained in {explained}"
-    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
-        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
-    log.warning(same)
