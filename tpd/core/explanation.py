@@ -13,6 +13,7 @@ from tpd.core.colours import colour
 from tpd.core.drawing import draw
 from tpd.core.efo import compose
 from tpd.core.intervals import difference_band, mean_band
+from tpd.core.observations import MOST_NUMBERS, numbers
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
 from tpd.core.verdicts import Verdict, Verdicts, is_told
@@ -100,6 +101,8 @@ class Explanation:
     every pair shares one random stream. `expected` is their mean, and nothing learned is mixed in."""
     verdicts: Verdicts | None = None
     """Whether the predictor was found to know what it says; None where nobody judged it, or nobody has to"""
+    action_names: tuple[str, ...] = ()
+    """What actions are called, by their number; empty where they have no names"""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -124,6 +127,7 @@ class Explanation:
             None if self.draws is None else self.draws[:, index],
             None if self.rollouts is None else self.rollouts[:, index],
             None if self.verdicts is None else self.verdicts[index],
+            self.action_names,
         )
 
     def __repr__(self) -> str:
@@ -270,6 +274,13 @@ class Explanation:
             return mean_band(self.drawn_returns, np.False_, self.certain, level)
         return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
 
+    def reward_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the expected reward at step h lies."""
+        drawn = self._drawn @ self._weights
+        if self.rollouts is not None:
+            return mean_band(drawn, np.False_, self.certain, level)
+        return band_of(drawn, self.expected_reward, self.foreseen, level)
+
     @property
     def _events(self) -> BoolArray:
         """[outcome]: which happen or not."""
@@ -315,7 +326,10 @@ class Explanation:
         return Remainder(running, unknown, bound, gap)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: what is expected, and how well that is known."""
+        """One row for each pair, step and outcome: what is expected at that step, and how well it is known.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the discounted return.
+        """
         known = {"unknown": self.unknown, "support": self.support}
         told = self.told.at
         expected = np.where(self.known[:, None, None] & told, self.expected, np.nan)
@@ -360,8 +374,22 @@ class Explanation:
 
     def name_of(self, row: int) -> str:
         """A pair in a few words."""
-        state = f"state {self.observations[row]}, " if self._numbered else f"pair {row}, "
-        return f"{state}action {plain(self.actions)[row]}"
+        return f"{self._state_name(row)}: {self.action_name(row)}"
+
+    def _state_name(self, row: int) -> str:
+        """The numbers of the state, or that of the pair where they are many."""
+        state = self.observations[row]
+        if self._numbered:
+            return f"state {state}"
+        few = state.dtype.names is None and state.size <= MOST_NUMBERS
+        return f"state {numbers(state)}" if few else f"pair {row}"
+
+    def action_name(self, row: int) -> str:
+        """The action of a pair in a few words."""
+        action = self.actions[row]
+        if self.action_names:
+            return self.action_names[int(action)]
+        return f"action {numbers(action) if np.ndim(action) else action}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -515,7 +543,10 @@ class Contrast:
         return np.asarray(self.fact.expected_return - self.foil.expected_return)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: fact, foil and their difference."""
+        """One row for each pair, step and outcome: fact, foil and their difference at that step.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the difference of the returns.
+        """
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
         fact, foil = (

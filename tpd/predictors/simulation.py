@@ -5,7 +5,7 @@ Rollout i of every action has stream i for world and policy, so that fact and fo
 the band is narrow enough would bias the answer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -69,6 +69,7 @@ class Simulator:
     precision: half the width that the band of an event may have, and of other outcomes as a share of
         their range.
     most: as many rollouts as that are made at most, whatever the precision.
+    progress: is told how many steps were made, each time that some were.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Simulator:
         precision: float = PRECISION,
         most: int = MOST_ROLLOUTS,
         seed: int = 0,
+        progress: Callable[[int], None] = lambda steps: None,
     ) -> None:
         self.env = env
         self.policy = policy
@@ -89,6 +91,7 @@ class Simulator:
         self.precision = number("precision", precision, 0.001, 0.5)
         self.most = whole_number("most", most, at_least=2)
         self.seed = seed
+        self.progress = progress
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
 
@@ -109,6 +112,7 @@ class Simulator:
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
             rollouts=sample.seen[..., :-1],
+            action_names=self.env.numbered_action_names,
         )
 
     def sample(self, asked: Sequence[Choices], rollouts: int | None) -> Iterator[Sample]:
@@ -179,6 +183,7 @@ class Simulator:
         self, asked: Sequence[Choices], streams: IntArray, purpose: int, watched: bool
     ) -> Iterator[tuple[FloatArray, BoolArray]]:
         """The rollouts of these streams."""
+        self.progress(0)  # to fork may take long
         width = len(streams)
         keys = [[(one.seed, purpose, int(stream)) for stream in streams] for one in asked]
         starts = [
@@ -208,6 +213,7 @@ class Simulator:
         for h in range(self.horizon):
             step = self._transitions(observations, actions, worlds.step(running, actions))
             seen.add(step, running)
+            self.progress(len(running))
             running = running[~step.terminated]
             if not len(running):
                 break

@@ -1,6 +1,6 @@
 """What is expected at a place of a run: by rollouts where the simulator can be asked, else as learned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,8 @@ class Asking:
     rollouts: int | None = None
     """Of each action; 0 does without, None makes as many as the precision needs."""
     precision: float = PRECISION
+    progress: Callable[[int], None] = lambda steps: None
+    """Is told how many steps the simulator has made."""
 
     def __post_init__(self) -> None:
         number("precision", self.precision, 0.001, 0.5)
@@ -78,7 +80,8 @@ class Expectations:
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
         """[action]: as it was learned."""
         here = np.repeat(self.state.observation, len(actions), axis=0)
-        return self.run.explainer.explain(here, actions, draws=draws)
+        explanation = self.run.explainer.explain(here, actions, draws=draws)
+        return replace(explanation, action_names=self.run.env.numbered_action_names)
 
     def _ask_once(self, asking: Asking) -> None:
         """Find out whether the simulator can be asked here."""
@@ -90,6 +93,7 @@ class Expectations:
                 run.outcomes(),
                 horizon=run.explainer.predictor.horizon,
                 precision=asking.precision,
+                progress=asking.progress,
             )
             self._roll_out(self._valid_actions())
         except Exception as error:  # of an environment, in whatever way

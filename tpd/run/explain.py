@@ -83,7 +83,7 @@ def _tell(told: Answer, run: str, out: Path) -> None:
     if learned:
         print()
         show(answer_tables.learned_beside([side.name for side in told.sides], explanations, learned))
-    told.plot().savefig(out / "explanation.png")
+    told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # 6 takes far longer
     save_explanation(together(explanations), out / "explanation.npz")
 
 

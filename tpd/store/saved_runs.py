@@ -1,7 +1,7 @@
 """Finished runs, read from their folders."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
 from tpd.store.recordings import load_recording, require_fit
+from tpd.store.run_descriptions import RunDescription
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 """The config is there to be read by people."""
@@ -33,8 +34,13 @@ class SavedRun:
     recording: Recording | None
     outcomes: Callable[[], OutcomeSet]
     """The outcomes explained, with their functions; an UntrustedError where these are of strangers."""
-    maps: Mapping[str, str] = field(default_factory=dict)
-    """Which field of a state goes where on a map, if not as the environment says."""
+    about: RunDescription | None = None
+    """What is stored beside the explainer; None where nothing was learned that could be."""
+
+    @property
+    def maps(self) -> Mapping[str, str]:
+        """Which field of a state goes where on a map, if not as the environment says."""
+        return {} if self.about is None else self.about.maps
 
     def model(self) -> TabularModel | None:
         """The dynamics: the environment's own, or as they were counted; None where they are not known."""
@@ -79,4 +85,4 @@ def read(
         given = ", ".join(outcomes.legend.names)
         raise ValueError(f"the outcomes given are {given}, and {', '.join(names)} are explained")
     make = partial(about.outcomes.make, trusted) if outcomes is None else lambda: outcomes
-    return SavedRun(about.title, explainer, env, recording, make, about.maps)
+    return SavedRun(about.title, explainer, env, recording, make, about)
