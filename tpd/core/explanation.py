@@ -562,8 +562,9 @@ class Contrast:
             rest = np.where(estimated, paired(*alike([fact.draws, foil.draws])), 0)
             certain &= ~estimated | (fact.certain & foil.certain)
         if not self.rolled_out:
-            band, ends = band_of(within + rest, mean, self.foreseen[:, -1], level), np.sort(rest, axis=0)
-            return Whole(mean, band, estimated, estimated & ((ends[0] > 0) | (ends[-1] < 0)))
+            band = band_of(within + rest, mean, self.foreseen[:, -1], level)
+            apart = (rest > 0).all(axis=0) | (rest < 0).all(axis=0)
+            return Whole(mean, band, estimated, estimated & apart)
         plain = difference_band(within, np.zeros((1, 1)), np.False_, certain, level)
         both = mean_of_both(within, rest, level)
         ends = [np.where(certain, mean, np.where(estimated, *pair)) for pair in zip(both, plain, strict=True)]
