@@ -84,12 +84,13 @@ def test_the_sentences_have_the_numbers_of_the_explanation(store: Store, ask: As
     state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})
     names = run.explainer.legend.names
     south, east = run.explainer.explain(np.repeat(state, 2), np.array([0, 2])).expected
-    pickup = south[:, names.index("pickup")]
-    assert number(said, r"pickup most likely at step (\d+)") == pickup.argmax()
-    assert number(said, r"pickup most likely at step \d+ \((\d+) %") == round(100 * pickup.max())
+    pickup = np.cumsum(south[:, names.index("first pickup")])
+    assert number(said, r"pickup at step (\d+)") == (pickup >= 0.1 * pickup[-1]).argmax()
     risk = south[:, names.index("first failure")].sum()
-    assert number(said, r"(\d+) % risk of failure by step") == round(100 * risk)
-    both = returns(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])), {})
+    assert number(said, r"Risk of failure (\d+) %") == round(100 * risk)
+    explained = run.explainer.to_the_end(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])))
+    assert explained.beyond is not None
+    both = returns(explained, {}) + explained.beyond.mean
     assert f"({both.max():.2f}" in said
     assert f"{both.min():.2f})" in said
     drawn = load_explanation(tmp_path / "explanation.npz")

@@ -187,7 +187,7 @@ class Simulator:
         width = len(streams)
         keys = [[(one.seed, purpose, int(stream)) for stream in streams] for one in asked]
         starts = [
-            Start(one.moment, np.tile(_world_seeds(its_keys), len(one.actions)))
+            Start(one.moment, np.tile(world_seeds(its_keys), len(one.actions)))
             for one, its_keys in zip(asked, keys, strict=True)
         ]
         observations = np.concatenate(
@@ -211,7 +211,7 @@ class Simulator:
         seen = _Seen(self.outcomes, len(actions), self.horizon)
         running = np.arange(len(actions))
         for h in range(self.horizon):
-            step = self._transitions(observations, actions, worlds.step(running, actions))
+            step = self.transitions(observations, actions, worlds.step(running, actions))
             seen.add(step, running)
             self.progress(len(running))
             running = running[~step.terminated]
@@ -222,7 +222,8 @@ class Simulator:
                 actions = policy.sample(observations, running)
         return seen.finish()
 
-    def _transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:
+    def transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:
+        """What worlds that were stepped have shown."""
         shown, reward, terminated, truncated, info = zip(*steps, strict=True)
         observed = batch(self.env.observation_space, shown)
         return Transitions(
@@ -270,7 +271,7 @@ class _Seen:
         self._waiting = []
 
 
-def _world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:
+def world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:
     """[stream]: a seed for the generators of each world."""
     return np.array([np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1 for key in keys])
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tpd.core.bands import LEVEL
+from tpd.core.beyond import Beyond, all_beyond
 from tpd.core.explanation import Explanation, together
 from tpd.core.intervals import trials_for
 from tpd.core.types import Array
 from tpd.guards.settings import number, whole_number
 from tpd.policies.stored import AbsentPolicy
+from tpd.predictors import run_on
 from tpd.predictors.simulation import MOST_ROLLOUTS, PRECISION, Simulator
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
@@ -50,6 +52,7 @@ class Expectations:
         self.state = state
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
+        self._followed: dict[bytes, Beyond] = {}
         self._simulator: Simulator | None = None
         self.reason = reason_not_to_ask(run, state, asking)
         """Why the simulator is not asked; empty where it is."""
@@ -76,6 +79,22 @@ class Expectations:
             return self.learned(actions, draws)
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
+
+    def to_the_end(self, explanation: Explanation) -> Explanation:
+        """The same with what comes after the horizon, as far as it can be estimated.
+
+        For what the simulator has explained it is rolled out, once for each action.
+        """
+        if self._simulator is None:
+            return self.run.explainer.to_the_end(explanation)
+        if explanation.legend.reward_bound is None:
+            return explanation
+        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._followed]
+        if missing:
+            found = run_on.to_the_end(self._simulator, self._moment, explanation[np.array(missing)])
+            for place, row in enumerate(missing):
+                self._followed[_key(explanation.actions[row])] = found[place : place + 1]
+        return replace(explanation, beyond=all_beyond([self._followed[_key(a)] for a in explanation.actions]))
 
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
         """[action]: as it was learned."""

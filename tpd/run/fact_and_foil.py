@@ -49,8 +49,9 @@ class Compared:
         return self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        """By rollouts where the simulator is asked, else as it was learned."""
-        return self.expectations.explain(self.action[None], draws=ENOUGH_DRAWS)
+        """By rollouts where the simulator is asked, else as it was learned; to the end of the episode."""
+        here = self.expectations
+        return here.to_the_end(here.explain(self.action[None], draws=ENOUGH_DRAWS))
 
     def learned(self) -> Explanation:
         return self.expectations.learned(self.action[None], draws=ENOUGH_DRAWS)
