@@ -230,7 +230,7 @@ def test_runs_of_a_store_are_asked_as_those_of_a_folder(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     (listed,) = converse([uri], [Call("list_runs", {})]).results
     (entry,) = told(listed)["runs"]
-    assert entry["env"] == "fuel_taxi"
+    assert entry["env"] == "FuelTaxi-v0"
     asked = [Call("explain", {"run": entry["run"], **here}), Call("quality", {"run": entry["run"]})]
     stored = converse([uri], [*asked, Call("explain", {"run": str(job), **here})]).results
     folder = converse([str(job.parent)], [Call("explain", {"run": job.name, **here})]).results
