@@ -19,7 +19,7 @@ from tpd.core.outcomes import FIRST
 
 ARMS = ("nothing", "probabilities", "values", "bars", "sentences", "falsified")
 LETTERS = "abcdefgh"
-MOST_CASES, ENOUGH_CASES, MOST_OF_A_CASE = 60, 14, 4
+MOST_CASES, ENOUGH_CASES, MOST_OF_A_CASE = 60, 10, 4
 INTRODUCTION = """# Reading test
 
 An agent acts in a world whose rules you do not know; all names in it are made up. Each case is a place \

@@ -9,12 +9,14 @@ import numpy as np
 from reading.worlds import Case
 from tpd.answers import what_if
 from tpd.core.explanation import Contrast, Explanation
-from tpd.core.outcomes import FIRST
+from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import FloatArray
 
-QUOTAS = {"order": 4, "when": 4, "likely": 3, "risk": 3, "flip": 3, "reward": 3}
+QUOTAS = {"order": 4, "when": 4, "likely": 4, "risk": 3, "flip": 3, "reward": 2}
 """How many questions of each kind a packet has."""
 STEPS_RIGHT, POINTS_RIGHT = 1, 5
+WRONG = (-1.0, 10.0, -0.1)
+"""By what rewards are multiplied in reward functions that are not the agent's."""
 STEP, PERCENT, THRESHOLD, NOW = "step", "percent", "threshold", "now"
 """What a number in a text says of an outcome."""
 
@@ -222,21 +224,35 @@ def _flip(case: Case, rng: np.random.Generator) -> Question | None:
 def _reward(case: Case, rng: np.random.Generator) -> Question | None:
     """Which of four reward functions the agent has."""
     contrast, rewarded = _worth(case)
-    legend = contrast.fact.legend
-    weights = {n: float(w) for n, w in zip(legend.names, legend.weights, strict=True) if w is not None}
     for outcome in rewarded:
         if what_if.overtaking(contrast, 0, outcome) is None:
             continue
-        now = weights[outcome]
-        others = [weights | {outcome: value} for value in (-now, 10 * now, -10 * now)]
-        options = [_listed(each) for each in (weights, *others)]
-        about = About(NOW, outcome, 0, now, -now)
-        prompt = (
-            "Which of these are the rewards of the agent, each time the outcome happens or for each unit?"
-        )
-        question = _choice("reward", prompt, options, options[0], about, rng)
+        functions = reward_functions(contrast.fact.legend)
+        options = [_listed(each) for each in functions]
+        now, false = functions[0][outcome], functions[1][outcome]
+        prompt = "Which are the rewards of the agent, each time an outcome happens or for each unit of it?"
+        question = _choice("reward", prompt, options, options[0], About(NOW, outcome, 0, now, false), rng)
         return Question(**{**vars(question), "what_if": outcome})
     return None
+
+
+def reward_functions(legend: Legend) -> list[dict[str, float]]:
+    """The true one and three others, each of which has a wrong reward for every outcome.
+
+    They are the same for all questions about a world: what all options of several questions have in common
+    would give the true one away.
+    """
+    weights = {n: float(w) for n, w in zip(legend.names, legend.weights, strict=True) if w is not None}
+    rng = np.random.default_rng(list("".join(weights).encode()))
+    factors = [rng.permutation(WRONG) for _ in weights]
+    wrong = [
+        {
+            name: float(factor[i]) * weight
+            for (name, weight), factor in zip(weights.items(), factors, strict=True)
+        }
+        for i in range(len(WRONG))
+    ]
+    return [weights, *wrong]
 
 
 def _listed(weights: Mapping[str, float]) -> str:

@@ -66,7 +66,7 @@ WORDS = [
     "skanu",
 ]
 DISCOUNT = 0.99
-ROLLOUTS, EPISODES = 100, 12
+ROLLOUTS, EPISODES = 60, 8
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from reading.falsified import falsify
 from reading.packets import ARMS, LETTERS, Asked, choose, packet, scores
-from reading.questions import PERCENT, QUOTAS, STEP, THRESHOLD, About
+from reading.questions import PERCENT, QUOTAS, STEP, THRESHOLD, About, reward_functions
 from reading.worlds import World, worlds
 
 from tests.support.commands import ROOT
@@ -112,6 +112,14 @@ def test_scores(taxi: tuple[World, list[Asked], Packets]) -> None:
     assert 0.1 < np.mean(shares) < 0.35
     apart = scores(key, perfect)
     assert apart["falsified"][1] + apart["not falsified"][1] == 20
+
+
+def test_reward_functions_give_nothing_away(taxi: tuple[World, list[Asked], Packets]) -> None:
+    asked = [question for each in taxi[1] for question in each.questions if question.kind == "reward"]
+    assert len({frozenset(question.options) for question in asked}) == 1
+    true, *wrong = reward_functions(taxi[1][0].case.side(0).legend)
+    assert all(other[name] != true[name] for other in wrong for name in true)
+    assert all(len({each[name] for each in (true, *wrong)}) == 4 for name in true)
 
 
 @pytest.mark.parametrize(

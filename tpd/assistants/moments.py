@@ -67,7 +67,8 @@ def _points(opened: OpenRun, recording: Recording) -> tuple[pd.DataFrame | None,
     else:
         points = turning_points(run.explainer, recording)
     points = points[points["change"] >= LEAST_CHANGE]
-    judged = run.env.tabular or Quality.read(opened.folder) is not None
+    quality = Quality.read(opened.folder)
+    judged = run.env.tabular or (quality is not None and quality.table is not None)
     return (points, [] if judged else [UNJUDGED]) if len(points) else (None, [UNTOLD])
 
 

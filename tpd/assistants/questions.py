@@ -111,7 +111,7 @@ def described(opened: OpenRun) -> RunDescription:
         learned=type(predictor).__name__ if run.explainer.informed else "nothing was learned",
         episodes=[] if recording is None else _episodes(opened),
         episodes_recorded=0 if recording is None else len(recording.episodes),
-        returns=[UNJUDGED] if quality is None else [text_of(line) for line in quality.lines],
+        returns=[UNJUDGED] if quality is None or not quality.lines else list(map(text_of, quality.lines)),
     )
 
 

@@ -99,11 +99,16 @@ class Estimate(BaseModel):
     difference: float | None = Field(default=None, description="Fact minus foil.")
 
 
-class OutcomeEstimate(Estimate):
-    """What is expected of one outcome within the horizon."""
+class Named(BaseModel):
+    """An outcome, and what numbers of it mean."""
 
     outcome: str
     unit: str
+
+
+class OutcomeEstimate(Estimate, Named):
+    """What is expected of one outcome within the horizon."""
+
     verdict: str | None = Field(default=None, description="Whether it was learned, by fresh episodes.")
 
 
@@ -195,7 +200,7 @@ class ActionReturn(BaseModel):
 
     action: str
     now: float | None
-    with_these_rewards: float | None = None
+    with_these_rewards: float | None = Field(default=None, description="null also if none were asked for.")
 
 
 class WhatIf(BaseModel):

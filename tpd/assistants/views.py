@@ -59,6 +59,12 @@ def doubts_of(answer: Answer) -> list[str]:
         said.append("one of the actions was tried too rarely to say more than how unsure it is")
     if answer.foil is None:
         said.append("there is no other valid action here")
+    if answer.own is not None and answer.own != answer.fact.action:
+        said.append(f"the agent did not take {answer.fact.action} here: it took {answer.own}")
+    contrast = answer.contrast
+    valued = answer.fact.explanation.legend.reward_bound is not None
+    if contrast is not None and contrast.drawn and valued and not contrast.settled[0]:
+        said.append("the data do not settle which of the two actions is worth more")
     return [text_of(each) for each in said]
 
 
