@@ -14,6 +14,7 @@ from reading.questions import NOW, PERCENT, STEP, THRESHOLD, About
 
 PATTERNS = {STEP: r"\bsteps? (\d+)(?: to (\d+))?", PERCENT: r"(\d+(?:\.\d+)?) %"}
 PRICE = r"(penalty|reward) of (-?[\d.]+(?:e[+-]?\d+)?)"
+BAND = r" % ?[\[(](\d+) to (\d+) %"
 CLOSE = {STEP: 1.0, PERCENT: 1.0}
 """How near to the true number one in the text has to be to be taken for it."""
 
@@ -49,13 +50,25 @@ def falsify(text: str, about: About, actions: Sequence[str], outcomes: Sequence[
         if not near and not (inside and about.what == STEP):
             continue
         moved = float(said) + about.false - about.true if about.what == STEP else about.false
-        new = f"{max(0, round(moved))}"
-        if new != said:
-            pieces += [text[done:begin], new]
-            changes.append((said, new))
-            done = end
+        for start, stop in (begin, end), *_band(text, end, about.what):
+            said = text[start:stop]
+            new = f"{max(0, round(moved if start == begin else _shifted(said, about)))}"
+            if new != said:
+                pieces += [text[done:start], new]
+                changes.append((said, new))
+                done = stop
     hit = any(abs(float(old) - about.true) <= CLOSE[about.what] for old, _ in changes)
     return Falsified("".join([*pieces, text[done:]]), changes) if hit else None
+
+
+def _band(text: str, end: int, what: str) -> list[tuple[int, int]]:
+    """Begin and end of the two limits of the band that follows a percentage, if one does."""
+    found = re.compile(BAND).match(text, end) if what == PERCENT else None
+    return [] if found is None else [found.span(1), found.span(2)]
+
+
+def _shifted(limit: str, about: About) -> float:
+    return float(np.clip(float(limit) + about.false - about.true, 0, 100))
 
 
 def _section(text: str, actions: Sequence[str], side: int) -> tuple[int, int] | None:

@@ -240,18 +240,12 @@ def reward_functions(legend: Legend) -> list[dict[str, float]]:
     """The true one and three others, each of which has a wrong reward for every outcome.
 
     They are the same for all questions about a world: what all options of several questions have in common
-    would give the true one away.
+    would give the true one away. Outcomes of the same weight are changed alike, so that all look natural.
     """
     weights = {n: float(w) for n, w in zip(legend.names, legend.weights, strict=True) if w is not None}
     rng = np.random.default_rng(list("".join(weights).encode()))
-    factors = [rng.permutation(WRONG) for _ in weights]
-    wrong = [
-        {
-            name: float(factor[i]) * weight
-            for (name, weight), factor in zip(weights.items(), factors, strict=True)
-        }
-        for i in range(len(WRONG))
-    ]
+    factors = {size: rng.permutation(WRONG).tolist() for size in sorted({abs(w) for w in weights.values()})}
+    wrong = [{n: factors[abs(w)][i] * w for n, w in weights.items()} for i in range(len(WRONG))]
     return [weights, *wrong]
 
 

@@ -142,6 +142,11 @@ def test_reward_functions_give_nothing_away(taxi: tuple[World, list[Asked], Pack
             About(THRESHOLD, "xo", 0, -3, 5.5),
             "Ba: xo. Zu instead: yu.\n\nZu overtakes ba at a xo reward of 5.5 (now a reward of 3).",
         ),
+        (
+            "Ba: xo at step 7 (58 % [47 to 69 %]). Zu instead: yu at step 2 (58 % [47 to 69 %]).",
+            About(PERCENT, "xo", 0, 58.3, 18.3),
+            "Ba: xo at step 7 (18 % [7 to 29 %]). Zu instead: yu at step 2 (58 % [47 to 69 %]).",
+        ),
         ("Ba: yu at step 4. Zu instead: xo at step 4.", About(STEP, "xo", 0, 4, 12), None),
     ],
 )
