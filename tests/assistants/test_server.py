@@ -23,6 +23,7 @@ from tpd.store.descriptions import UntrustedError
 
 AGENT = ROOT.parent / "shared" / "agents" / "qrdqn-LunarLander-v2.zip"
 QUICK = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
+JUDGED = [*QUICK[:2], "evaluation=forecasts", "evaluation.forecast_episodes=20"]
 NOISY = '''
 import os
 import gymnasium as gym
@@ -91,7 +92,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model = DQN("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
         explainer = tpd.Explainer(model, env="noisy_world:Noisy-v0", horizon=8)
         explainer.play(seeds=range(3))
-        explainer.learn(1000, overrides=QUICK, progress=False).save(folder / "first" / "cart")
+        explainer.learn(1000, overrides=JUDGED, progress=False).save(folder / "first" / "cart")
     return folder
 
 
@@ -134,10 +135,16 @@ def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conve
     assert [one["step"] for one in told(steps)["steps"]] == list(range(8))
     returns = told(what_if)["returns"]
     assert all(one["with_these_rewards"] == pytest.approx(2 * one["now"], rel=1e-4) for one in returns)
-    assert told(quality)["doubts"]
+    assert "mean return played here" in told(quality)["lines"][0]
+    assert {one["verdict"] for one in told(quality)["skills"]} <= {verdict.words for verdict in tpd.Verdict}
+    assert told(quality)["skills"]
     (picture,) = (part for part in plot.content if isinstance(part, ImageContent))
     assert Image.open(io.BytesIO(base64.b64decode(picture.data)), formats=["PNG"]).width > 300
     assert told(learned)["how"]["kind"] == "learned"
+    untold = [one for one in told(learned)["outcomes"] if one["verdict"] == "not learned"]
+    assert untold
+    assert all(one["fact"] is None and one["foil"] is None for one in untold)
+    assert "not learned" in told(learned)["doubts"][0]
     assert "an observation alone" in told(learned)["how"]["simulator_not_asked_because"]
 
 
