@@ -1,18 +1,21 @@
-"""Texts with one number falsified: a step, a percentage or a reward of one outcome.
+"""Texts with one fact falsified: a step, a percentage or a reward of one outcome, or the order of two.
 
 Sentences are parsed, not made anew, whatever they say: a number belongs to the last outcome named before it
 or, of the form "47 % risk of it", to the one named right after it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from reading.questions import NOW, PERCENT, STEP, THRESHOLD, About
+from reading.questions import NOW, ORDER, PERCENT, STEP, THRESHOLD, About
 
-PATTERNS = {STEP: r"\bsteps? (\d+)(?: to (\d+))?", PERCENT: r"(\d+(?:\.\d+)?) %"}
+PATTERNS = {
+    STEP: r"\bsteps? (\d+)(?: (?:to|or|and|against) (\d+))?(?: \((\d+) to (\d+)\))?",
+    PERCENT: r"(\d+(?:\.\d+)?) %",
+}
 PRICE = r"(penalty|reward) of (-?[\d.]+(?:e[+-]?\d+)?)"
 BAND = r" % ?[\[(](\d+) to (\d+) %"
 CLOSE = {STEP: 1.0, PERCENT: 1.0}
@@ -39,26 +42,42 @@ def falsify(text: str, about: About, actions: Sequence[str], outcomes: Sequence[
     section = _section(text, actions, about.side)
     if section is None:
         return None
-    pieces, changes, done = list[str](), list[tuple[str, str]](), 0
+    if about.what == ORDER:
+        return _other_order(text, about, section)
+    replaced = dict[tuple[int, int], str]()
+    hit, compared = False, _compared_from(text, actions)
     for begin, end in _places(text, about, outcomes):
-        said = text[begin:end]
+        near = abs(float(text[begin:end]) - about.true) <= CLOSE[about.what]
         inside = section[0] <= begin < section[1]
-        both = section[0] <= begin and begin >= _compared_from(text, actions)
-        if begin < done or not (inside or both):
+        if not (inside and (near or about.what == STEP)) and not (begin >= compared and near):
             continue
-        near = abs(float(said) - about.true) <= CLOSE[about.what]
-        if not near and not (inside and about.what == STEP):
-            continue
-        moved = float(said) + about.false - about.true if about.what == STEP else about.false
-        for start, stop in (begin, end), *_band(text, end, about.what):
-            said = text[start:stop]
-            new = f"{max(0, round(moved if start == begin else _shifted(said, about)))}"
-            if new != said:
-                pieces += [text[done:start], new]
-                changes.append((said, new))
-                done = stop
-    hit = any(abs(float(old) - about.true) <= CLOSE[about.what] for old, _ in changes)
-    return Falsified("".join([*pieces, text[done:]]), changes) if hit else None
+        hit |= inside and near
+        moved = about.false if about.what == PERCENT else _moved(text[begin:end], about)
+        replaced[begin, end] = f"{max(0, round(moved))}"
+        replaced |= {
+            limit: f"{_moved(text[slice(*limit)], about):.0f}" for limit in _band(text, end, about.what)
+        }
+    return _replaced(text, replaced) if hit else None
+
+
+def _replaced(text: str, new: Mapping[tuple[int, int], str]) -> Falsified:
+    """The text with other words from begin to end of each place."""
+    pieces, changes, done = list[str](), list[tuple[str, str]](), 0
+    for begin, end in sorted(new):
+        if text[begin:end] != new[begin, end]:
+            pieces += [text[done:begin], new[begin, end]]
+            changes.append((text[begin:end], new[begin, end]))
+            done = end
+    return Falsified("".join([*pieces, text[done:]]), changes)
+
+
+def _other_order(text: str, about: About, section: tuple[int, int]) -> Falsified | None:
+    """Two outcomes change places in what the text tells of an action."""
+    exchanged = {about.outcome: about.other, about.other: about.outcome}
+    found = list(re.compile(rf"\b({'|'.join(exchanged)})\b").finditer(text, *section))
+    if {each[1] for each in found} != set(exchanged):
+        return None
+    return _replaced(text, {each.span(1): exchanged[each[1]] for each in found})
 
 
 def _band(text: str, end: int, what: str) -> list[tuple[int, int]]:
@@ -67,8 +86,10 @@ def _band(text: str, end: int, what: str) -> list[tuple[int, int]]:
     return [] if found is None else [found.span(1), found.span(2)]
 
 
-def _shifted(limit: str, about: About) -> float:
-    return float(np.clip(float(limit) + about.false - about.true, 0, 100))
+def _moved(said: str, about: About) -> float:
+    """A step or a limit that moves with the number that is falsified."""
+    moved = max(0.0, float(said) + about.false - about.true)
+    return min(100.0, moved) if about.what == PERCENT else moved
 
 
 def _section(text: str, actions: Sequence[str], side: int) -> tuple[int, int] | None:

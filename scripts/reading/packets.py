@@ -56,7 +56,8 @@ def choose(world: World, seed: int) -> list[Asked]:
             continue
         texts.add(said)
         seen.append((Asked(case), questions(case, rng)))
-        _take(*seen[-1], left, most=2, least=2)
+        strong = {kind: question for kind, question in seen[-1][1].items() if not question.weak}
+        _take(seen[-1][0], strong, left, most=2, least=2)
         if len(seen) >= ENOUGH_CASES:
             for asked, possible in seen:
                 _take(asked, possible, left, MOST_OF_A_CASE, least=1)

@@ -14,11 +14,11 @@ from tpd.core.types import FloatArray
 
 QUOTAS = {"order": 4, "when": 4, "likely": 4, "risk": 3, "flip": 3, "reward": 2}
 """How many questions of each kind a packet has."""
-STEPS_RIGHT, POINTS_RIGHT = 1, 5
+STEPS_RIGHT, POINTS_RIGHT = 2, 5
 WRONG = (-1.0, 10.0, -0.1)
 """By what rewards are multiplied in reward functions that are not the agent's."""
-STEP, PERCENT, THRESHOLD, NOW = "step", "percent", "threshold", "now"
-"""What a number in a text says of an outcome."""
+STEP, PERCENT, THRESHOLD, NOW, ORDER = "step", "percent", "threshold", "now", "order"
+"""What a text says of an outcome."""
 
 
 class About(NamedTuple):
@@ -31,6 +31,8 @@ class About(NamedTuple):
     true: float
     false: float
     """What a falsified text says instead; it leads to another answer."""
+    other: str = ""
+    """Where it is about an order: what happens next."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Question:
     about: About
     what_if: str | None = None
     """The outcome whose reward the text must say something about."""
+    weak: bool = False
+    """Asked only if there are too few others, for example how likely what is certain is."""
 
 
 def questions(case: Case, rng: np.random.Generator) -> dict[str, Question]:
@@ -80,7 +84,7 @@ def _column(explanation: Explanation, name: str) -> FloatArray:
 def _time(first: FloatArray) -> Time:
     peak, total = int(first.argmax()), float(first.sum())
     around = first[max(0, peak - STEPS_RIGHT) : peak + STEPS_RIGHT + 1].sum()
-    return Time(total, peak, bool(total > 0 and around >= 0.6 * total and first[peak] >= 0.25))
+    return Time(total, peak, bool(total > 0 and around >= 0.8 * total and first[peak] >= 0.25))
 
 
 def _choice(
@@ -102,7 +106,7 @@ def _order(case: Case, rng: np.random.Generator) -> Question | None:
         return None
     options = [name for _, name in likely] + [name for name, time in known.items() if time.total <= 0.05]
     first, second = likely[0], likely[1]
-    about = About(STEP, first[1], 0, first[0], second[0] + 4)
+    about = About(ORDER, first[1], 0, first[0], second[0], second[1])
     prompt = f"After {answer.fact.name}, which of these most likely happens first?"
     return _choice("order", prompt, options[:4], first[1], about, rng)
 
@@ -119,7 +123,7 @@ def _when(case: Case, rng: np.random.Generator) -> Question | None:
     if not found:
         return None
     side, name, time = found[rng.integers(len(found))]
-    moved = 5 if time.peak < 6 or rng.random() < 0.5 else -4
+    moved = 6 if time.peak < 7 or rng.random() < 0.5 else -5
     prompt = (
         f"After {answer.sides[side].name}, at which step is {name} most likely to happen for the first time? "
         f"(a whole number; {STEPS_RIGHT} more or less counts as right)"
@@ -147,7 +151,7 @@ def _likely(case: Case, rng: np.random.Generator) -> Question | None:
         f"{horizon} steps? (a number; {POINTS_RIGHT} points more or less count as right)"
     )
     about = About(PERCENT, name, side, percent, percent - 40 if percent > 50 else percent + 40)
-    return Question("likely", prompt, (), percent, POINTS_RIGHT, about)
+    return Question("likely", prompt, (), percent, POINTS_RIGHT, about, weak=not unsure)
 
 
 def _risk(case: Case, rng: np.random.Generator) -> Question | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from reading.falsified import falsify
 from reading.packets import ARMS, LETTERS, Asked, choose, packet, scores
-from reading.questions import PERCENT, QUOTAS, STEP, THRESHOLD, About, reward_functions
+from reading.questions import ORDER, PERCENT, QUOTAS, STEP, THRESHOLD, About, reward_functions
 from reading.worlds import World, worlds
 
 from tests.support.commands import ROOT
@@ -47,9 +47,7 @@ def check(world: World, packets: Packets) -> None:
 
 def check_changes(packets: Packets) -> None:
     """The falsified packet differs from the true one in the numbers that its key names, and nothing else."""
-    true, false = (
-        re.split(r"(\d+(?:\.\d+)?|penalty|reward)", packets[arm][0]) for arm in ("sentences", "falsified")
-    )
+    true, false = (re.findall(r"\w+(?:\.\d+)?|\W+", packets[arm][0]) for arm in ("sentences", "falsified"))
     assert len(true) == len(false)
     differing = [(old, new) for old, new in zip(true, false, strict=True) if old != new]
     named = packets["falsified"][1]["changes"]
@@ -129,6 +127,23 @@ def test_reward_functions_give_nothing_away(taxi: tuple[World, list[Asked], Pack
             "Ba: plan: first xo around step 4 (65 % at step 4), then yu around step 9. Zu instead: xo.",
             About(STEP, "xo", 0, 4, 12),
             "Ba: plan: first xo around step 12 (65 % at step 12), then yu around step 9. Zu instead: xo.",
+        ),
+        (
+            "Ba: xo at step 5 or 6, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo (around "
+            "step 5 against 9).",
+            About(STEP, "xo", 0, 5, 11),
+            "Ba: xo at step 11 or 12, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo (around "
+            "step 11 against 9).",
+        ),
+        (
+            "Ba: xo at step 2, then yu around step 7. Zu instead: xo at step 4, then yu.",
+            About(ORDER, "xo", 0, 2, 7, "yu"),
+            "Ba: yu at step 2, then xo around step 7. Zu instead: xo at step 4, then yu.",
+        ),
+        (
+            "Ba: xo at step 2. Zu instead: the same. A tie: ba 1, zu 1. Surely: xo by step 2.",
+            About(STEP, "xo", 1, 2, 8),
+            None,
         ),
         (
             "Ba: 47 % risk of xo by step 6. Zu instead: 30 % risk of xo by step 6. Ba is worth less than zu: "
