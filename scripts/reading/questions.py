@@ -123,7 +123,8 @@ def _when(case: Case, rng: np.random.Generator) -> Question | None:
     if not found:
         return None
     side, name, time = found[rng.integers(len(found))]
-    moved = 6 if time.peak < 7 or rng.random() < 0.5 else -5
+    later = time.peak < 7 or (rng.random() < 0.5 and time.peak + 6 < case.side(side).horizon)
+    moved = 6 if later else -5
     prompt = (
         f"After {answer.sides[side].name}, at which step is {name} most likely to happen for the first time? "
         f"(a whole number; {STEPS_RIGHT} more or less counts as right)"
@@ -182,6 +183,8 @@ def _risk(case: Case, rng: np.random.Generator) -> Question | None:
     later = int(peaks[1] > peaks[0])
     prompt = f"After which of the two actions does {name} most likely come later?"
     about = About(STEP, name, 1 - later, peaks[1 - later], peaks[later] + 4)
+    if peaks[later] + 4 >= horizon:
+        about = About(STEP, name, later, peaks[later], peaks[1 - later] - 4)
     return _choice("risk", prompt, [*names, "at the same step"], names[later], about, rng)
 
 

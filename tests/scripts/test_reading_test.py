@@ -129,11 +129,11 @@ def test_reward_functions_give_nothing_away(taxi: tuple[World, list[Asked], Pack
             "Ba: plan: first xo around step 12 (65 % at step 12), then yu around step 9. Zu instead: xo.",
         ),
         (
-            "Ba: xo at step 5 or 6, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo (around "
-            "step 5 against 9).",
+            "Ba: xo at step 5 or 6, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo "
+            "(around step 5 against 9).",
             About(STEP, "xo", 0, 5, 11),
-            "Ba: xo at step 11 or 12, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo (around "
-            "step 11 against 9).",
+            "Ba: xo at step 11 or 12, then yu around step 7 (7 to 9). Zu instead: xo. Ba beats zu: xo "
+            "(around step 11 against 9).",
         ),
         (
             "Ba: xo at step 2, then yu around step 7. Zu instead: xo at step 4, then yu.",
