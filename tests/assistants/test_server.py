@@ -57,6 +57,7 @@ REFUSED = {
     "there is no run 'firts/cart'.*did you mean first/cart": Call("explain", {**HERE, "run": "firts/cart"}),
     "there is no run '../outside'": Call("describe_run", {"run": "../outside"}),
     "there is no run 'link'": Call("describe_run", {"run": "link"}),
+    "there is no run 'inner'": Call("describe_run", {"run": "inner"}),
     "there is no run '/etc'": Call("describe_run", {"run": "/etc"}),
     r"there is no run 'a\\x00b'": Call("describe_run", {"run": "a\0b"}),
     "run: String should have at most 500": Call("describe_run", {"run": "x" * 10_000}),
@@ -108,6 +109,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def session(runs: Path) -> Conversation:
     """Good and hostile calls, in one process."""
     (runs / "link").symlink_to(runs.parent / "outside")
+    (runs / "inner").mkdir()
+    (runs / "inner" / "explainer").symlink_to(runs.parent / "outside" / "explainer")
     (runs.parent / "outside" / "explainer").mkdir(parents=True)
     (runs.parent / "outside" / "explainer" / "explainer.json").write_text("{}")
     before = files(runs)

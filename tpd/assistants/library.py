@@ -1,5 +1,6 @@
 """The runs that may be asked: those below one folder, or in one MLflow store."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -73,9 +74,11 @@ class Library:
         """The folder of a run below the place, refusing whatever leads elsewhere."""
         root = Path(self.place).resolve()
         usual = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-        folder = (root / name).resolve() if usual else root / "\0"
-        if usual and folder.is_relative_to(root) and (folder / EXPLAINER / DESCRIPTION).is_file():
-            return folder
+        if usual:
+            folder = (root / name).resolve()
+            description = (folder / EXPLAINER / DESCRIPTION).resolve()  # nothing on the way leads elsewhere
+            if description.is_relative_to(root) and folder.is_relative_to(root) and description.is_file():
+                return folder
         known = [each for each, _ in self._folders()]
         raise ValueError(
             f"there is no run {shown(name)} in {self.place}; list_runs names those that there are"
@@ -86,7 +89,7 @@ class Library:
         """The folder of a run that was copied from the store, once."""
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise ValueError(f"there is no run {shown(name)}; list_runs names those that there are")
-        folder = Path(self._scratch.name) / name.encode().hex()[:200]
+        folder = Path(self._scratch.name) / hashlib.sha256(name.encode()).hexdigest()
         if not (folder / EXPLAINER / DESCRIPTION).is_file():
             from tpd.tracking.downloads import download
 
@@ -99,7 +102,7 @@ class Library:
         for seen, (path, below, _) in enumerate(os.walk(root)):
             folder = Path(path)
             below.sort()
-            if (folder / EXPLAINER / DESCRIPTION).is_file():
+            if (folder / EXPLAINER / DESCRIPTION).is_file() and not (folder / EXPLAINER).is_symlink():
                 below.clear()
                 found += 1
                 yield folder.relative_to(root).as_posix(), folder

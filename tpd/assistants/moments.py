@@ -56,7 +56,7 @@ def _points(opened: OpenRun, recording: Recording) -> tuple[pd.DataFrame | None,
     """Turning points as the run stored them, else found now, the largest changes first; and doubts."""
     run, stored = opened.saved, opened.folder / STORED
     if stored.is_file():
-        points = read_table(stored, numbers=["episode", "step", "change"])
+        points = read_table(stored, numbers=["episode", "step", "change", "before", "after"])
         inside = points["episode"].between(0, len(recording.episodes) - 1)
         lengths = points["episode"].where(inside, 0).map(lambda number: len(recording.episodes[int(number)]))
         points = points[inside & points["step"].between(0, lengths - 1)]

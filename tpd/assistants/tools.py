@@ -2,6 +2,7 @@
 
 import functools
 import io
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ from tpd.assistants.views import answer_record, by_steps, how_of
 from tpd.guards.files import brief
 from tpd.predictors.simulation import MOST_ROLLOUTS
 
+log = logging.getLogger(__name__)
 LARGEST_PICTURE = 3 * 2**20
 DOTS_PER_INCH = 90
 PICTURES = {"plot"}
@@ -79,6 +81,8 @@ def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return tool(*args, **kwargs)
         except Exception as error:  # of environments, too, in whatever way
+            if not isinstance(error, ValueError | OSError):
+                log.warning("%s failed", tool.__name__, exc_info=error)
             raise ToolError(brief(error)) from error
 
     return telling
