@@ -126,7 +126,7 @@ def _when(case: Case, rng: np.random.Generator) -> Question | None:
     later = time.peak < 7 or (rng.random() < 0.5 and time.peak + 6 < case.side(side).horizon)
     moved = 6 if later else -5
     prompt = (
-        f"After {answer.sides[side].name}, at which step is {name} most likely to happen for the first time? "
+        f"After {answer.sides[side].name}, at which step is the first {name} most likely? "
         f"(a whole number; {STEPS_RIGHT} more or less counts as right)"
     )
     about = About(STEP, name, side, time.peak, time.peak + moved)
@@ -237,7 +237,7 @@ def _reward(case: Case, rng: np.random.Generator) -> Question | None:
         functions = reward_functions(contrast.fact.legend)
         options = [_listed(each) for each in functions]
         now, false = functions[0][outcome], functions[1][outcome]
-        prompt = "Which are the rewards of the agent, each time an outcome happens or for each unit of it?"
+        prompt = "Which are the rewards of the agent, for each occurrence or each unit of an outcome?"
         question = _choice("reward", prompt, options, options[0], About(NOW, outcome, 0, now, false), rng)
         return Question(**{**vars(question), "what_if": outcome})
     return None
