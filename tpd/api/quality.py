@@ -12,7 +12,8 @@ from tpd.evaluation.forecasts import ForecastSkill
 from tpd.guards.files import blame, require_file
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.run.results import FORECASTS, RESULT, Findings
+from tpd.run.results import Findings
+from tpd.store.saved_runs import FORECASTS, RESULT
 from tpd.store.tables import read_table
 
 LARGEST_RESULT = 2**20

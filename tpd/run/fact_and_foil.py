@@ -63,14 +63,14 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
     No second one where there is no choice.
     """
     asking = Asking(question.rollouts, question.precision)
-    state, own = _find(run, question.state)
-    action = _action(run, state, own, question.action, question.run)
+    state, own = find_state(run, question.state)
+    action = chosen_action(run, state, own, question.action, question.run)
     if question.against is not None:
         rival = saved_runs.read(fetch(question.against, question.store, scratch / "against"), question.trust)
         if rival.env.id != run.env.id:
             raise QuestionError(f"{run.env.id} and {rival.env.id} are different worlds, and not compared")
-        there, its_own = _find(rival, question.state)
-        foil = _action(rival, there, its_own, question.foil or question.action, question.against)
+        there, its_own = find_state(rival, question.state)
+        foil = chosen_action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
         here, elsewhere = _both(run, state, rival, there, asking)
         return (
@@ -78,8 +78,8 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
             Compared(elsewhere, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
-        there, its_own = _find(run, question.foil_state)
-        foil = _action(run, there, its_own, question.foil or question.action, question.run)
+        there, its_own = find_state(run, question.foil_state)
+        foil = chosen_action(run, there, its_own, question.foil or question.action, question.run)
         here, elsewhere = _both(run, state, run, there, asking)
         return (
             Compared(here, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
@@ -127,7 +127,7 @@ def _both(
     return sides
 
 
-def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
+def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     """The state that is asked for, and what the agent does in it, where that is known."""
     if state == START:
         state = {"episode": 0, "step": 0}
@@ -154,7 +154,8 @@ def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
             )
 
 
-def _action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
+def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
+    """The action that is asked about, by name or number; the agent's own if it is None."""
     if wanted is not None:
         return _named(run, wanted)
     if own is None:

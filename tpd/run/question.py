@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str]) -> Question:
         raise QuestionError(f"{empty[0]}= is empty")
     if place:
         given["state"] = place
-    return _checked(Question(**{**given, **texts}))
+    return checked(Question(**{**given, **texts}))
 
 
 def _values(arguments: Sequence[str]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
     return {str(key): value for key, value in given.items()}
 
 
-def _checked(question: Question) -> Question:
+def checked(question: Question) -> Question:
     """The question, if its settings are of the kinds that they should be."""
     rewards, trust = question.rewards, question.trust
     if not isinstance(rewards, Mapping):

@@ -18,11 +18,11 @@ from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
 from tpd.store.explanations import save_explanation
 from tpd.store.recordings import save_recording
-from tpd.store.saved_runs import EPISODES, EXPLAINER, SavedRun
+from tpd.store.saved_runs import EPISODES, EXPLAINER, FORECASTS, RESULT, SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PLOTS, RESULT, FORECASTS = "plots", "result.txt", "forecasts.json"
+PLOTS = "plots"
 
 
 @dataclass(frozen=True)

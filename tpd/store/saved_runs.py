@@ -21,6 +21,8 @@ from tpd.store.run_descriptions import RunDescription
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 """The config is there to be read by people."""
+RESULT, FORECASTS = "result.txt", "forecasts.json"
+"""How good the explanations turned out to be."""
 
 
 @dataclass(frozen=True)
