@@ -21,6 +21,8 @@ from tpd.run.configs import CONFIG_FOLDER, group
 EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 """An id, a spec, a function that makes it, or a live one that has a spec."""
 
+NAMES = ("action_names", "observation_names")
+
 
 def environment(given: EnvLike) -> Environment:
     """The environment that is meant, checked; a live one is made again from its spec, and never stepped."""
@@ -77,11 +79,14 @@ def known_name(env_id: str) -> str | None:
 
 
 def with_known_names(env: Environment) -> Environment:
-    """The environment with the names that the configs have for its actions, where no wrapper changes them."""
+    """The environment with the names that the configs have for its actions and observations, where no
+    wrapper changes them.
+    """
     known = known_name(env.id)
     if known is None or env.wrappers or env.action_names:
         return env
-    return replace(env, action_names=tuple(group("env", known).get("action_names", ())))
+    config = group("env", known)
+    return replace(env, **{key: tuple(getattr(env, key) or config.get(key, ())) for key in NAMES})
 
 
 @cache
@@ -93,7 +98,7 @@ def _known() -> dict[str, str]:
 
 
 def _is_plain(config: Any) -> bool:
-    return set(config) <= {"_target_", "id", "action_names"}
+    return set(config) <= {"_target_", "id", *NAMES}
 
 
 def experiment(env: Environment) -> str:
