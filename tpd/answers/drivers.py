@@ -6,6 +6,7 @@ set of features that keep their values in the state explained; the others take t
 them are unlike any, nothing is said.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,25 +14,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpd.core.drawing import draw
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import BoolArray, FloatArray, IntArray
 
 CORRELATED = 0.9
-"""Features whose |correlation| over the states met is larger are one: apart, they make states nobody meets."""
+"""Features whose |correlation| over the states met is larger go together: nobody meets them apart."""
 MOST_EXACT = 10
 """Groups of features up to which all coalitions are asked about; for more, permutations are sampled."""
 PERMUTATIONS = 10
-SAMPLES, SIMULATED_SAMPLES = 50_000, 2500
+FEW = 3
+"""Features of a group that are all named."""
+SAMPLES, SIMULATED_SAMPLES = 25_000, 2500
 """Mixed states that are asked about, roughly; fewer where every forecast is simulated."""
 MOST_BACKGROUND, LEAST_BACKGROUND = 200, 10
-REAL = 0.99
-"""A mixed state is unlike the states met if it is farther from them than this share of other real states."""
-MOST_UNLIKE = 0.2
-"""Share of mixed states that may be unlike any state met. Of real states 1 % are. A Shapley value is a mean
-of differences of forecasts, so with probabilities its error is at most twice the share of wrong ones."""
+MOST_UNLIKE = 0.5
+"""Share of mixed states that may be farther from the states met than any state of a typical episode: with
+more, the values are averages over what mostly does not happen."""
+LEAST_EPISODES = 4
+"""To tell which states are unlike those met."""
+MOST_LEFT_OUT = 0.5
+"""Share of the states met that may be left out, because an action is not valid in a mixture, or was never
+tried: more, and what is left are no longer the states that the agent meets."""
 COMPARED, REFERENCE = 2000, 5000
-"""States of which distances are measured, and to how many."""
+"""Mixed states of which distances are measured, and to how many states met."""
 
-MISSING = "what a forecast relies on is worked out by the package shap: pip install 'tpd[drivers]'"
+MISSING = "shap.Explanation is of the package shap, which is not installed: pip install 'tpd[drivers]'"
 
 Forecast = Callable[[FloatArray], FloatArray]
 """rows [batch, feature] -> [batch]; NaN where it is not known"""
@@ -48,14 +54,16 @@ class Group(NamedTuple):
 class Drivers:
     """What a forecast relies on: how much each part of the state moves it away from its mean.
 
-    `answer.drivers()` gives it. `text` is for people, `shap` for the plots of the shap package, `plot()` a bar
-    chart. Where `withheld` is not empty, it says why there are no values.
+    `answer.drivers()` gives it. `text` is for people, `plot()` a bar chart, `shap` for the plots of the shap
+    package. Where `withheld` is not empty, it says why there are no values.
     """
 
     what: str
     """The forecast in words, for example `crash by step 15 after push left`."""
     names: tuple[str, ...] = ()
     """[group]: what each group of features is called"""
+    shown: tuple[str, ...] = ()
+    """[group]: the same with the values in the state explained"""
     values: FloatArray = None  # type: ignore[assignment]  # none where withheld
     """[group]: Shapley values; they add up to `forecast - base`"""
     errors: FloatArray = None  # type: ignore[assignment]
@@ -67,7 +75,9 @@ class Drivers:
     forecast: float = np.nan
     """In the state explained."""
     unlike: float = np.nan
-    """The share of mixed states that are unlike any state met."""
+    """The share of mixed states that are unlike any state met; 0 where a forecast is known of each."""
+    background: int = 0
+    """How many states met it is compared with."""
     probability: bool = True
     """Whether values are differences of probabilities, and not of counts or other outcomes."""
     against: bool = False
@@ -82,9 +92,15 @@ class Drivers:
     @property
     def shap(self) -> Any:
         """The same as `shap.Explanation` [group], for `shap.plots`."""
+        import tpd.kernels.compiler  # noqa: F401  # shap imports numba, which would read settings of strangers
+
         if self.withheld:
             raise ValueError(self.text)
-        return require_shap().Explanation(
+        try:
+            import shap
+        except ImportError as error:
+            raise ImportError(MISSING) from error
+        return shap.Explanation(
             values=self.values, base_values=self.base, data=self.data, feature_names=list(self.names)
         )
 
@@ -104,17 +120,6 @@ class Drivers:
 
     def __repr__(self) -> str:
         return f"<Drivers: {self.what}{', withheld' if self.withheld else ''}>"
-
-
-def require_shap() -> Any:
-    """The package, imported only when it is needed; an ImportError names the extra that has it."""
-    import tpd.kernels.compiler  # noqa: F401  # first: shap imports numba, which reads settings of a stranger
-
-    try:
-        import shap
-    except ImportError as error:
-        raise ImportError(MISSING) from error
-    return shap
 
 
 def correlated_groups(rows: FloatArray, names: Sequence[str], threshold: float = CORRELATED) -> list[Group]:
@@ -142,13 +147,13 @@ def correlated_groups(rows: FloatArray, names: Sequence[str], threshold: float =
 def _correlations(rows: FloatArray) -> FloatArray:
     """[feature, feature]; 0 where a feature never varies."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.nan_to_num(np.corrcoef(rows.T))
+        found = np.asarray(np.nan_to_num(np.corrcoef(rows.T)))
     np.fill_diagonal(found, 1.0)
     return np.asarray(np.clip((found + found.T) / 2, -1, 1))
 
 
 def _named(names: Sequence[str]) -> str:
-    if len(names) <= 3:
+    if len(names) <= FEW:
         return " and ".join(names)
     return f"{names[0]}, {names[1]} and {len(names) - 2} more"
 
@@ -163,9 +168,9 @@ class Mixed(NamedTuple):
     base: float
     forecast: float
     rows: FloatArray
-    """[sample, feature]: the mixed states, each once"""
-    unknown: float
-    """The share of mixed states whose forecast is not known."""
+    """[sample, feature]: some of the states that are truly mixed"""
+    background: int
+    """Of how many states met; the values are NaN where they are fewer than `LEAST_BACKGROUND`."""
 
 
 def background_size(groups: int, simulated: bool) -> int:
@@ -178,87 +183,130 @@ def _coalitions(groups: int) -> int:
     return 2**groups if groups <= MOST_EXACT else PERMUTATIONS * (2 * groups + 1)
 
 
-def shapley(forecast: Forecast, state: FloatArray, background: FloatArray, groups: Sequence[Group]) -> Mixed:
+def shapley(
+    forecast: Forecast,
+    state: FloatArray,
+    background: FloatArray,
+    groups: Sequence[Group],
+    rng: np.random.Generator,
+) -> Mixed:
     """Shapley values of groups of features of a state [feature] against a background [state, feature].
 
     Exact over all coalitions of up to `MOST_EXACT` groups, by sampled permutations of more. The game is
-    played against every background state apart: the mean is the value, their spread its error. Mixed states
-    whose forecast is not known count as the mean of the others.
+    played against every background state apart: the mean is the value, their spread its error. A background
+    state is left out if a forecast is not known of any of its mixtures.
     """
-    shap = require_shap()
-    asked, width = _Asked(forecast, state, background, groups), len(groups)
-    masker = shap.maskers.Independent(np.zeros((1, width)))
-    if width <= MOST_EXACT:
-        explainer = shap.explainers.Exact(asked.played, masker)
-        found = explainer(np.ones((1, width)), batch_size=2**width, silent=True)
-    else:
-        explainer = shap.explainers.Permutation(asked.played, masker, seed=0)
-        count = _coalitions(width)
-        found = explainer(np.ones((1, width)), max_evals=count, batch_size=count, silent=True)
-    values = np.asarray(found.values)[0].reshape(width, len(background))
-    ends = asked.played(np.array([[0.0], [1.0]]) * np.ones(width))
-    return Mixed(
-        values.mean(axis=1),
-        values.std(axis=1, ddof=1) / np.sqrt(len(background)),
-        float(ends[0].mean()),
-        float(ends[1].mean()),
-        np.concatenate(asked.rows),
-        asked.unknown / asked.count,
-    )
+    game, width = _Game(forecast, state, background, groups, rng), len(groups)
+    exact = width <= MOST_EXACT
+    values = exact_values(game.played, width) if exact else sampled_values(game.played, width, rng)
+    mixed = np.concatenate(game.rows)
+    known = ~np.isnan(values).any(axis=0)
+    count = int(known.sum())
+    if count < LEAST_BACKGROUND:
+        nothing = np.full(width, np.nan)
+        return Mixed(nothing, nothing, np.nan, np.nan, mixed, count)
+    values = values[:, known]
+    base, here = game.played(np.array([np.zeros(width), np.ones(width)]) > 0)[:, known].mean(axis=1)
+    errors = values.std(axis=1, ddof=1) / np.sqrt(count)
+    return Mixed(values.mean(axis=1), errors, float(base), float(here), mixed, count)
 
 
-class _Asked:
+Worth = Callable[[BoolArray], FloatArray]
+"""coalitions [coalition, player] -> [coalition, game]: what each is worth, in several games at once"""
+
+
+def exact_values(worth: Worth, players: int) -> FloatArray:
+    """[player, game]: sum over the coalitions S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))."""
+    coalitions = (np.arange(2**players)[:, None] >> np.arange(players)) % 2 > 0
+    size = coalitions.sum(axis=1)
+    weights = np.array([1 / (players * math.comb(players - 1, k)) for k in range(players)] + [0.0])
+    joined, without = weights[size - 1][:, None], weights[size][:, None]
+    return np.asarray(np.where(coalitions, joined, -without).T @ worth(coalitions))
+
+
+def sampled_values(worth: Worth, players: int, rng: np.random.Generator) -> FloatArray:
+    """[player, game]: the mean over random orders, and their reverses, of what each adds to those before."""
+    orders = [rng.permutation(players) for _ in range(PERMUTATIONS // 2)]
+    orders += [order[::-1] for order in orders]
+    place = np.argsort(orders, axis=1)  # [order, player]
+    before = place[:, None] < np.arange(players + 1)[:, None]  # [order, members, player]
+    found = worth(before.reshape(-1, players)).reshape(len(orders), players + 1, -1)
+    added = np.take_along_axis(np.diff(found, axis=1), place[..., None], axis=1)
+    return np.asarray(added.mean(axis=0))
+
+
+def not_comparable(unlike: float, kept: int, drawn: int) -> str:
+    """Why values would say nothing: too many mixed states are unlike those met, or too few states met of
+    those drawn were kept; empty where they say something.
+    """
+    if kept < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * drawn):
+        return (
+            f"mixed with {drawn - kept} of {drawn} states met, parts of this state make others in which the "
+            "action is not valid or was never tried"
+        )
+    if np.isnan(unlike):
+        return "too few episodes are at hand to tell which states are like those met"
+    if unlike > MOST_UNLIKE:
+        return (
+            f"mixed with states met, parts of this state make others, {100 * unlike:.0f} % of them "
+            "unlike any that was met"
+        )
+    return ""
+
+
+class _Game:
     """The game of coalitions: its worth against every background state, and which states were asked about."""
 
     def __init__(
-        self, forecast: Forecast, state: FloatArray, background: FloatArray, groups: Sequence[Group]
+        self,
+        forecast: Forecast,
+        state: FloatArray,
+        background: FloatArray,
+        groups: Sequence[Group],
+        rng: np.random.Generator,
     ) -> None:
         self._forecast = forecast
         self._state = state
         self._background = background
         self._groups = groups
+        self._rng = rng
         self.rows = list[FloatArray]()
-        self.unknown, self.count = 0, 0
 
-    def played(self, coalitions: FloatArray) -> FloatArray:
-        """[coalition, background]: the forecast of each mixed state; coalitions [coalition, group] of 0, 1."""
+    def played(self, coalitions: BoolArray) -> FloatArray:
+        """[coalition, background]: the forecast of each mixed state; coalitions [coalition, group]."""
         kept = np.zeros((len(coalitions), len(self._state)), dtype=np.bool_)
         for number, group in enumerate(self._groups):
-            kept[:, group.columns] = coalitions[:, [number]] > 0.5
+            kept[:, group.columns] = coalitions[:, [number]]
         mixed = np.where(kept[:, None], self._state, self._background)
         rows, place = np.unique(mixed.reshape(-1, len(self._state)), axis=0, return_inverse=True)
         worth = self._forecast(rows)[place.reshape(-1)]
-        self.rows.append(rows)
-        unknown = np.isnan(worth)
-        self.unknown, self.count = self.unknown + int(unknown.sum()), self.count + len(worth)
-        rest = float(worth[~unknown].mean()) if not unknown.all() else 0.0
-        return np.where(unknown, rest, worth).reshape(len(coalitions), len(self._background))
+        truly = coalitions.any(axis=1) & ~coalitions.all(axis=1)
+        self.rows.append(_some(mixed[truly].reshape(-1, len(self._state)), COMPARED, self._rng))
+        return worth.reshape(len(coalitions), len(self._background))
 
 
-def share_unlike(
-    mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator
-) -> float:
-    """The share of mixed states [sample, feature] that are farther from the states met than real ones are.
+def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator) -> float:
+    """The share of mixed states [sample, feature] that are unlike those met [state, feature]: farther from
+    the nearest one than any state of a typical other episode is.
 
-    Half of the episodes are the reference; how far real states lie from it is known by the other half.
-    Features are divided by their standard deviation.
+    Half of the episodes are the reference. Of the others each has a farthest state; the median of these
+    distances is the limit, so that no single odd episode sets it. Features are divided by their standard
+    deviations. NaN where there are too few episodes to tell.
     """
     from scipy.spatial import cKDTree
 
-    half = _half(episode)
-    scale = met.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    numbers, episode = np.unique(episode, return_inverse=True)
+    if len(numbers) < LEAST_EPISODES:
+        return np.nan
+    spread = met.std(axis=0)
+    scale, half = np.where(spread > 0, spread, 1.0), episode % 2 == 0
     tree = cKDTree(_some(met[half], REFERENCE, rng) / scale)
-    real = tree.query(_some(met[~half], COMPARED, rng) / scale)[0]
+    others, number = met[~half], episode[~half]
+    real = tree.query(others / scale)[0]
+    limit = np.median([real[number == each].max() for each in np.unique(number)])
     far = tree.query(_some(mixed, COMPARED, rng) / scale)[0]
-    return float((far > np.quantile(real, REAL) + 1e-9).mean())
+    return float((far > limit + 1e-9).mean())
 
 
-def _half(episode: IntArray) -> BoolArray:
-    """[state]: those of every second episode; of every second state, where there is one episode only."""
-    numbers = np.unique(episode, return_inverse=True)[1]
-    return np.asarray((numbers if numbers.any() else np.arange(len(episode))) % 2 == 0)
-
-
-def _some(rows: Array, count: int, rng: np.random.Generator) -> Array:
+def _some(rows: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
     return rows if len(rows) <= count else rows[rng.choice(len(rows), count, replace=False)]

@@ -21,8 +21,6 @@ from tpd.run.configs import CONFIG_FOLDER, group
 EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 """An id, a spec, a function that makes it, or a live one that has a spec."""
 
-NAMES = ("action_names", "observation_names")
-
 
 def environment(given: EnvLike) -> Environment:
     """The environment that is meant, checked; a live one is made again from its spec, and never stepped."""
@@ -86,7 +84,8 @@ def with_known_names(env: Environment) -> Environment:
     if known is None or env.wrappers or env.action_names:
         return env
     config = group("env", known)
-    return replace(env, **{key: tuple(getattr(env, key) or config.get(key, ())) for key in NAMES})
+    observed = env.observation_names or config.get("observation_names", ())
+    return replace(env, action_names=tuple(config.get("action_names", ())), observation_names=tuple(observed))
 
 
 @cache
@@ -98,7 +97,7 @@ def _known() -> dict[str, str]:
 
 
 def _is_plain(config: Any) -> bool:
-    return set(config) <= {"_target_", "id", *NAMES}
+    return set(config) <= {"_target_", "id", "action_names", "observation_names"}
 
 
 def experiment(env: Environment) -> str:

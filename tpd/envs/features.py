@@ -33,6 +33,8 @@ class Features:
     """[1, ...]: an observation"""
     fields: FloatArray | None = None
     """[state, feature]: the fields of each state, where states are numbers; NaN for a number without any"""
+    flags: tuple[str, ...] = ()
+    """The features that are true or false."""
 
     def rows(self, observations: Array) -> FloatArray:
         """[batch, feature]"""
@@ -42,6 +44,10 @@ class Features:
         parts = [observations] if keys is None else [observations[key] for key in keys]
         flat = [np.reshape(part, (len(observations), -1)).astype(np.float64) for part in parts]
         return np.concatenate(flat, axis=1)
+
+    def shown(self, feature: int, value: float) -> str:
+        """A value of a feature as text."""
+        return str(bool(value)).lower() if self.names[feature] in self.flags else f"{value:.3g}"
 
     def observations(self, rows: FloatArray) -> Array:
         """[batch, ...]: what `rows` was given."""
@@ -66,7 +72,9 @@ def features_of(env: Environment, observation: Array) -> Features:
     if env.tabular:
         if not env.state_fields:
             raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no parts")
-        return Features(tuple(env.state_fields), observation, _fields(env))
+        fields = env.state_fields
+        flags = tuple(name for name, values in fields.items() if isinstance(values[0], bool))
+        return Features(tuple(fields), observation, _fields(env), flags)
     count = _width(env.observation_space)
     if count > MOST_FEATURES:
         raise FeatureError(

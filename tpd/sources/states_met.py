@@ -11,10 +11,8 @@ from tpd.envs import Environment
 from tpd.sources.episodes import Recording
 from tpd.sources.playing import play_together
 
-ENOUGH_EPISODES = 10
-"""Recorded, to take their states for those that the agent meets."""
-PLAYED, ENOUGH_STATES = 40, 5000
-"""Where there are fewer, so many episodes are played at most, until there are so many states."""
+PLAYED, ENOUGH_STATES = 40, 10_000
+"""So many episodes are played at most, until there are so many states."""
 AT_ONCE = 10
 FIRST_SEED = 1_000_000
 LONGEST = 20_000
@@ -41,22 +39,15 @@ class StatesMet:
         return StatesMet(self.observations[chosen], self.episode[chosen])
 
 
-def states_met(env: Environment, policy: Policy | None, recording: Recording | None) -> StatesMet:
-    """Those of the recording or, where it is short and the agent is at hand to play, of fresh episodes.
-
-    A ValueError says why there are none.
-    """
-    episodes = None if recording is None else recording.episodes
-    player = policy if env.playable else None
-    if episodes is not None and (len(episodes) >= ENOUGH_EPISODES or player is None):
-        steps = np.diff([*episodes.begins.tolist(), len(episodes.transitions)])
-        return StatesMet(episodes.transitions.observation, np.repeat(np.arange(len(episodes)), steps))
-    if player is None:
-        raise ValueError(f"no states of {env.id} are at hand: no episodes are recorded, and none can be played")
-    return _played(env, player)
+def recorded_states(recording: Recording) -> StatesMet:
+    """Those of recorded episodes."""
+    episodes = recording.episodes
+    steps = np.diff([*episodes.begins.tolist(), len(episodes.transitions)])
+    return StatesMet(episodes.transitions.observation, np.repeat(np.arange(len(episodes)), steps))
 
 
-def _played(env: Environment, policy: Policy) -> StatesMet:
+def played_states(env: Environment, policy: Policy) -> StatesMet:
+    """Those of fresh episodes."""
     rng = generator(0, "states met")
     observations, episode = list[Array](), list[int]()
     for first in range(0, PLAYED, AT_ONCE):

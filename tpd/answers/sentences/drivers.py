@@ -1,0 +1,60 @@
+"""What a forecast relies on, in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tpd.answers.sentences.formatting import listed, percent, worth
+
+if TYPE_CHECKING:
+    from tpd.answers.drivers import Drivers
+
+SHARE = 0.8
+"""Of all that moves the forecast: so much is named, but no more than a few parts of the state."""
+MOST_NAMED = 3
+SURE = 2.0
+"""Standard errors by which a value has to differ from 0 to be named."""
+SMALL = 0.005
+"""A probability that is moved by less is not moved."""
+CAVEAT = "This is how the forecast depends on its inputs, not what causes the event."
+
+
+def relies_on(drivers: "Drivers") -> str:
+    """The parts of the state that move the forecast most, and by how much."""
+    if drivers.withheld:
+        return f"What the forecast of {drivers.what} relies on is not told: {drivers.withheld}."
+    here, base = (amount(value, drivers) for value in (drivers.forecast, drivers.base))
+    begin = f"The forecast of {drivers.what} ({here}; {base} on average over {drivers.background} states met)"
+    named = _main(drivers)
+    if not named:
+        return f"{begin} hardly depends on any part of the state."
+    parts = [f"{drivers.shown[k]} ({moved(float(drivers.values[k]), drivers)})" for k in named]
+    said = f"mainly on {parts[0]}" + (f", then on {listed(parts[1:])}" if parts[1:] else "")
+    return f"{begin} relies {said}. {CAVEAT}"
+
+
+def _main(drivers: "Drivers") -> list[int]:
+    """The fewest groups that make a share of all that moves the forecast, the largest first."""
+    sizes = np.abs(drivers.values)
+    least = np.maximum(SURE * drivers.errors, SMALL if drivers.probability else 0.0)
+    left, named = (1 - SHARE) * sizes.sum(), list[int]()
+    for k in np.argsort(-sizes, kind="stable"):
+        rest = sizes.sum() - sizes[named].sum()
+        if len(named) == MOST_NAMED or rest <= left or sizes[k] <= least[k]:
+            break
+        named.append(int(k))
+    return named
+
+
+def amount(value: float, drivers: "Drivers") -> str:
+    """A forecast, of a probability in percent."""
+    if not drivers.probability:
+        return worth(value)
+    return moved(value, drivers) if drivers.against else percent(value)
+
+
+def moved(value: float, drivers: "Drivers") -> str:
+    """A difference, of probabilities in percentage points."""
+    if not drivers.probability:
+        return f"{value:+.2g}"
+    return f"{100 * value:+.0f} points" if abs(value) >= 0.01 else f"{100 * value:+.1f} points"
