@@ -267,7 +267,7 @@ def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
     returns = [episode.total_reward for episode in episodes]
     assert returns == sorted(returns)
     assert [episode.seed for episode in episodes] != sorted(episode.seed for episode in episodes)
-    saved = explainer._recording
+    saved = explainer._run.recording
     assert saved is not None
     for number, episode in enumerate(episodes):
         moment = saved.moment(number, len(episode) - 1)

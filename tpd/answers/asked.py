@@ -2,7 +2,7 @@
 agent would do the other thing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from tpd.answers.drivers import (
     share_unlike,
 )
 from tpd.answers.nearest import NearestSwitch, among_states_met, over_fields
+from tpd.answers.sentences.drivers import contradiction
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
@@ -67,6 +68,11 @@ class Forecast:
         parts = np.array_split(observations, max(1, -(-len(observations) // AT_ONCE)))
         return np.concatenate([self._some(part) for part in parts])
 
+    def of(self, explanations: Sequence[Explanation]) -> float | None:
+        """The same by explanations [1] of each action, such as rollouts; None if there are none."""
+        found = [float(each.expected[0, : self.by + 1, self.outcome].sum()) for each in explanations]
+        return None if not found else found[0] if len(self.actions) == 1 else found[0] - found[1]
+
     def _some(self, observations: Array) -> FloatArray:
         found = [self._after(observations, action) for action in self.actions]
         return found[0] if len(found) == 1 else found[0] - found[1]
@@ -100,6 +106,8 @@ class Asked:
     met: Callable[[int], StatesMet]
     """The states that the agent meets, of the recorded episodes if there are so many; a ValueError says why
     there are none"""
+    rolled_out: tuple[Explanation, ...] = ()
+    """[1] each: fact and foil by rollouts, where the simulator was asked"""
 
     def drivers(self, event: str | None = None, by: int | None = None, against_foil: bool = False) -> Drivers:
         """What `Answer.drivers` says."""
@@ -114,7 +122,10 @@ class Asked:
         actions = (self.fact, self.foil) if against_foil and self.foil is not None else (self.fact,)
         forecast = Forecast(self._fastest(outcome), self.env, actions, outcome, step)
         nothing = Drivers(
-            _in_words(forecast, self.names), probability=forecast.probability, against=against_foil
+            _in_words(forecast, self.names),
+            probability=forecast.probability,
+            against=against_foil,
+            rolled_out=forecast.of(self.rolled_out),
         )
         reason = _not_told(needed, outcome, step, self.names)
         if reason:
@@ -144,7 +155,7 @@ class Asked:
         reason = not_comparable(unlike, mixed.background, len(background))
         if reason:
             return replace(found, withheld=reason)
-        return replace(
+        found = replace(
             found,
             names=tuple(group.name for group in groups),
             shown=tuple(_shown(features, group, here) for group in groups),
@@ -154,6 +165,7 @@ class Asked:
             base=mixed.base,
             forecast=mixed.forecast,
         )
+        return replace(found, withheld=contradiction(found)) if found.contradicted else found
 
     def nearest_switch(self) -> NearestSwitch:
         """What `Answer.nearest_switch` says."""
@@ -182,7 +194,7 @@ class Asked:
         foil = np.full(len(observations), int(self.foil))
         switches = self.explainer.policy.action(observations) == foil
         switches &= self.env.mask(observations)[:, int(self.foil)]
-        if self._counted and self.explainer.informed:
+        if self.explainer.informed and self._counted:
             switches &= self.explainer.predictor.support(observations, foil) > 0
         return np.asarray(switches)
 
@@ -257,7 +269,8 @@ def _not_told(needed: list[Explanation], outcome: int, by: int, names: tuple[str
 
 
 def _in_words(forecast: Forecast, names: tuple[str, ...]) -> str:
-    event = forecast.name.removeprefix(FIRST)
-    after = " rather than ".join(names[: len(forecast.actions)])
-    counted = "" if forecast.probability else "the amount of "
-    return f"{counted}{event} by step {forecast.by} after {after}"
+    event, by = forecast.name.removeprefix(FIRST), f"by step {forecast.by}"
+    if len(forecast.actions) == 1:
+        return f"{event} {by} after {names[0]}"
+    more = "how much more likely" if forecast.probability else "how much more of"
+    return f"{more} {event} is {by} after {names[0]} than after {names[1]}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tpd.answers.sentences.learned import WRONG
 from tpd.core.drawing import draw
 from tpd.core.types import BoolArray, FloatArray, IntArray
 
@@ -25,7 +26,7 @@ FEW = 3
 """Features of a group that are all named."""
 SAMPLES, SIMULATED_SAMPLES = 25_000, 2500
 """Mixed states that are asked about, roughly; fewer where every forecast is simulated."""
-MOST_BACKGROUND, LEAST_BACKGROUND = 200, 10
+MOST_BACKGROUND, LEAST_BACKGROUND = 1000, 10
 MOST_UNLIKE = 0.5
 """Share of mixed states that may be farther from the states met than any state of a typical episode: with
 more, the values are averages over what mostly does not happen."""
@@ -82,6 +83,8 @@ class Drivers:
     """Whether values are differences of probabilities, and not of counts or other outcomes."""
     against: bool = False
     """Whether the forecast is how much the fact differs from the foil."""
+    rolled_out: float | None = None
+    """What rollouts of the simulator say instead of the forecast, where it was asked."""
     withheld: str = ""
 
     def __post_init__(self) -> None:
@@ -103,6 +106,16 @@ class Drivers:
         return shap.Explanation(
             values=self.values, base_values=self.base, data=self.data, feature_names=list(self.names)
         )
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether rollouts are farther from the forecast than that is from its mean: then the values explain
+        less than what is wrong with it.
+        """
+        if self.rolled_out is None:
+            return False
+        wrong = abs(self.rolled_out - self.forecast)
+        return wrong > max(abs(self.forecast - self.base), WRONG if self.probability else 0.0)
 
     @property
     def text(self) -> str:

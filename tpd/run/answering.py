@@ -50,11 +50,11 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
         remarks=(*answer.remarks, *_time_limits(compared)),
-        asked=_asked(fact, foil),
+        asked=_asked(fact, foil, explained if fact.expectations.simulated else []),
     )
 
 
-def _asked(fact: Compared, foil: Compared | None) -> Asked:
+def _asked(fact: Compared, foil: Compared | None, rolled_out: Sequence[Explanation]) -> Asked:
     """What more can be asked of; a foil in another state or run is none here."""
     run, here = fact.run, foil is not None and foil.expectations is fact.expectations
     return Asked(
@@ -66,6 +66,7 @@ def _asked(fact: Compared, foil: Compared | None) -> Asked:
         tuple(side.name for side in (fact, foil) if side is not None),
         fact.own,
         run.states_met,
+        tuple(rolled_out),
     )
 
 

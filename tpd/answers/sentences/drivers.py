@@ -14,8 +14,8 @@ SHARE = 0.8
 MOST_NAMED = 3
 SURE = 2.0
 """Standard errors by which a value has to differ from 0 to be named."""
-SMALL = 0.005
-"""A probability that is moved by less is not moved."""
+SMALL = 0.01
+"""A part of the state that moves a probability by less is not named."""
 CAVEAT = "This is how the forecast depends on its inputs, not what causes the event."
 
 
@@ -24,13 +24,22 @@ def relies_on(drivers: "Drivers") -> str:
     if drivers.withheld:
         return f"What the forecast of {drivers.what} relies on is not told: {drivers.withheld}."
     here, base = (amount(value, drivers) for value in (drivers.forecast, drivers.base))
-    begin = f"The forecast of {drivers.what} ({here}; {base} on average over {drivers.background} states met)"
+    rolled_out = "" if drivers.rolled_out is None else f", by rollouts {amount(drivers.rolled_out, drivers)}"
+    average = f"{base} on average over {drivers.background} states met"
+    begin = f"The forecast of {drivers.what} ({here}{rolled_out}; {average})"
     named = _main(drivers)
     if not named:
         return f"{begin} hardly depends on any part of the state."
     parts = [f"{drivers.shown[k]} ({moved(float(drivers.values[k]), drivers)})" for k in named]
     said = f"mainly on {parts[0]}" + (f", then on {listed(parts[1:])}" if parts[1:] else "")
     return f"{begin} relies {said}. {CAVEAT}"
+
+
+def contradiction(drivers: "Drivers") -> str:
+    """What rollouts say instead."""
+    assert drivers.rolled_out is not None
+    said = (amount(value, drivers) for value in (drivers.forecast, drivers.rolled_out))
+    return "it is wrong here, {} where rollouts say {}".format(*said)
 
 
 def _main(drivers: "Drivers") -> list[int]:
