@@ -16,18 +16,21 @@ from tpd.answers.drivers import (
     LEAST_BACKGROUND,
     MOST_EXACT,
     MOST_UNLIKE,
+    SAMPLES,
+    SIMULATED_SAMPLES,
     Drivers,
     Group,
     correlated_groups,
     exact_values,
-    not_comparable,
+    mixtures,
+    plan,
     sampled_values,
     shapley,
     share_unlike,
 )
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
-from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs import Environment
 from tpd.policies.function import function_policy
@@ -101,7 +104,7 @@ def forecast(rows: FloatArray) -> FloatArray:
 @pytest.mark.parametrize("count", [5, MOST_EXACT + 2])
 def test_values_add_up_to_the_forecast_minus_its_mean(count: int) -> None:
     state, background = rng(2).normal(size=count), rng(3).normal(size=(30, count))
-    found = shapley(forecast, state, background, each_alone(count), rng())
+    found = shapley(forecast, state, background, each_alone(count), rng(), plan(count, False).exact)
     assert found.forecast == pytest.approx(forecast(state[None])[0])
     assert found.base == pytest.approx(forecast(background).mean())
     assert found.values.sum() == pytest.approx(found.forecast - found.base)
@@ -178,36 +181,56 @@ def test_features_of_one_name_are_one() -> None:
 # States unlike those met
 
 
-def mixtures(state: FloatArray, rows: FloatArray) -> FloatArray:
-    return shapley(lambda mixed: mixed[:, 0], state, rows[:50], each_alone(rows.shape[1]), rng()).rows
+def circle() -> FloatArray:
+    angle = rng(11).uniform(0, 2 * np.pi, size=1000)
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def unlike(rows: FloatArray, episode: IntArray) -> float:
+    mixed = mixtures(rows[0], rows[:50], each_alone(rows.shape[1]), rng())
+    return share_unlike(mixed, rows, episode, rng())
 
 
 def test_mixtures_of_independent_features_are_like_those_met_and_those_off_a_curve_are_not() -> None:
     episode = np.repeat(np.arange(20), 50)
-    free = rng(10).normal(size=(1000, 2))
-    assert share_unlike(mixtures(free[0], free), free, episode, rng()) < 0.1
-    angle = rng(11).uniform(0, 2 * np.pi, size=1000)
-    circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    assert len(correlated_groups(circle, ["x", "y"])) == 2
-    unlike = share_unlike(mixtures(circle[0], circle), circle, episode, rng())
-    assert unlike > 0.8
-    assert "unlike any that was met" in not_comparable(unlike, 50, 50)
-    assert not not_comparable(MOST_UNLIKE, 50, 50)
+    assert unlike(rng(10).normal(size=(1000, 2)), episode) < 0.1
+    assert len(correlated_groups(circle(), ["x", "y"])) == 2
+    assert unlike(circle(), episode) > 0.8
 
 
 def test_one_odd_episode_makes_nothing_alike() -> None:
     episode = np.repeat(np.arange(20), 50)
-    angle = rng(11).uniform(0, 2 * np.pi, size=1000)
-    circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    circle[episode == 7] *= 5
-    assert share_unlike(mixtures(circle[0], circle), circle, episode, rng()) > MOST_UNLIKE
-    few = np.zeros(1000, dtype=np.int64)
-    assert "too few episodes" in not_comparable(share_unlike(circle, circle, few, rng()), 50, 50)
+    rows = circle()
+    rows[episode == 7] *= 5
+    assert unlike(rows, episode) > MOST_UNLIKE
+    assert np.isnan(unlike(rows, np.zeros(1000, dtype=np.int64)))
 
 
-def test_where_most_states_cannot_be_mixed_nothing_is_said() -> None:
-    assert "not valid or was never tried" in not_comparable(0.0, 40, 100)
-    assert not not_comparable(0.0, 60, 100)
+def test_a_mixture_has_something_of_both_and_keeps_groups_whole() -> None:
+    background = np.ones((5, 4)) * np.arange(1, 6)[:, None]
+    groups = [Group("a", np.array([0, 2])), Group("b", np.array([1])), Group("c", np.array([3]))]
+    mixed = mixtures(np.zeros(4), background, groups, rng())
+    assert (mixed == 0).any(axis=1).all()
+    assert (mixed > 0).any(axis=1).all()
+    np.testing.assert_array_equal(mixed[:, 0], mixed[:, 2])
+    assert len(np.unique(mixed > 0, axis=0)) == 2**3 - 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "simulated"), [(4, False), (10, False), (24, False), (4, True), (9, True)]
+)
+def test_forecasts_stay_within_their_budget(groups: int, simulated: bool) -> None:
+    asked_about = list[int]()
+
+    def counted(rows: FloatArray) -> FloatArray:
+        asked_about.append(len(rows))
+        return rows[:, 0]
+
+    planned = plan(groups, simulated)
+    background = rng().normal(size=(planned.background, groups))
+    shapley(counted, np.zeros(groups), background, each_alone(groups), rng(), planned.exact)
+    assert sum(asked_about) <= 1.1 * (SIMULATED_SAMPLES if simulated else SAMPLES)
+    assert planned.exact == (groups in (4, 10))
 
 
 # As they are asked for: CartPole, whose fall is foretold from the angle of the pole alone

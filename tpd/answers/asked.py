@@ -9,16 +9,19 @@ import numpy as np
 
 from tpd.answers.drivers import (
     FEW,
+    LEAST_BACKGROUND,
+    MOST_LEFT_OUT,
+    MOST_UNLIKE,
     Drivers,
     Group,
-    background_size,
     correlated_groups,
-    not_comparable,
+    mixtures,
+    plan,
     shapley,
     share_unlike,
 )
 from tpd.answers.nearest import NearestSwitch, among_states_met, over_fields
-from tpd.answers.sentences.drivers import contradiction
+from tpd.answers.sentences.drivers import contradiction, not_mixed, too_unlike
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
@@ -142,30 +145,27 @@ class Asked:
         rng = generator(0, "drivers")
         rows, here = features.rows(met.observations), features.rows(self.observation)[0]
         groups = correlated_groups(rows, features.names)
-        background = met.sample(background_size(len(groups), forecast.explainer.simulates), rng)
-        mixed = shapley(
-            lambda mixture: forecast(features.observations(mixture)),
-            here,
-            features.rows(background.observations),
-            groups,
-            rng,
+        planned = plan(len(groups), forecast.explainer.simulates)
+        background = features.rows(met.sample(planned.background, rng).observations)
+        if not self._counted:
+            unlike = share_unlike(mixtures(here, background, groups, rng), rows, met.episode, rng)
+            nothing = replace(nothing, unlike=unlike)
+            if not unlike <= MOST_UNLIKE:
+                return replace(nothing, withheld=too_unlike(unlike))
+        found = shapley(
+            lambda mixed: forecast(features.observations(mixed)), here, background, groups, rng, planned.exact
         )
-        unlike = 0.0 if self._counted else share_unlike(mixed.rows, rows, met.episode, rng)
-        found = replace(nothing, unlike=unlike, background=mixed.background)
-        reason = not_comparable(unlike, mixed.background, len(background))
-        if reason:
-            return replace(found, withheld=reason)
-        found = replace(
-            found,
+        if found.background < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * len(background)):
+            left_out = len(background) - found.background
+            return replace(nothing, withheld=not_mixed(left_out, len(background)))
+        drivers = replace(
+            nothing,
+            **found._asdict(),
             names=tuple(group.name for group in groups),
             shown=tuple(_shown(features, group, here) for group in groups),
-            values=mixed.values,
-            errors=mixed.errors,
             data=here[[group.columns[0] for group in groups]],
-            base=mixed.base,
-            forecast=mixed.forecast,
         )
-        return replace(found, withheld=contradiction(found)) if found.contradicted else found
+        return replace(drivers, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
     def nearest_switch(self) -> NearestSwitch:
         """What `Answer.nearest_switch` says."""

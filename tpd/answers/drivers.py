@@ -24,7 +24,7 @@ MOST_EXACT = 10
 PERMUTATIONS = 10
 FEW = 3
 """Features of a group that are all named."""
-SAMPLES, SIMULATED_SAMPLES = 25_000, 2500
+SAMPLES, SIMULATED_SAMPLES = 25_000, 1000
 """Mixed states that are asked about, roughly; fewer where every forecast is simulated."""
 MOST_BACKGROUND, LEAST_BACKGROUND = 1000, 10
 MOST_UNLIKE = 0.5
@@ -171,29 +171,55 @@ def _named(names: Sequence[str]) -> str:
     return f"{names[0]}, {names[1]} and {len(names) - 2} more"
 
 
-class Mixed(NamedTuple):
-    """What is found of a state by mixing it with others."""
+class Plan(NamedTuple):
+    """How many forecasts are asked for."""
+
+    exact: bool
+    """Whether all coalitions are asked about, and not sampled permutations."""
+    background: int
+    """How many states met the state is mixed with."""
+
+
+def plan(groups: int, simulated: bool) -> Plan:
+    """So that roughly `SAMPLES` mixed states are asked about, or fewer where forecasts are simulated."""
+    samples = SIMULATED_SAMPLES if simulated else SAMPLES
+    exact = groups <= MOST_EXACT and 2**groups * LEAST_BACKGROUND <= samples
+    coalitions = 2**groups if exact else PERMUTATIONS * (groups + 1)
+    return Plan(exact, int(np.clip(samples // coalitions, LEAST_BACKGROUND, MOST_BACKGROUND)))
+
+
+def mixtures(
+    state: FloatArray, background: FloatArray, groups: Sequence[Group], rng: np.random.Generator
+) -> FloatArray:
+    """[sample, feature]: random mixtures of a state with background states, of at least one group of each."""
+    count = len(groups)
+    if count < 2:
+        return background[:0]
+    order = rng.permuted(np.tile(np.arange(count), (COMPARED, 1)), axis=1)
+    kept = order < rng.integers(1, count, size=(COMPARED, 1))
+    others = background[rng.integers(len(background), size=COMPARED)]
+    return np.where(_of_features(kept, groups, len(state)), state, others)
+
+
+def _of_features(coalitions: BoolArray, groups: Sequence[Group], features: int) -> BoolArray:
+    """[coalition, feature]: coalitions of groups as those of their features."""
+    kept = np.zeros((len(coalitions), features), dtype=np.bool_)
+    for number, group in enumerate(groups):
+        kept[:, group.columns] = coalitions[:, [number]]
+    return kept
+
+
+class Shapley(NamedTuple):
+    """Shapley values of groups of features, against background states of which enough is known."""
 
     values: FloatArray
-    """[group]"""
+    """[group]; NaN where too little is known"""
     errors: FloatArray
     """[group]"""
     base: float
     forecast: float
-    rows: FloatArray
-    """[sample, feature]: some of the states that are truly mixed"""
     background: int
-    """Of how many states met; the values are NaN where they are fewer than `LEAST_BACKGROUND`."""
-
-
-def background_size(groups: int, simulated: bool) -> int:
-    """States met to mix with, so that roughly so many mixed states are asked about."""
-    samples = SIMULATED_SAMPLES if simulated else SAMPLES
-    return int(np.clip(samples // _coalitions(groups), LEAST_BACKGROUND, MOST_BACKGROUND))
-
-
-def _coalitions(groups: int) -> int:
-    return 2**groups if groups <= MOST_EXACT else PERMUTATIONS * (2 * groups + 1)
+    """How many background states were not left out."""
 
 
 def shapley(
@@ -202,26 +228,33 @@ def shapley(
     background: FloatArray,
     groups: Sequence[Group],
     rng: np.random.Generator,
-) -> Mixed:
+    exact: bool = True,
+) -> Shapley:
     """Shapley values of groups of features of a state [feature] against a background [state, feature].
 
-    Exact over all coalitions of up to `MOST_EXACT` groups, by sampled permutations of more. The game is
-    played against every background state apart: the mean is the value, their spread its error. A background
-    state is left out if a forecast is not known of any of its mixtures.
+    Over all coalitions, or over sampled permutations of the groups. The game is played against every
+    background state apart: the mean is the value, their spread its error. A background state is left out if
+    the forecast of any of its mixtures is not known.
     """
-    game, width = _Game(forecast, state, background, groups, rng), len(groups)
-    exact = width <= MOST_EXACT
-    values = exact_values(game.played, width) if exact else sampled_values(game.played, width, rng)
-    mixed = np.concatenate(game.rows)
+
+    def worth(coalitions: BoolArray) -> FloatArray:
+        """[coalition, background]: the forecast of each mixed state."""
+        mixed = np.where(_of_features(coalitions, groups, len(state))[:, None], state, background)
+        rows, place = np.unique(mixed.reshape(-1, len(state)), axis=0, return_inverse=True)
+        return forecast(rows)[place.reshape(-1)].reshape(mixed.shape[:2])
+
+    width = len(groups)
+    values = exact_values(worth, width) if exact else sampled_values(worth, width, rng)
     known = ~np.isnan(values).any(axis=0)
     count = int(known.sum())
     if count < LEAST_BACKGROUND:
         nothing = np.full(width, np.nan)
-        return Mixed(nothing, nothing, np.nan, np.nan, mixed, count)
-    values = values[:, known]
-    base, here = game.played(np.array([np.zeros(width), np.ones(width)]) > 0)[:, known].mean(axis=1)
-    errors = values.std(axis=1, ddof=1) / np.sqrt(count)
-    return Mixed(values.mean(axis=1), errors, float(base), float(here), mixed, count)
+        return Shapley(nothing, nothing, np.nan, np.nan, count)
+    values, ends = values[:, known], worth(np.array([[False] * width, [True] * width]))
+    base, here = ends[:, known].mean(axis=1)
+    return Shapley(
+        values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(count), float(base), float(here), count
+    )
 
 
 Worth = Callable[[BoolArray], FloatArray]
@@ -246,56 +279,6 @@ def sampled_values(worth: Worth, players: int, rng: np.random.Generator) -> Floa
     found = worth(before.reshape(-1, players)).reshape(len(orders), players + 1, -1)
     added = np.take_along_axis(np.diff(found, axis=1), place[..., None], axis=1)
     return np.asarray(added.mean(axis=0))
-
-
-def not_comparable(unlike: float, kept: int, drawn: int) -> str:
-    """Why values would say nothing: too many mixed states are unlike those met, or too few states met of
-    those drawn were kept; empty where they say something.
-    """
-    if kept < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * drawn):
-        return (
-            f"mixed with {drawn - kept} of {drawn} states met, parts of this state make others in which the "
-            "action is not valid or was never tried"
-        )
-    if np.isnan(unlike):
-        return "too few episodes are at hand to tell which states are like those met"
-    if unlike > MOST_UNLIKE:
-        return (
-            f"mixed with states met, parts of this state make others, {100 * unlike:.0f} % of them "
-            "unlike any that was met"
-        )
-    return ""
-
-
-class _Game:
-    """The game of coalitions: its worth against every background state, and which states were asked about."""
-
-    def __init__(
-        self,
-        forecast: Forecast,
-        state: FloatArray,
-        background: FloatArray,
-        groups: Sequence[Group],
-        rng: np.random.Generator,
-    ) -> None:
-        self._forecast = forecast
-        self._state = state
-        self._background = background
-        self._groups = groups
-        self._rng = rng
-        self.rows = list[FloatArray]()
-
-    def played(self, coalitions: BoolArray) -> FloatArray:
-        """[coalition, background]: the forecast of each mixed state; coalitions [coalition, group]."""
-        kept = np.zeros((len(coalitions), len(self._state)), dtype=np.bool_)
-        for number, group in enumerate(self._groups):
-            kept[:, group.columns] = coalitions[:, [number]]
-        mixed = np.where(kept[:, None], self._state, self._background)
-        rows, place = np.unique(mixed.reshape(-1, len(self._state)), axis=0, return_inverse=True)
-        worth = self._forecast(rows)[place.reshape(-1)]
-        truly = coalitions.any(axis=1) & ~coalitions.all(axis=1)
-        self.rows.append(_some(mixed[truly].reshape(-1, len(self._state)), COMPARED, self._rng))
-        return worth.reshape(len(coalitions), len(self._background))
 
 
 def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator) -> float:

@@ -42,6 +42,20 @@ def contradiction(drivers: "Drivers") -> str:
     return "it is wrong here, {} where rollouts say {}".format(*said)
 
 
+def too_unlike(share: float) -> str:
+    """Why values over mixed states, of which such a share is unlike those met, would say nothing."""
+    if np.isnan(share):
+        return "too few episodes are at hand to tell which states are like those met"
+    mixed = "mixed with states met, parts of this state make others"
+    return f"{mixed}, {100 * share:.0f} % of them unlike any that was met"
+
+
+def not_mixed(left_out: int, drawn: int) -> str:
+    """Why values over the rest of the states met would say nothing."""
+    mixed = f"mixed with {left_out} of {drawn} states met, parts of this state make others"
+    return f"{mixed} in which the action is not valid or was never tried"
+
+
 def _main(drivers: "Drivers") -> list[int]:
     """The fewest groups that make a share of all that moves the forecast, the largest first."""
     sizes = np.abs(drivers.values)
