@@ -336,6 +336,8 @@ def test_a_forecast_that_rollouts_contradict_is_not_explained() -> None:
     assert "(92 %, by rollouts 90 %; " in told.text
     wrong = asked(rolled_out=[rolled_out(0.0)] * 2).drivers()
     assert wrong.withheld == "it is wrong here, 92 % where rollouts say 0 %"
+    assert not len(wrong.values)
+    assert "wrong here" in wrong._repr_html_()
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -165,7 +165,7 @@ class Asked:
             shown=tuple(_shown(features, group, here) for group in groups),
             data=here[[group.columns[0] for group in groups]],
         )
-        return replace(drivers, withheld=contradiction(drivers)) if drivers.contradicted else drivers
+        return replace(nothing, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
     def nearest_switch(self) -> NearestSwitch:
         """What `Answer.nearest_switch` says."""

@@ -8,7 +8,8 @@ them are unlike any, nothing is said.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ class Group(NamedTuple):
     columns: IntArray
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Drivers:
     """What a forecast relies on: how much each part of the state moves it away from its mean.
 
@@ -65,18 +66,18 @@ class Drivers:
     """[group]: what each group of features is called"""
     shown: tuple[str, ...] = ()
     """[group]: the same with the values in the state explained"""
-    values: FloatArray = None  # type: ignore[assignment]  # none where withheld
+    values: FloatArray = field(default_factory=lambda: np.zeros(0))
     """[group]: Shapley values; they add up to `forecast - base`"""
-    errors: FloatArray = None  # type: ignore[assignment]
-    """[group]: standard errors of these, by the choice of the states met"""
-    data: FloatArray = None  # type: ignore[assignment]
+    errors: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """[group]: standard errors of these, by the choice of the states met, as if these were independent"""
+    data: FloatArray = field(default_factory=lambda: np.zeros(0))
     """[group]: the value of the feature, the first one of a group"""
     base: float = np.nan
     """The mean forecast after the same action over the states met."""
     forecast: float = np.nan
     """In the state explained."""
     unlike: float = np.nan
-    """The share of mixed states that are unlike any state met; 0 where a forecast is known of each."""
+    """The share of mixed states that are unlike any state met; NaN where a table knows what was tried."""
     background: int = 0
     """How many states met it is compared with."""
     probability: bool = True
@@ -86,11 +87,6 @@ class Drivers:
     rolled_out: float | None = None
     """What rollouts of the simulator say instead of the forecast, where it was asked."""
     withheld: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("values", "errors", "data"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, np.zeros(0))
 
     @property
     def shap(self) -> Any:
@@ -130,6 +126,9 @@ class Drivers:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<p style='max-width:60em'>{escape(self.text)}</p>"
 
     def __repr__(self) -> str:
         return f"<Drivers: {self.what}{', withheld' if self.withheld else ''}>"

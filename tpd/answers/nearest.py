@@ -26,7 +26,7 @@ class Change(NamedTuple):
     there: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class NearestSwitch:
     """The nearest state in which the agent would do the foil; `answer.nearest_switch()` gives it."""
 
@@ -53,6 +53,9 @@ class NearestSwitch:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"<NearestSwitch: {self.text}>"
 
 
 class Found(NamedTuple):
