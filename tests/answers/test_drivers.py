@@ -21,13 +21,12 @@ from tpd.answers.drivers import (
     Drivers,
     Group,
     correlated_groups,
-    exact_values,
     mixtures,
     plan,
-    sampled_values,
     shapley,
     share_unlike,
 )
+from tpd.answers.shapley import exact_values, sampled_values
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray

@@ -6,7 +6,6 @@ set of features that keep their values in the state explained; the others take t
 them are unlike any, nothing is said.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpd.answers.sentences.learned import WRONG
+from tpd.answers.shapley import PERMUTATIONS, exact_values, sampled_values
 from tpd.core.drawing import draw
 from tpd.core.types import BoolArray, FloatArray, IntArray
 
@@ -22,7 +22,6 @@ CORRELATED = 0.9
 """Features whose |correlation| over the states met is larger go together: nobody meets them apart."""
 MOST_EXACT = 10
 """Groups of features up to which all coalitions are asked about; for more, permutations are sampled."""
-PERMUTATIONS = 10
 FEW = 3
 """Features of a group that are all named."""
 SAMPLES, SIMULATED_SAMPLES = 25_000, 1000
@@ -254,30 +253,6 @@ def shapley(
     return Shapley(
         values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(count), float(base), float(here), count
     )
-
-
-Worth = Callable[[BoolArray], FloatArray]
-"""coalitions [coalition, player] -> [coalition, game]: what each is worth, in several games at once"""
-
-
-def exact_values(worth: Worth, players: int) -> FloatArray:
-    """[player, game]: sum over the coalitions S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))."""
-    coalitions = (np.arange(2**players)[:, None] >> np.arange(players)) % 2 > 0
-    size = coalitions.sum(axis=1)
-    weights = np.array([1 / (players * math.comb(players - 1, k)) for k in range(players)] + [0.0])
-    joined, without = weights[size - 1][:, None], weights[size][:, None]
-    return np.asarray(np.where(coalitions, joined, -without).T @ worth(coalitions))
-
-
-def sampled_values(worth: Worth, players: int, rng: np.random.Generator) -> FloatArray:
-    """[player, game]: the mean over random orders, and their reverses, of what each adds to those before."""
-    orders = [rng.permutation(players) for _ in range(PERMUTATIONS // 2)]
-    orders += [order[::-1] for order in orders]
-    place = np.argsort(orders, axis=1)  # [order, player]
-    before = place[:, None] < np.arange(players + 1)[:, None]  # [order, members, player]
-    found = worth(before.reshape(-1, players)).reshape(len(orders), players + 1, -1)
-    added = np.take_along_axis(np.diff(found, axis=1), place[..., None], axis=1)
-    return np.asarray(added.mean(axis=0))
 
 
 def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator) -> float:
