@@ -1,4 +1,4 @@
-"""Shapley values of any cooperative game: what each player adds, averaged over the orders in which they join."""
+"""Shapley values of any cooperative game: what each player adds, over the orders in which they may join."""
 
 import math
 from collections.abc import Callable
