@@ -256,9 +256,24 @@ def test_what_was_loaded_can_be_saved_again(zipped: Path, tmp_path: Path, elsewh
     assert np.array_equal(ours.told.by, theirs.told.by)
     assert np.array_equal(ours.actions, loaded.policy.action(observations))
     assert str(loaded.quality) == str(first.quality)
-    assert loaded._recording is not None
-    assert np.array_equal(loaded._recording.seeds, [episode.seed for episode in episodes])
-    assert np.array_equal(loaded._recording.episodes[0].observation, observations)
+    assert loaded._run.recording is not None
+    assert np.array_equal(loaded._run.recording.seeds, [episode.seed for episode in episodes])
+    assert np.array_equal(loaded._run.recording.episodes[0].observation, observations)
+
+
+def test_more_can_be_asked_of_an_answer(explainer: tpd.Explainer) -> None:
+    moment = explainer.play(seeds=range(3))[0][-8]
+    answer = explainer.why(moment)
+    nearest = answer.nearest_switch()
+    assert nearest.observation is not None
+    assert balance(nearest.observation[None])[0] != balance(moment.observation[None])[0]
+    assert f"where the agent chooses {answer.foil.name}" in nearest.text if answer.foil else False
+    drivers = answer.drivers("push left")
+    assert drivers.what == f"push left by step 9 after {answer.fact.name}"
+    assert drivers.withheld or set(drivers.names) <= set(explainer.env.feature_names)
+    unlearned = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+    with pytest.raises(ValueError, match=r"call learn\(\) first"):
+        unlearned.why(unlearned.play(seeds=[0])[0][0]).drivers()
 
 
 def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
@@ -267,7 +282,7 @@ def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
     returns = [episode.total_reward for episode in episodes]
     assert returns == sorted(returns)
     assert [episode.seed for episode in episodes] != sorted(episode.seed for episode in episodes)
-    saved = explainer._recording
+    saved = explainer._run.recording
     assert saved is not None
     for number, episode in enumerate(episodes):
         moment = saved.moment(number, len(episode) - 1)

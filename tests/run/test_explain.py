@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import yaml
 from mlflow import MlflowClient
 
 from tests.support.commands import IN_TURN, ROOT, tpd_run
@@ -122,6 +123,33 @@ def test_without_names_the_agents_action_meets_the_best_of_the_others(store: Sto
     state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})[None]
     own = run.env.name_of_action(run.explainer.policy.action(state)[0])
     assert f"{own} against" in ask(f"run={store.seeds[0]}", *HERE)
+
+
+def test_what_the_forecast_relies_on_is_told_where_it_is_asked_for(
+    store: Store, ask: Ask, tmp_path: Path
+) -> None:
+    run = f"run={store.seeds[0]}"
+    said = ask(run, *HERE, "action=south", "foil=east", "drivers=failure", "by=9")
+    assert re.search(r"The forecast of failure by step 9 after south \(\d+ %; .* relies mainly on", said)
+    assert "not what causes the event" in said
+    assert (tmp_path / "drivers.png").stat().st_size > 5000
+    plain = ask(run, *HERE, "action=south", "foil=east")
+    assert "The forecast of" not in plain
+    with pytest.raises(SystemExit, match="there is no outcome 'failures'"):
+        ask(run, *HERE, "drivers=failures")
+    with pytest.raises(SystemExit, match="by=9 is said of drivers"):
+        ask(run, *HERE, "by=9")
+    with pytest.raises(SystemExit, match="drivers is true or the name of an event"):
+        ask(run, *HERE, "drivers=[failure]")
+
+
+def test_the_nearest_state_where_the_agent_does_the_foil_is_named(store: Store, ask: Ask) -> None:
+    said = ask(f"run={store.seeds[0]}", *HERE, "foil=east")
+    found = re.search(r"With (\w+) (\w+) instead of (\w+), all else equal, the agent would choose east", said)
+    assert found is not None, said
+    there = {"row": 2, "col": 0, "fuel": 6, "passenger": False, found[1]: yaml.safe_load(found[2])}
+    run = store.read(0)
+    assert run.explainer.policy.action(run.env.state(there)[None])[0] == run.env.action("east")
 
 
 def test_states_and_runs_are_compared_too(store: Store, ask: Ask) -> None:

@@ -4,7 +4,7 @@ Terminal and notebook show an `Answer`, the report and the served model the `Ans
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,10 @@ from tpd.core.verdicts import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from tpd.answers.asked import Asked
+    from tpd.answers.drivers import Drivers
+    from tpd.answers.nearest import NearestSwitch
 
 EXACT, COUNTED, ROLLED_OUT, LEARNED = "exact", "counted", "rolled out", "learned"
 RETURN = "return"
@@ -94,6 +98,8 @@ class Answer:
     how: How
     remarks: tuple[str, ...] = ()
     """What holds for all its numbers: how returns are discounted, and a time limit within the horizon."""
+    asked: "Asked | None" = field(default=None, compare=False)
+    """What more can be asked of; None for the answers of a batch."""
 
     @property
     def text(self) -> str:
@@ -158,6 +164,32 @@ class Answer:
     def plot(self) -> Any:
         """A matplotlib figure: the state, what is expected after both actions, and how they differ."""
         return draw(self, "answer")
+
+    def drivers(
+        self, event: str | None = None, by: int | None = None, against_foil: bool = False
+    ) -> "Drivers":
+        """What the forecast of an event relies on: Shapley values of the parts of the state.
+
+        They are of what was learned, also where the answer itself is rolled out. Where they would mislead,
+        the record says why it has none.
+        event: the one that is learned and has most at stake, if left out.
+        by: the step by which it happens; the last one by which it is learned, if left out.
+        against_foil: of how much more likely it is after the fact than after the foil.
+        """
+        return self._asked.drivers(event, by, against_foil)
+
+    def nearest_switch(self) -> "NearestSwitch":
+        """The nearest state in which the agent would do the foil.
+
+        Of all states where they have fields, the one with the fewest fields changed; else of the states met.
+        """
+        return self._asked.nearest_switch()
+
+    @property
+    def _asked(self) -> "Asked":
+        if self.asked is None:
+            raise ValueError("this answer is one of a batch: ask for it alone, by explainer.why(...)")
+        return self.asked
 
     def __str__(self) -> str:
         return self.text

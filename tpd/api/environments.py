@@ -77,11 +77,15 @@ def known_name(env_id: str) -> str | None:
 
 
 def with_known_names(env: Environment) -> Environment:
-    """The environment with the names that the configs have for its actions, where no wrapper changes them."""
+    """The environment with the names that the configs have for its actions and observations, where no
+    wrapper changes them.
+    """
     known = known_name(env.id)
     if known is None or env.wrappers or env.action_names:
         return env
-    return replace(env, action_names=tuple(group("env", known).get("action_names", ())))
+    config = group("env", known)
+    observed = env.observation_names or config.get("observation_names", ())
+    return replace(env, action_names=tuple(config.get("action_names", ())), observation_names=tuple(observed))
 
 
 @cache
@@ -93,7 +97,7 @@ def _known() -> dict[str, str]:
 
 
 def _is_plain(config: Any) -> bool:
-    return set(config) <= {"_target_", "id", "action_names"}
+    return set(config) <= {"_target_", "id", "action_names", "observation_names"}
 
 
 def experiment(env: Environment) -> str:

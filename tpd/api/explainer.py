@@ -34,7 +34,7 @@ from tpd.run.fact_and_foil import compared_actions
 from tpd.run.parts import Parts, build, settings
 from tpd.run.results import Findings, live_run, save_learned
 from tpd.show.progress import ProgressBars
-from tpd.sources.episodes import Recording, picture_of, record
+from tpd.sources.episodes import picture_of, record
 from tpd.sources.forbidden_actions import forbidden_actions
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
@@ -98,14 +98,13 @@ class Explainer:
         self.tracking = tracking
         self.quality = Quality((UNLEARNED,))
         """How far learned answers can be trusted."""
-        self._recording: Recording | None = None
         self._warned = False
         self._run = self._unlearned()
 
     def _adopt(self, run: SavedRun, quality: Quality) -> None:
         """Go on with what a run has learned, and with its episodes if it has any."""
-        self._run, self.quality = run, quality
-        self._recording = run.recording or self._recording
+        self._run = replace(run, recording=run.recording or self._run.recording)
+        self.quality = quality
 
     def _unlearned(self) -> SavedRun:
         """A run that has learned nothing, so that only the simulator can be asked."""
@@ -135,7 +134,7 @@ class Explainer:
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
         self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
         played = PlayedEpisodes(recording, self.outcomes.legend)
-        self._recording = played.recording  # in the order of what is returned, so that numbers agree
+        self._run = replace(self._run, recording=played.recording)  # in this order, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
             warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
@@ -279,8 +278,8 @@ class Explainer:
             raise ValueError("there is nothing to save: nothing is learned yet, call learn() first")
         quality = self.quality
         save_learned(self._run, quality.lines, quality.forecasts, quality.skill, Path(folder))
-        if self._recording is not None:
-            save_recording(self._recording, Path(folder) / EPISODES)
+        if self._run.recording is not None:
+            save_recording(self._run.recording, Path(folder) / EPISODES)
 
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"

@@ -78,6 +78,8 @@ class Environment:
     """Put around the environment, the first one innermost."""
     mask_function: Callable[[Array], BoolArray] | None = None
     """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
+    observation_names: Sequence[str] = ()
+    """What each number of an observation is called; empty asks the environment itself, and numbers them."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What other processes are sent: the fields alone, from which the rest is made again."""
@@ -297,6 +299,18 @@ class Environment:
             raise ValueError(f"{self.id} has {self.num_actions} actions but {len(names)} names: {names}")
         return names
 
+    @functools.cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """What each number of an observation is called, the parts of a Dict space one after the other."""
+        space = self.observation_space
+        given = tuple(self.observation_names) or tuple(getattr(self._probe, "observation_names", ()))
+        numbered = _numbered_features(space)
+        if given and len(given) != len(numbered):
+            raise ValueError(
+                f"{self.id} has observations of {len(numbered)} numbers but {len(given)} names: {given}"
+            )
+        return given or numbered
+
     def state(self, description: StateDescription) -> Array:
         """[...]: one observation, given as an index, by its fields or as a vector."""
         if isinstance(description, Mapping) and set(description) != set(self.state_fields):
@@ -352,6 +366,14 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
         return f"action {numbers(action)}"
     pairs = zip(names, np.ravel(action), strict=True)
     return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
+
+
+def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tuple[str, ...]:
+    """The numbers of an observation by their place: `observation[3]`, or `lidar[3]` of a Dict space."""
+    if isinstance(space, gym.spaces.Dict):
+        return tuple(each for key, part in space.items() for each in _numbered_features(part, str(key)))
+    shape = space.shape or ()
+    return tuple(f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(shape))
 
 
 def draw(env: gym.Env[Any, Any]) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from tpd.answers.answer import Answer, Side, verdict_words
+from tpd.answers.asked import Asked
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
 from tpd.answers.sentences.compare import ContrastNarrator, inevitable, overtakes
@@ -49,6 +50,23 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
         remarks=(*answer.remarks, *_time_limits(compared)),
+        asked=_asked(fact, foil, explained if fact.expectations.simulated else []),
+    )
+
+
+def _asked(fact: Compared, foil: Compared | None, rolled_out: Sequence[Explanation]) -> Asked:
+    """What more can be asked of; a foil in another state or run is none here."""
+    run, here = fact.run, foil is not None and foil.expectations is fact.expectations
+    return Asked(
+        run.explainer,
+        run.env,
+        fact.state.observation,
+        fact.action,
+        foil.action if foil is not None and here else None,
+        tuple(side.name for side in (fact, foil) if side is not None),
+        fact.own,
+        run.states_met,
+        tuple(rolled_out),
     )
 
 

@@ -26,6 +26,8 @@ Compare:   foil_state={row: 2, ...}             with another state, instead of a
            against=<another run>                with another policy or seed, each doing what it does
 What if:   what_if=failure                      at which reward of an event another action overtakes
            rewards.failure=-20 resolve=true     the returns, and the optimal policy, under other rewards
+Why so:    drivers=true drivers=crash by=15     which parts of the state the learned forecast of an event
+                                                relies on; by default of the one with most at stake
 Simulator: rollouts=200 rollouts=0              the moment of a recorded episode is rolled out by default,
                                                 as often as precision=0.06 (half a band) needs; 0 does
                                                 without, and tells what was learned
@@ -56,6 +58,8 @@ class Question:
     what_if: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
     resolve: bool = False
+    drivers: bool | str = False
+    by: int | None = None
     rollouts: int | None = None
     precision: float = PRECISION
     store: str = "sqlite:///mlflow.db"
@@ -115,6 +119,12 @@ def checked(question: Question) -> Question:
     for name, reward in rewards.items():
         number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
     boolean("resolve", question.resolve)
+    if not isinstance(question.drivers, bool | str):
+        raise QuestionError(f"drivers is true or the name of an event, got {shown(question.drivers)}")
+    if question.by is not None:
+        whole_number("by", question.by, at_least=0)
+        if question.drivers is False:
+            raise QuestionError(f"by={question.by} is said of drivers: drivers=true or drivers=<event>")
     if question.rollouts is not None:
         whole_number("rollouts", question.rollouts, at_least=0)
     number("precision", question.precision, 0, 1, above_low=True)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from tpd.answers.answer import Answer
+from tpd.answers.drivers import Drivers
 from tpd.answers.sentences.formatting import sentence
 from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
+from tpd.show import driver_bars
 from tpd.show.figures import page
 
 if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none of it
@@ -55,6 +57,11 @@ def contrast(record: Contrast) -> Figure:
 def _without_bands(record: Explanation) -> list[str]:
     """Why lines have no bands, where they could have some."""
     return [] if record.banded or record.certain.all() else [NO_BANDS]
+
+
+def drivers(record: Drivers) -> Figure:
+    """A bar for each part of the state."""
+    return driver_bars.draw(record)
 
 
 def reliability(record: "ForecastSkill") -> Figure:

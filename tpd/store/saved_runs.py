@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from tpd.core.outcomes import OutcomeSet
@@ -10,10 +10,12 @@ from tpd.core.types import Policy
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.files import blame
+from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
 from tpd.sources.episodes import Recording
+from tpd.sources.states_met import StatesMet, played_states, recorded_states
 from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
 from tpd.store.recordings import load_recording, require_fit
@@ -50,6 +52,24 @@ class SavedRun:
             return self.env.model
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
+
+    def states_met(self, enough: int) -> StatesMet:
+        """The states that the agent meets: of the recorded episodes or, if these are too few, of fresh ones.
+
+        A ValueError says why there are none.
+        """
+        playable = self.env.playable and not isinstance(self.explainer.policy, AbsentPolicy)
+        if self.recording is not None and (len(self.recording.episodes) >= enough or not playable):
+            return recorded_states(self.recording)
+        if not playable:
+            raise ValueError(
+                f"no states of {self.env.id} are at hand: no episodes are recorded, and none can be played"
+            )
+        return self._played
+
+    @cached_property
+    def _played(self) -> StatesMet:
+        return played_states(self.env, self.explainer.policy)
 
 
 def read(
