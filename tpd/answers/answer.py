@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpd.answers.differences import Difference
+from tpd.answers.switch import Switch
 from tpd.core.drawing import draw
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.types import Array
@@ -94,6 +95,8 @@ class Answer:
     how: How
     remarks: tuple[str, ...] = ()
     """What holds for all its numbers: how returns are discounted, and a time limit within the horizon."""
+    switch: Switch | None = None
+    """What would switch the plan after the fact; None where nothing large and certain does."""
 
     @property
     def text(self) -> str:

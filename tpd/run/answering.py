@@ -10,8 +10,13 @@ from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
 from tpd.answers.sentences.compare import overtakes
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.switch import switch_in_words
+from tpd.answers.switch import Switch, switch_in_rollouts, switch_in_table
+from tpd.core.explanation import Explanation
 from tpd.core.pairs import NO_PAIR
+from tpd.core.types import DiscretePolicy
 from tpd.run.fact_and_foil import Compared
+from tpd.store.descriptions import UntrustedError
 
 NO_CHOICE = "There is no other valid action here."
 
@@ -30,7 +35,11 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         run=fact.run.name,
         reason="" if fact.expectations.simulated else fact.expectations.reason,
     )[0]
-    further = [NO_CHOICE] if foil is None else []
+    further, switch = [NO_CHOICE] if foil is None else [], switch_of(fact, explained[0])
+    if switch is not None:
+        env = fact.run.env
+        actions = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else []
+        further.append(switch_in_words(switch, actions))
     if what_if is not None and answer.contrast is not None and foil is not None:
         further.append(overtakes(answer.contrast, 0, what_if, fact.name, foil.name))
     learned = all(side.expectations.simulated and side.run.explainer.informed for side in compared)
@@ -46,7 +55,21 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
         remarks=(*answer.remarks, *_time_limits(compared)),
+        switch=switch,
     )
+
+
+def switch_of(fact: Compared, explanation: Explanation) -> Switch | None:
+    """What would switch the plan after the fact, where its future was rolled out or follows from a table."""
+    if explanation.rollouts is not None:
+        return switch_in_rollouts(explanation)
+    try:
+        dynamics, policy = fact.run.dynamics(), fact.run.explainer.policy
+    except UntrustedError:
+        return None  # the events are functions of strangers
+    if dynamics is None or not isinstance(policy, DiscretePolicy):
+        return None
+    return switch_in_table(explanation, dynamics, policy)
 
 
 def _time_limits(compared: Sequence[Compared]) -> list[str]:
@@ -82,7 +105,8 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
         return Choice(fact.state.name, fact.name)
     if fact.expectations is not foil.expectations or fact.own is None:
         return Choice(fact.state.name, fact.name, foil.name)
-    named = (side.name for side in (fact, foil) if np.array_equal(side.action, fact.own))
+    actions = [side for side in (fact, foil) if side.followed is None]
+    named = (side.name for side in actions if np.array_equal(side.action, fact.own))
     own = next(named, fact.run.env.name_of_action(fact.own))
     return Choice(fact.state.name, fact.name, foil.name, own, _third(fact, foil))
 
@@ -96,6 +120,6 @@ def _third(fact: Compared, foil: Compared) -> tuple[str, float] | None:
     options = np.where(valid, np.cumsum(valid) - 1, NO_PAIR)
     explanation = fact.expectations.explain(np.flatnonzero(valid[0]))
     best, returns = favoured(run.explainer, explanation, options, np.array([fact.own]))
-    if best[0] in (fact.own, fact.action, foil.action):
+    if best[0] in [fact.own, *(side.action for side in (fact, foil) if side.followed is None)]:
         return None
     return run.env.name_of_action(best[0]), float(returns[0, best[0]])

@@ -8,10 +8,14 @@ import numpy as np
 from tpd.core.bands import LEVEL
 from tpd.core.explanation import Explanation, together
 from tpd.core.intervals import trials_for
-from tpd.core.types import Array
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import number, whole_number
+from tpd.policies.followed import Followed
 from tpd.policies.stored import AbsentPolicy
+from tpd.predictors.pair_table import HasTable
+from tpd.predictors.replayed.posterior import Posterior
 from tpd.predictors.simulation import MOST_ROLLOUTS, PRECISION, Simulator
+from tpd.predictors.tabular_dynamics import Future, TabularDynamics
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.saved_runs import SavedRun
@@ -77,6 +81,21 @@ class Expectations:
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
 
+    def follow(self, followed: Followed, draws: int = 0) -> Explanation:
+        """[1]: what is expected if a behaviour is followed instead, by rollouts or by the table."""
+        run = self.run
+        first = followed.first_action(run.env, run.explainer.policy, self.state.observation)
+        if self._simulator is not None:
+            simulator = self._simulator.but(followed=followed)
+            return simulator.explain(self._moment, first[None], self._rollouts)
+        dynamics = run.dynamics()
+        if dynamics is None:
+            raise ValueError(
+                f"{followed.name}: a behaviour is rolled out by the simulator or followed in a table, and "
+                f"here is neither: {self.reason}"
+            )
+        return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
+
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
         """[action]: as it was learned."""
         here = np.repeat(self.state.observation, len(actions), axis=0)
@@ -122,6 +141,45 @@ class Expectations:
             self._rollouts = len(found.rollouts)
         for row, action in enumerate(missing):
             self._rolled_out[_key(action)] = found[row : row + 1]
+
+
+def follow_in_table(
+    run: SavedRun,
+    dynamics: TabularDynamics,
+    observation: Array,
+    first: Array,
+    followed: Followed,
+    draws: int,
+) -> Explanation:
+    """[1]: what is expected by known or counted dynamics if a behaviour is followed from there on."""
+    explainer = run.explainer
+    policy, horizon = explainer.policy, explainer.predictor.horizon
+    assert isinstance(policy, DiscretePolicy)
+
+    def choose(step: int, states: IntArray) -> FloatArray:
+        chosen = followed.probabilities(run.env, step, states)
+        return policy.probabilities(states) if chosen is None else chosen
+
+    def future(of: TabularDynamics) -> Future:
+        return of.follow(int(observation[0]), int(first), choose, horizon)
+
+    expected, unknown = future(dynamics)
+    drawn = None
+    table = explainer.predictor.table() if isinstance(explainer.predictor, HasTable) else None
+    if draws and table is not None and table.edges is not None:
+        models = Posterior(table, policy).dynamics(draws)
+        drawn = np.stack([future(model).expected[None, :, :-1] for model in models])
+    return Explanation(
+        observations=observation,
+        actions=first[None],
+        expected=expected[None, :, :-1],
+        running=(1 - np.cumsum(expected[:, -1]) - unknown)[None],
+        support=explainer.predictor.support(observation, first[None]),
+        legend=explainer.legend,
+        discount=policy.discount,
+        unknown=unknown[None],
+        draws=drawn,
+    )
 
 
 def without_mixing(sides: Sequence[Expectations]) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Policy
 from tpd.envs import Environment
@@ -13,6 +15,7 @@ from tpd.guards.files import blame
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
+from tpd.predictors.tabular_dynamics import TabularDynamics
 from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
@@ -48,6 +51,16 @@ class SavedRun:
             return self.env.model
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
+
+    def dynamics(self) -> TabularDynamics | None:
+        """What the answers of a table follow from: as counted, or the environment's own; None for others."""
+        if not isinstance(self.explainer.predictor, HasTable):
+            return None
+        table = self.explainer.predictor.table()
+        if table.edges is not None:
+            return TabularDynamics.counted(table.edges, table.num_actions)
+        model = self.env.model if np.isinf(table.visits).all() else None
+        return None if model is None else TabularDynamics.known(model, self.outcomes())
 
 
 def read(

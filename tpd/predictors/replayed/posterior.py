@@ -20,6 +20,7 @@ from tpd.guards.settings import number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
+from tpd.predictors.tabular_dynamics import TabularDynamics
 
 RANK = 3
 """Bands of a high level end at the third smallest and the third largest draw, of as many as that takes."""
@@ -80,12 +81,9 @@ class Posterior:
         """
         from tpd.kernels.counts import solve_backwards  # numba takes long to import
 
-        rng, pairs = generator(self._seed, "posterior"), len(self.table.pairs)
-        of = self._successors
+        of, pairs = self._successors, len(self.table.pairs)
         solution = np.empty((pairs + 1, *self.table.expected.shape[1:]), np.float32)
-        for _ in range(count):
-            drawn = rng.standard_gamma(of.amount)
-            weight = drawn / np.bincount(of.row, drawn, pairs)[of.row]
+        for weight in self._weights(count):
             solution[:] = 0
             solve_backwards(
                 of.row,
@@ -98,6 +96,21 @@ class Posterior:
                 solution,
             )
             yield solution[:-1]
+
+    def dynamics(self, count: int) -> Iterator[TabularDynamics]:
+        """The same models, to be followed forwards."""
+        of, pairs = self._successors, self.table.pairs
+        for weight in self._weights(count):
+            yield TabularDynamics(
+                pairs[of.row], of.next_state, weight, of.outcome, of.continuation, self.table.num_actions
+            )
+
+    def _weights(self, count: int) -> Iterator[FloatArray]:
+        """[successor]: how likely each is after its pair, model after model."""
+        rng, of = generator(self._seed, "posterior"), self._successors
+        for _ in range(count):
+            drawn = rng.standard_gamma(of.amount)
+            yield drawn / np.bincount(of.row, drawn, len(self.table.pairs))[of.row]
 
     def band(
         self, observations: Array, actions: Array, quantity: Quantity = outcomes, level: float = LEVEL
