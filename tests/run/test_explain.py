@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,9 +14,15 @@ import yaml
 from mlflow import MlflowClient
 
 from tests.support.commands import IN_TURN, ROOT, tpd_run
+from tpd.answers.turning_points import turning_points
 from tpd.answers.what_if import returns
+from tpd.evaluation.played_return import episode_returns
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.unlearned import Unlearned
 from tpd.run import explain as answer
-from tpd.run.question import parse
+from tpd.run import moments
+from tpd.run.question import Question, parse
+from tpd.show.report.rows import some_episodes
 from tpd.sources.forks import Forks
 from tpd.sources.moments import Moment
 from tpd.store import saved_runs
@@ -109,7 +116,8 @@ def test_a_state_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
     assert recording is not None
     name = store.read(0).env.name_of_state(recording.episodes[3].observation[2])
     assert f"episode 3, step 2: {name}" in ask(run, "episode=3", "step=2")
-    assert "episode 0, step 0" in ask(run)
+    assert "episode 0, step 0" in ask(run, "state=start")
+    assert "episode 0, step 0" in ask(run, "what_if=failure")  # the start, if nothing else is said
 
 
 def test_a_run_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
@@ -239,6 +247,45 @@ def test_help_comes_without_a_run(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "tpd-explain run=" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+# moments worth asking about
+
+
+def test_without_a_question_the_moments_worth_asking_about_are_listed(
+    store: Store, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ask(f"run={store.seeds[0]}")
+    assert "moments worth asking about (by the table)" in said
+    commands = re.findall(r"tpd-explain (.*?) episode=(\d+) step=(\d+)", said)
+    assert 1 <= len(commands) <= 6
+    settings, episode, step = commands[0]
+    assert settings == f"run={store.seeds[0]} store={store.uri}"
+    run = store.read(0)
+    points = turning_points(run.explainer, run.recording)  # type: ignore[arg-type]
+    assert (int(episode), int(step)) == (points["episode"][0], points["step"][0])
+    assert f"the chance of {points['outcome'][0].removeprefix('first ')} within 30 steps " in said
+    place = f"episode={episode}", f"step={step}"
+    assert f"episode {episode}, step {step}: " in ask(settings.split()[0], *place)
+    monkeypatch.setattr(moments, "LEAST_IN_TABLE", 1.1)
+    assert "in no recorded episode" in ask(f"run={store.seeds[0]}")
+
+
+def test_without_a_table_they_are_rolled_out_the_worst_episode_first(store: Store) -> None:
+    run = store.read(0)
+    unlearned = Explainer(Unlearned(10, run.outcomes().width), run.explainer.policy, run.explainer.legend)
+    assert run.recording is not None
+    some = replace(run, explainer=unlearned, recording=some_episodes(run.recording, [0, 1, 2]))
+    said = moments.worth_asking(Question("here", seconds=600), some)
+    assert "(by rollouts)" in said
+    worst = int(episode_returns(some.recording.episodes).argmin())  # type: ignore[union-attr]
+    assert said.splitlines()[1].startswith(f"episode {worst}, step ") or "in no recorded episode" in said
+
+
+def test_a_list_of_actions_is_a_foil(store: Store, ask: Ask) -> None:
+    assert "East 2 times instead: " in ask(f"run={store.seeds[0]}", *HERE, "foil=[east, east]")
+    with pytest.raises(SystemExit, match="it chooses refuel, which is not valid in"):
+        ask(f"run={store.seeds[0]}", *HERE, "foil=[refuel, refuel]")
 
 
 # by rollouts

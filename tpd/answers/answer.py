@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpd.answers.differences import Difference
+from tpd.answers.switch import Switch
 from tpd.core.drawing import draw
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.types import Array
@@ -100,6 +101,8 @@ class Answer:
     """What holds for all its numbers: how returns are discounted, and a time limit within the horizon."""
     asked: "Asked | None" = field(default=None, compare=False)
     """What more can be asked of; None for the answers of a batch."""
+    switch: Switch | None = None
+    """What would switch the plan after the fact; None where nothing large and certain does."""
 
     @property
     def text(self) -> str:

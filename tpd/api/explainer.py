@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from tpd.answers.answer import Answer
 from tpd.api.agents import AgentLike, explained_environment, trainer_of
+from tpd.api.behaviour import foil_of
 from tpd.api.environments import EnvLike, check_batch, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
@@ -24,7 +26,7 @@ from tpd.core.types import RecurrentPolicy, Trainer
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors import explainer as predictors
-from tpd.predictors.simulation import PRECISION
+from tpd.predictors.simulation import PRECISION, Simulator
 from tpd.predictors.unlearned import Unlearned
 from tpd.run import experiment as runs
 from tpd.run.answering import answered
@@ -133,7 +135,8 @@ class Explainer:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
         self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
-        played = PlayedEpisodes(recording, self.outcomes.legend)
+        simulator = partial(Simulator, self.env, self.policy, self.outcomes, horizon=self.horizon)
+        played = PlayedEpisodes(recording, self.outcomes.legend, simulator)
         self._run = replace(self._run, recording=played.recording)  # in this order, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
@@ -162,6 +165,7 @@ class Explainer:
 
         A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
         action, foil: by name or number; the agent's own action, and the best of the others, if left out.
+            The foil may also be a `tpd.Behaviour`, or a list of numbered actions, one after the other.
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
         progress: whether to show it, where the answer takes longer than a second.
@@ -177,7 +181,7 @@ class Explainer:
         own = None if state.moment is None else state.moment.taken
         own = self.policy.action(state.observation)[0] if own is None else own
         chosen = own if action is None else np.asarray(self.env.action(action))
-        return answered(*compared_actions(expectations, own, chosen, foil))
+        return answered(*compared_actions(expectations, own, chosen, foil_of(foil, self.env)))
 
     def _state(self, asked: Moment | Any) -> NamedState:
         if isinstance(asked, Moment):

@@ -80,7 +80,7 @@ def _follow(simulator: Simulator, moment: Moment, actions: Array, count: int, pu
     start = Start(moment, np.tile(world_seeds(keys), len(actions)))
     steps, whole = _steps(simulator, moment)
     forks = count * len(actions)
-    policy = PolicyStreams(simulator.policy, keys * len(actions))
+    policy = PolicyStreams(simulator.env, simulator.policy, keys * len(actions), simulator.followed)
     observations = np.repeat(moment.observation[None], forks, axis=0)
     taken = np.repeat(actions, count, axis=0)
     value, length = np.zeros(forks), np.zeros(forks, dtype=np.int64)
@@ -96,7 +96,7 @@ def _follow(simulator: Simulator, moment: Moment, actions: Array, count: int, pu
             if not len(running) or h + 1 == steps:
                 break
             observations = step.next_observation[~step.terminated]
-            taken = policy.sample(observations, running)
+            taken = policy.sample(observations, running, h + 1)
         chance = policy.drew | worlds.drew() if watched else policy.drew
     ended = np.ones(forks, dtype=np.bool_)
     ended[running] = whole

@@ -5,6 +5,7 @@ Rollout i of every action has stream i for world and policy, so that fact and fo
 the band is narrow enough would bias the answer.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Policy, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
+from tpd.policies.followed import Followed
 from tpd.predictors.streams import PolicyStreams
 from tpd.sources.forks import Forks, Start
 from tpd.sources.hidden_state import with_next_state
@@ -94,6 +96,14 @@ class Simulator:
         self.progress = progress
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
+        self.followed: Followed | None = None
+        """What is done for the first steps instead of what the policy does."""
+
+    def but(self, *, horizon: int | None = None, followed: Followed | None = None) -> "Simulator":
+        """The same, and with the same random streams, but with another horizon or a behaviour first."""
+        other = copy.copy(self)
+        other.horizon, other.followed = horizon or self.horizon, followed
+        return other
 
     def explain(self, moment: Moment, actions: Array, rollouts: int | None = None) -> Explanation:
         """What follows each action [choice, ...] at the moment; `rollouts` of each, or as many as needed."""
@@ -195,7 +205,7 @@ class Simulator:
         )
         actions = np.concatenate([np.repeat(one.actions, width, axis=0) for one in asked])
         rows = [key for one, its_keys in zip(asked, keys, strict=True) for key in its_keys * len(one.actions)]
-        policy = PolicyStreams(self.policy, rows)
+        policy = PolicyStreams(self.env, self.policy, rows, self.followed)
         with closing(self.forks.worlds(starts, self.horizon, watched)) as worlds:
             seen = self._play(worlds, policy, observations, actions)
             chance = policy.drew | worlds.drew() if watched else policy.drew
@@ -219,7 +229,7 @@ class Simulator:
                 break
             if h + 1 < self.horizon:
                 observations = step.next_observation[~step.terminated]
-                actions = policy.sample(observations, running)
+                actions = policy.sample(observations, running, h + 1)
         return seen.finish()
 
     def transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:

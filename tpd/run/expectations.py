@@ -9,11 +9,15 @@ from tpd.core.bands import LEVEL
 from tpd.core.beyond import Beyond, all_beyond
 from tpd.core.explanation import Explanation, together
 from tpd.core.intervals import trials_for
-from tpd.core.types import Array
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import number, whole_number
+from tpd.policies.followed import Followed
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors import run_on
+from tpd.predictors.pair_table import HasTable
+from tpd.predictors.replayed.posterior import Posterior
 from tpd.predictors.simulation import MOST_ROLLOUTS, PRECISION, Simulator
+from tpd.predictors.tabular_dynamics import Future, TabularDynamics
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.saved_runs import SavedRun
@@ -52,7 +56,7 @@ class Expectations:
         self.state = state
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
-        self._followed: dict[bytes, Beyond] = {}
+        self._beyond: dict[bytes, Beyond] = {}
         self._simulator: Simulator | None = None
         self.reason = reason_not_to_ask(run, state, asking)
         """Why the simulator is not asked; empty where it is."""
@@ -89,12 +93,30 @@ class Expectations:
             return self.run.explainer.to_the_end(explanation)
         if explanation.legend.reward_bound is None:
             return explanation
-        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._followed]
+        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]
         if missing:
             found = run_on.to_the_end(self._simulator, self._moment, explanation[np.array(missing)])
             for place, row in enumerate(missing):
-                self._followed[_key(explanation.actions[row])] = found[place : place + 1]
-        return replace(explanation, beyond=all_beyond([self._followed[_key(a)] for a in explanation.actions]))
+                self._beyond[_key(explanation.actions[row])] = found[place : place + 1]
+        return replace(explanation, beyond=all_beyond([self._beyond[_key(a)] for a in explanation.actions]))
+
+    def follow(self, followed: Followed, draws: int = 0) -> Explanation:
+        """[1]: what is expected if a behaviour is followed instead, by rollouts or by the table."""
+        run = self.run
+        first = followed.first_action(run.env, run.explainer.policy, self.state.observation)
+        if self._simulator is not None:
+            simulator = self._simulator.but(followed=followed)
+            explanation = simulator.explain(self._moment, first[None], self._rollouts)
+            if explanation.legend.reward_bound is None:
+                return explanation
+            return replace(explanation, beyond=run_on.to_the_end(simulator, self._moment, explanation))
+        dynamics = run.dynamics()
+        if dynamics is None:
+            raise ValueError(
+                f"{followed.name}: a behaviour is rolled out by the simulator or followed in a table, and "
+                f"here is neither: {self.reason}"
+            )
+        return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
 
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
         """[action]: as it was learned."""
@@ -141,6 +163,45 @@ class Expectations:
             self._rollouts = len(found.rollouts)
         for row, action in enumerate(missing):
             self._rolled_out[_key(action)] = found[row : row + 1]
+
+
+def follow_in_table(
+    run: SavedRun,
+    dynamics: TabularDynamics,
+    observation: Array,
+    first: Array,
+    followed: Followed,
+    draws: int,
+) -> Explanation:
+    """[1]: what is expected by known or counted dynamics if a behaviour is followed from there on."""
+    explainer = run.explainer
+    policy, horizon = explainer.policy, explainer.predictor.horizon
+    assert isinstance(policy, DiscretePolicy)
+
+    def choose(step: int, states: IntArray) -> FloatArray:
+        chosen = followed.probabilities(run.env, step, states)
+        return policy.probabilities(states) if chosen is None else chosen
+
+    def future(of: TabularDynamics) -> Future:
+        return of.follow(int(observation[0]), int(first), choose, horizon)
+
+    expected, unknown = future(dynamics)
+    drawn = None
+    table = explainer.predictor.table() if isinstance(explainer.predictor, HasTable) else None
+    if draws and table is not None and table.edges is not None:
+        models = Posterior(table, policy).dynamics(draws)
+        drawn = np.stack([future(model).expected[None, :, :-1] for model in models])
+    return Explanation(
+        observations=observation,
+        actions=first[None],
+        expected=expected[None, :, :-1],
+        running=(1 - np.cumsum(expected[:, -1]) - unknown)[None],
+        support=explainer.predictor.support(observation, first[None]),
+        legend=explainer.legend,
+        discount=policy.discount,
+        unknown=unknown[None],
+        draws=drawn,
+    )
 
 
 def without_mixing(sides: Sequence[Expectations]) -> None:

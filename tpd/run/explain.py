@@ -20,6 +20,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.answering import answered
 from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
+from tpd.run.moments import worth_asking
 from tpd.run.question import HELP, Question, QuestionError, parse
 from tpd.show import answer_tables, fragile_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str]) -> None:
 def answer(question: Question, scratch: Path) -> None:
     """Find what is asked for, say it, and draw it."""
     run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
+    if question.open and run.recording is not None:
+        print(worth_asking(question, run))
+        return
     _check_rewards(question, run)
     fact, foil = fact_and_foil(question, run, scratch)
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
@@ -102,10 +106,12 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
         show(answer_tables.comparison(contrast, told.fact.name, told.foil.name))
     for warning in told.warnings:
         print(warning)
-    learned = [side.learned for side in told.sides if side.learned is not None]
+    judged = [side for side in told.sides if side.learned is not None]
+    learned = [side.learned for side in judged if side.learned is not None]
     if learned:
         print()
-        show(answer_tables.learned_beside([side.name for side in told.sides], explanations, learned))
+        rolled_out = [side.explanation for side in judged]
+        show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
     told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # 6 takes far longer
     save_explanation(together(explanations), out / "explanation.npz")
 

@@ -13,6 +13,7 @@ from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
 from tpd.guards.settings import did_you_mean, shown
+from tpd.policies.followed import Followed, in_turn
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.expectations import Asking, Expectations, without_mixing
 from tpd.run.question import Question, QuestionError
@@ -35,6 +36,8 @@ class Compared:
     """What the agent does there, where that is known."""
     action: Array
     name: str
+    followed: Followed | None = None
+    """A behaviour that is followed from there on, of which the action is the first."""
 
     @property
     def run(self) -> SavedRun:
@@ -46,14 +49,19 @@ class Compared:
 
     @property
     def action_name(self) -> str:
-        return self.run.env.name_of_action(self.action)
+        return self.name if self.followed is not None else self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
         """By rollouts where the simulator is asked, else as it was learned; to the end of the episode."""
         here = self.expectations
+        if self.followed is not None:
+            return here.follow(self.followed, draws=ENOUGH_DRAWS)
         return here.to_the_end(here.explain(self.action[None], draws=ENOUGH_DRAWS))
 
-    def learned(self) -> Explanation:
+    def learned(self) -> Explanation | None:
+        """As it was learned; None of a behaviour, of which nothing is."""
+        if self.followed is not None:
+            return None
         return self.expectations.learned(self.action[None], draws=ENOUGH_DRAWS)
 
 
@@ -91,9 +99,17 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 def compared_actions(
     here: Expectations, own: Array | None, action: Array, foil: Any
 ) -> tuple[Compared, Compared | None]:
-    """An action against a foil, given by name or number, or the best of the others if it is None."""
+    """An action against a foil: by name or number, a behaviour, or the best of the others if it is None.
+
+    Where actions are numbered, a list of them is a behaviour: one after the other.
+    """
     run = here.run
     fact = Compared(here, own, action, _short_name(run, action, own, OWN))
+    if run.env.discrete and isinstance(foil, list | tuple):
+        foil = in_turn(run.env, foil)
+    if isinstance(foil, Followed):
+        first = foil.first_action(run.env, run.explainer.policy, here.state.observation)
+        return fact, Compared(here, own, first, foil.name, foil)
     other = _foil(here, action) if foil is None else _named(run, foil)
     if other is None:
         return fact, None
@@ -129,7 +145,7 @@ def _both(
 
 def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     """The state that is asked for, and what the agent does in it, where that is known."""
-    if state == START:
+    if state is None or state == START:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping):
         _check_keys(run, state)

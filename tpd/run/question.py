@@ -11,7 +11,6 @@ from yaml import YAMLError
 from tpd.guards.files import brief
 from tpd.guards.settings import boolean, number, shown, whole_number
 from tpd.predictors.simulation import PRECISION
-from tpd.sources.named_states import START
 
 HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
@@ -19,7 +18,9 @@ HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
 Where:     row=2 col=0 fuel=6 passenger=false   the fields of a state, where the environment has them
            state=417   state=[0.1, 0, 0.02, 0]  its number, or what is observed
-           episode=7 step=42                    a step of a recorded episode; the start if nothing is said
+           episode=7 step=42                    a step of a recorded episode; state=start is the first one
+           (nothing but run=)                   lists the moments that are worth asking about, found within
+                                                seconds=20
 What:      action=south foil=east               by name or number; by default the agent's own and the
                                                 best of the others
 Compare:   foil_state={row: 2, ...}             with another state, instead of another action
@@ -39,6 +40,7 @@ Settings:  store=sqlite:///mlflow.db            the MLflow store
 
 
 LARGEST_REWARD = 1e15
+MOST_SECONDS = 1e6
 
 
 class QuestionError(ValueError):
@@ -50,7 +52,8 @@ class Question:
     """What is asked of which run."""
 
     run: str
-    state: Any = START
+    state: Any = None
+    """None where nothing is said: the start, or which moments are worth asking about."""
     action: Any = None
     foil: Any = None
     foil_state: Any = None
@@ -65,6 +68,14 @@ class Question:
     store: str = "sqlite:///mlflow.db"
     out: str | None = None
     trust: Sequence[str] = ()
+    seconds: float = 20.0
+    """For finding the moments that are worth asking about."""
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing is asked yet but of which run."""
+        asked = (self.state, self.action, self.foil, self.foil_state, self.against, self.what_if)
+        return all(each is None for each in asked) and not self.rewards and not self.resolve
 
 
 TEXT = ("run", "against", "what_if", "store", "out")
@@ -128,6 +139,7 @@ def checked(question: Question) -> Question:
     if question.rollouts is not None:
         whole_number("rollouts", question.rollouts, at_least=0)
     number("precision", question.precision, 0, 1, above_low=True)
+    number("seconds", question.seconds, 0, MOST_SECONDS)
     trusted = [trust] if isinstance(trust, str) else trust
     if not isinstance(trusted, list | tuple) or not all(isinstance(module, str) for module in trusted):
         raise QuestionError(f"trust names modules, as trust=[my_module], got {shown(trust)}")

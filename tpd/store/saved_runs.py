@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
+
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Policy
 from tpd.envs import Environment
@@ -14,6 +16,7 @@ from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
+from tpd.predictors.tabular_dynamics import TabularDynamics
 from tpd.sources.episodes import Recording
 from tpd.sources.states_met import StatesMet, played_states, recorded_states
 from tpd.store import explainers, run_descriptions
@@ -70,6 +73,15 @@ class SavedRun:
     @cached_property
     def _played(self) -> StatesMet:
         return played_states(self.env, self.explainer.policy)
+    def dynamics(self) -> TabularDynamics | None:
+        """What the answers of a table follow from: as counted, or the environment's own; None for others."""
+        if not isinstance(self.explainer.predictor, HasTable):
+            return None
+        table = self.explainer.predictor.table()
+        if table.edges is not None:
+            return TabularDynamics.counted(table.edges, table.num_actions)
+        model = self.env.model if np.isinf(table.visits).all() else None
+        return None if model is None else TabularDynamics.known(model, self.outcomes())
 
 
 def read(

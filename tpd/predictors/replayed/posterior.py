@@ -22,6 +22,7 @@ from tpd.guards.settings import number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
+from tpd.predictors.tabular_dynamics import TabularDynamics
 from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 
 RANK = 3
@@ -98,6 +99,14 @@ class Posterior:
                 solution,
             )
             yield solution[:-1]
+
+    def dynamics(self, count: int) -> Iterator[TabularDynamics]:
+        """The same models, to be followed forwards."""
+        of, pairs = self._successors, self.table.pairs
+        for weight in self._weights(count):
+            yield TabularDynamics(
+                pairs[of.row], of.next_state, weight, of.outcome, of.continuation, self.table.num_actions
+            )
 
     def _weights(self, count: int) -> Iterator[FloatArray]:
         """[successor]: how likely each is after its pair, model after model."""
