@@ -9,8 +9,10 @@ from tpd.answers.answer import Answer, Side, verdict_words
 from tpd.answers.asked import Asked
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
-from tpd.answers.sentences.compare import ContrastNarrator, inevitable, overtakes
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.inevitable import inevitable
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.pairs import NO_PAIR
