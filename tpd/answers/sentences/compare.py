@@ -151,12 +151,9 @@ class ContrastNarrator:
     ) -> str:
         scope = _scope(fact, foil, verdict)
         values = [f"{pair.name} {worth(_total(pair, verdict.whole))}" for pair in (fact, foil)]
-        if verdict.tie:
-            return f"a practical tie{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
         if not verdict.settled:
-            return (
-                f"the data do not tell which is worth more{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
-            )
+            said = "a practical tie" if verdict.tie else "the data do not tell which is worth more"
+            return f"{said}{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
         better, lesser = (fact, foil) if verdict.gain > 0 else (foil, fact)
         returns = _total(better, verdict.whole), _total(lesser, verdict.whole)
         if chosen == lesser.name:
@@ -190,8 +187,8 @@ class ContrastNarrator:
     def _differing(self, row: int, fact: PairSummary, foil: PairSummary) -> str:
         differing = list(self.differences.gains(row))[:MOST_REASONS]
         if not differing:
-            which = f"{fact.name} and {foil.name}"
-            return f"{which} do not differ in the outcomes explained{_as_learned(fact, foil)}"
+            learned = "" if all([*fact.count_told, *foil.count_told]) else " that are learned"
+            return f"{fact.name} and {foil.name} do not differ in the outcomes explained{learned}"
         said = listed([self._reason(row, outcome, 0.0, fact, foil) for outcome in differing])
         return f"{fact.name} differs from {foil.name} most in {said}"
 
@@ -270,10 +267,6 @@ def _between(verdict: Verdict) -> str:
         return ""
     low, high = sorted(map(abs, verdict.band))
     return f" ({worth(low)} to {worth(high)})" if high - low > WIDE * abs(verdict.gain) else ""
-
-
-def _as_learned(*pairs: PairSummary) -> str:
-    return "" if all(all(pair.count_told) for pair in pairs) else " that are learned"
 
 
 def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[str]:
