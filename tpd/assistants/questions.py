@@ -7,7 +7,7 @@ import numpy as np
 
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
-from tpd.answers.sentences.compare import overtakes
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.api.episodes import PlayedEpisode
 from tpd.api.quality import Quality
 from tpd.api.threads import one_thread
