@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.support.explanations import toy
-from tpd.answers.sentences.compare import compare, overtakes
+from tpd.answers.sentences.compare import compare
 from tpd.answers.sentences.formatting import bound_in_words
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.answers.what_if import overtaking
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.q_learning import q_learning
 from tpd.answers.asked import Asked
-from tpd.answers.nearest import NearestSwitch
+from tpd.answers.nearest import NearestState
 from tpd.core.outcomes import Legend
 from tpd.core.types import Array, FloatArray, Policy
 from tpd.envs import Environment
@@ -48,10 +48,10 @@ def nobody(enough: int) -> StatesMet:
     raise AssertionError("all states are at hand, and none has to be met")
 
 
-def ask(explainer: Explainer, state: int, foil: int) -> NearestSwitch:
+def ask(explainer: Explainer, state: int, foil: int) -> NearestState:
     own = explainer.policy.action(np.array([state]))[0]
     names = (TAXI.name_of_action(own), TAXI.name_of_action(foil))
-    return Asked(explainer, TAXI, np.array([state]), own, np.array(foil), names, own, nobody).nearest_switch()
+    return Asked(explainer, TAXI, np.array([state]), own, np.array(foil), names, own, nobody).nearest_state()
 
 
 def by_search(policy: Policy, state: int, foil: int) -> tuple[int, float] | None:
@@ -123,7 +123,7 @@ def test_without_fields_it_is_the_nearest_state_met_in_standard_deviations() -> 
     explainer = Explainer(Unlearned(5, 2), policy, LEGEND)
     states = StatesMet(met, np.zeros(500, dtype=np.int64))
     names, own, foil = ("push left", "push right"), np.array(0), np.array(1)
-    found = Asked(explainer, env, here, own, foil, names, own, lambda enough: states).nearest_switch()
+    found = Asked(explainer, env, here, own, foil, names, own, lambda enough: states).nearest_state()
     distances = np.linalg.norm((met - here) / met.std(axis=0), axis=1)
     distances[met[:, 2] <= 0] = np.inf
     np.testing.assert_array_equal(found.observation, met[distances.argmin()])

@@ -15,9 +15,10 @@ from rich.console import Console
 from tests.support.explanations import toy
 from tpd.answers import what_if
 from tpd.answers.differences import main_differences
-from tpd.answers.sentences.compare import overtakes, paragraph
+from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.describe import describe
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.explanation import Explanation
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.show import answer_tables, plots

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from tests.support import Compose
 from tests.support.explanations import toy
 from tpd.answers.resolve import resolve
-from tpd.answers.sentences.compare import ContrastNarrator, compare, inevitable, overtakes, paragraph
+from tpd.answers.sentences.compare import ContrastNarrator, compare, paragraph
 from tpd.answers.sentences.describe import Narrator, describe
 from tpd.answers.sentences.formatting import percent
+from tpd.answers.sentences.inevitable import inevitable
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.beyond import Beyond
 from tpd.core.explanation import Explanation, together

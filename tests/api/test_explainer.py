@@ -264,7 +264,7 @@ def test_what_was_loaded_can_be_saved_again(zipped: Path, tmp_path: Path, elsewh
 def test_more_can_be_asked_of_an_answer(explainer: tpd.Explainer) -> None:
     moment = explainer.play(seeds=range(3))[0][-8]
     answer = explainer.why(moment)
-    nearest = answer.nearest_switch()
+    nearest = answer.nearest_state()
     assert nearest.observation is not None
     assert balance(nearest.observation[None])[0] != balance(moment.observation[None])[0]
     assert f"where the agent chooses {answer.foil.name}" in nearest.text if answer.foil else False

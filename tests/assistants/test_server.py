@@ -49,6 +49,7 @@ CALLS = [
     Call("contrast", {**HERE, "action": "push left", "foil": "push right"}),
     Call("by_step", {**HERE, "outcome": "reward"}),
     Call("what_if", {**HERE, "outcome": "reward", "rewards": {"reward": 2}}),
+    Call("drivers", HERE),
     Call("quality", {"run": "first/cart"}),
     Call("plot", HERE),
     Call("explain", {"run": "first/cart", "state": [0.0, 0.0, 0.05, 0.0]}),

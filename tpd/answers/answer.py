@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tpd.answers.asked import Asked
     from tpd.answers.drivers import Drivers
-    from tpd.answers.nearest import NearestSwitch
+    from tpd.answers.nearest import NearestState
 
 EXACT, COUNTED, ROLLED_OUT, LEARNED = "exact", "counted", "rolled out", "learned"
 RETURN = "return"
@@ -181,12 +181,12 @@ class Answer:
         """
         return self._asked.drivers(event, by, against_foil)
 
-    def nearest_switch(self) -> "NearestSwitch":
+    def nearest_state(self) -> "NearestState":
         """The nearest state in which the agent would do the foil.
 
         Of all states where they have fields, the one with the fewest fields changed; else of the states met.
         """
-        return self._asked.nearest_switch()
+        return self._asked.nearest_state()
 
     @property
     def _asked(self) -> "Asked":

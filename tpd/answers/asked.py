@@ -20,7 +20,7 @@ from tpd.answers.drivers import (
     shapley,
     share_unlike,
 )
-from tpd.answers.nearest import NearestSwitch, among_states_met, over_fields
+from tpd.answers.nearest import NearestState, among_states_met, over_fields
 from tpd.answers.sentences.drivers import contradiction, not_mixed, too_unlike
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
@@ -167,11 +167,11 @@ class Asked:
         )
         return replace(nothing, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
-    def nearest_switch(self) -> NearestSwitch:
-        """What `Answer.nearest_switch` says."""
+    def nearest_state(self) -> NearestState:
+        """What `Answer.nearest_state` says."""
         if self.foil is None:
             raise ValueError(ELSEWHERE)
-        policy, nothing = self.explainer.policy, NearestSwitch(self.names[1])
+        policy, nothing = self.explainer.policy, NearestState(self.names[1])
         if isinstance(policy, AbsentPolicy):
             return replace(nothing, withheld=f"the agent could not be read back ({policy.reason})")
         if not self.env.discrete:

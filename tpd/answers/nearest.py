@@ -27,8 +27,8 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class NearestSwitch:
-    """The nearest state in which the agent would do the foil; `answer.nearest_switch()` gives it."""
+class NearestState:
+    """The nearest state in which the agent would do the foil; `answer.nearest_state()` gives it."""
 
     foil: str
     observation: Array | None = None
@@ -55,7 +55,7 @@ class NearestSwitch:
         return self.text
 
     def __repr__(self) -> str:
-        return f"<NearestSwitch: {self.text}>"
+        return f"<NearestState: {self.text}>"
 
 
 class Found(NamedTuple):
@@ -68,7 +68,7 @@ class Found(NamedTuple):
     distance: float
     looked_at: int
 
-    def described(self, nothing: NearestSwitch, features: Features, here: Array) -> NearestSwitch:
+    def described(self, nothing: NearestState, features: Features, here: Array) -> NearestState:
         """The same in words, from the state that was asked about [1, ...]."""
         table = features.fields is not None
         looked = replace(nothing, looked_at=self.looked_at, fields=table)

@@ -1,5 +1,6 @@
 """From what a tool is asked to an answer, through the code of `tpd-explain`."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
-from tpd.answers.sentences.compare import overtakes
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.api.episodes import PlayedEpisode
 from tpd.api.quality import Quality
 from tpd.api.threads import one_thread
@@ -29,7 +30,7 @@ from tpd.core.types import Array
 from tpd.guards.settings import did_you_mean, shown
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.answering import answered
-from tpd.run.expectations import Asking, Expectations
+from tpd.run.expectations import Asking, Expectations, simulator_of
 from tpd.run.fact_and_foil import Compared, chosen_action, compared_actions, find_state, valid_actions
 from tpd.run.question import Question, QuestionError, checked
 from tpd.store.saved_runs import SavedRun
@@ -118,8 +119,9 @@ def described(opened: OpenRun) -> RunDescription:
 def _episodes(opened: OpenRun) -> list[EpisodeEntry]:
     recording, legend = opened.saved.recording, opened.saved.explainer.legend
     assert recording is not None
+    simulator = functools.partial(simulator_of, opened.saved)
     played = [
-        PlayedEpisode(recording, number, legend)
+        PlayedEpisode(recording, number, legend, simulator)
         for number in range(min(len(recording.episodes), MOST_EPISODES))
     ]
     return [

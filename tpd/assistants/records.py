@@ -75,6 +75,7 @@ class Moments(BaseModel):
 
     run: str
     moments: list[MomentEntry]
+    how: str = Field(description="How turning points were found.")
     doubts: list[str]
 
 
@@ -161,6 +162,24 @@ class StepEstimate(BaseModel):
         default=None, description="Lower end of the 90 % band of the difference, or the fact."
     )
     high: float | None = None
+
+
+class Driver(BaseModel):
+    """How much one part of the state moves a forecast away from its mean."""
+
+    part: str
+    value: float = Field(description="Shapley value; a difference of probabilities for events.")
+    standard_error: float
+
+
+class DriversRecord(BaseModel):
+    """What a learned forecast relies on. It says nothing about causes."""
+
+    text: str
+    forecast: float | None = Field(description="In the state asked about.")
+    mean_forecast: float | None = Field(description="Over states that the agent met.")
+    drivers: list[Driver] = Field(description="The largest first; they add up to forecast - mean_forecast.")
+    doubts: list[str]
 
 
 class OutcomeBySteps(BaseModel):

@@ -22,6 +22,7 @@ from tpd.assistants.questions import (
 )
 from tpd.assistants.records import (
     AnswerRecord,
+    DriversRecord,
     Moments,
     OutcomeBySteps,
     QualityRecord,
@@ -29,7 +30,7 @@ from tpd.assistants.records import (
     RunList,
     WhatIf,
 )
-from tpd.assistants.views import answer_record, by_steps, how_of
+from tpd.assistants.views import answer_record, by_steps, drivers_record, how_of
 from tpd.guards.files import brief
 from tpd.predictors.simulation import MOST_ROLLOUTS
 
@@ -103,6 +104,7 @@ class Tools:
                 self.contrast,
                 self.by_step,
                 self.what_if,
+                self.drivers,
                 self.quality,
                 self.plot,
             )
@@ -202,6 +204,26 @@ class Tools:
         """
         asked = self._questions.ask(run, place(episode, step, state), action, foil, rollouts)
         return what_if_record(asked, outcome, rewards or {})
+
+    def drivers(
+        self,
+        run: Run,
+        outcome: Annotated[
+            str | None,
+            Field(description="An event; the one with most at stake if left out.", max_length=1000),
+        ] = None,
+        by: Annotated[int | None, Field(description="The step by which it happens.", ge=0, le=10**6)] = None,
+        episode: Episode = None,
+        step: Step = None,
+        state: State = None,
+        action: Action = None,
+        foil: Foil = None,
+    ) -> DriversRecord:
+        """Say which parts of the state the learned forecast of an event relies on, by Shapley values. For
+        "what makes a crash likely here?". It describes the forecast, and says nothing about causes.
+        """
+        answer, *_ = self._questions.ask(run, place(episode, step, state), action, foil)
+        return drivers_record(answer.drivers(outcome, by))
 
     def quality(self, run: Run) -> QualityRecord:
         """Say how far learned answers of a run can be trusted: the return played beside the one expected, and

@@ -7,8 +7,11 @@ from typing import Any
 from tpd.answers import what_if
 from tpd.answers.answer import LEARNED, Answer
 from tpd.answers.differences import Difference
+from tpd.answers.drivers import Drivers
 from tpd.assistants.records import (
     AnswerRecord,
+    Driver,
+    DriversRecord,
     How,
     OutcomeBySteps,
     OutcomeEstimate,
@@ -162,6 +165,23 @@ def by_steps(answer: Answer, outcome: str) -> OutcomeBySteps:
         steps=[StepEstimate(step=int(row["step"]), **_figures(row, kept)) for row in rows.to_dict("records")],
         how=how_of(answer),
         doubts=doubts,
+    )
+
+
+def drivers_record(drivers: Drivers) -> DriversRecord:
+    """What a forecast relies on, the most important part first."""
+    order = sorted(range(len(drivers.values)), key=lambda k: -abs(drivers.values[k]))
+    return DriversRecord(
+        text=text_of(drivers.text),
+        forecast=figure_of(drivers.forecast),
+        mean_forecast=figure_of(drivers.base),
+        drivers=[
+            Driver(
+                part=drivers.shown[k], value=float(drivers.values[k]), standard_error=float(drivers.errors[k])
+            )
+            for k in order[:MOST_OUTCOMES]
+        ],
+        doubts=[drivers.withheld] if drivers.withheld else [],
     )
 
 

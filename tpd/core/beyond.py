@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from tpd.core.bands import LEVEL, Band
 from tpd.core.intervals import student
-from tpd.core.types import BoolArray, FloatArray, Index, IntArray
+from tpd.core.outcomes import Legend
+from tpd.core.types import Array, BoolArray, FloatArray, Index, IntArray, Policy, Predictor
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,16 @@ class Beyond:
     def estimated(self) -> BoolArray:
         """[batch]"""
         return np.isfinite(self.mean)
+
+
+@runtime_checkable
+class SeesBeyond(Predictor, Protocol):
+    """A predictor that can tell the return after its horizon, to the end of the episode."""
+
+    def beyond(
+        self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
+    ) -> Beyond | None:
+        """[batch]; None where it cannot."""
 
 
 def nothing_left(batch: int) -> Beyond:

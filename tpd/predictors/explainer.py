@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tpd.core.bands import ENOUGH_DRAWS
-from tpd.core.beyond import Beyond, nothing_left
+from tpd.core.beyond import SeesBeyond, nothing_left
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import before_the_end, reconciled
 from tpd.core.outcomes import Legend, OutcomeSet
@@ -69,16 +69,6 @@ class DrawingPredictor(Predictor, Protocol):
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
         """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""
-
-
-@runtime_checkable
-class SeesBeyond(Predictor, Protocol):
-    """A predictor that can tell the return after its horizon, to the end of the episode."""
-
-    def beyond(
-        self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
-    ) -> Beyond | None:
-        """[batch]; None where it cannot."""
 
 
 class Explainer:

@@ -9,8 +9,10 @@ from tpd.answers.answer import Answer, Side, verdict_words
 from tpd.answers.asked import Asked
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
-from tpd.answers.sentences.compare import ContrastNarrator, inevitable, overtakes
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.inevitable import inevitable
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.answers.sentences.switch import switch_in_words
 from tpd.answers.switch import Switch, switch_in_rollouts, switch_in_table
 from tpd.core.bands import ENOUGH_DRAWS

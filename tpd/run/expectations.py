@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -126,16 +127,8 @@ class Expectations:
 
     def _ask_once(self, asking: Asking) -> None:
         """Find out whether the simulator can be asked here."""
-        run = self.run
         try:
-            self._simulator = Simulator(
-                run.env,
-                run.explainer.policy,
-                run.outcomes(),
-                horizon=run.explainer.predictor.horizon,
-                precision=asking.precision,
-                progress=asking.progress,
-            )
+            self._simulator = simulator_of(self.run, precision=asking.precision, progress=asking.progress)
             self._roll_out(self._valid_actions())
         except Exception as error:  # of an environment, in whatever way
             self.leave_out(" ".join(str(error).split()) or type(error).__name__)
@@ -202,6 +195,12 @@ def follow_in_table(
         unknown=unknown[None],
         draws=drawn,
     )
+
+
+def simulator_of(run: SavedRun, **settings: Any) -> Simulator:
+    """Rolls out the policy of a run, to its horizon; settings as for `Simulator`."""
+    horizon = run.explainer.predictor.horizon
+    return Simulator(run.env, run.explainer.policy, run.outcomes(), horizon=horizon, **settings)
 
 
 def without_mixing(sides: Sequence[Expectations]) -> None:

@@ -82,7 +82,7 @@ def _switch(told: Answer, run: SavedRun) -> list[str]:
     at_hand = run.env.tabular or run.recording is not None
     if told.asked is None or told.asked.foil is None or not at_hand:
         return []
-    nearest = told.nearest_switch()
+    nearest = told.nearest_state()
     return [] if nearest.withheld else [nearest.text]
 
 

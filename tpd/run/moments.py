@@ -2,10 +2,8 @@
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-
-import numpy as np
 
 from tpd.answers.sentences.formatting import percent
 from tpd.answers.sentences.turning import turning_point_in_words
@@ -13,8 +11,7 @@ from tpd.answers.turning_points import turning_points
 from tpd.answers.turning_search import LEAST_JUMP, search_turning_points
 from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.pair_table import HasTable
-from tpd.predictors.simulation import Simulator
-from tpd.run.expectations import Asking, reason_not_to_ask
+from tpd.run.expectations import Asking, reason_not_to_ask, simulator_of
 from tpd.run.question import Question
 from tpd.sources.episodes import Recording
 from tpd.sources.named_states import find_recorded
@@ -41,7 +38,7 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     """The moments worth asking about, each with the command that asks."""
     recording = run.recording
     assert recording is not None
-    found, how = _found(run, recording, Asking(question.rollouts, question.precision), question.seconds)
+    found, how = find_moments(run, Asking(question.rollouts, question.precision), question.seconds)
     command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
     if not found:
         return (
@@ -55,42 +52,50 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     return "\n".join(lines)
 
 
-def _found(
-    run: SavedRun, recording: Recording, asking: Asking, seconds: float
+def find_moments(
+    run: SavedRun, asking: Asking, seconds: float, episodes: Sequence[int] | None = None
 ) -> tuple[list[WorthAsking], str]:
-    """The moments, the largest changes first, and how they were found."""
+    """The moments of these episodes, or of all, the largest changes first, and how they were found."""
+    recording = run.recording
+    assert recording is not None
+    among = range(len(recording.episodes)) if episodes is None else episodes
     start, _ = find_recorded(run.env, recording, 0, 0)
     reason = reason_not_to_ask(run, start, asking)
     table = isinstance(run.explainer.predictor, HasTable)
     if table or reason:
-        learned = list(_learned(run, recording))
+        learned = list(_learned(run, recording, among))
         return learned, "by the table" if table else f"as learned; the simulator was not asked: {reason}"
     try:
-        return list(_rolled_out(run, recording, seconds)), "by rollouts"
+        return list(_rolled_out(run, recording, among, seconds)), "by rollouts"
     except ValueError as error:  # it cannot be forked
-        return list(_learned(run, recording)), f"as learned; the simulator was not asked: {error}"
+        return list(_learned(run, recording, among)), f"as learned; the simulator was not asked: {error}"
 
 
-def _learned(run: SavedRun, recording: Recording) -> Iterator[WorthAsking]:
+def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Iterator[WorthAsking]:
     """By what is forecast at every recorded step, as far as it is learned."""
     explainer = run.explainer
     if explainer.predictor.horizon < 2 or not explainer.informed:
         return
     points = turning_points(explainer, recording)
-    points = points[points["change"] >= _least(run)].groupby("episode").head(MOST_OF_ONE)
+    points = (
+        points[points["episode"].isin(among) & (points["change"] >= _least(run))]
+        .groupby("episode")
+        .head(MOST_OF_ONE)
+    )
     for row in points.head(MOST_MOMENTS).to_dict("records"):
         action, horizon = run.env.name_of_action(row["action"]), explainer.predictor.horizon
         said = turning_point_in_words(row, explainer.legend, horizon, action)
         yield WorthAsking(int(row["episode"]), int(row["step"]), f"step {row['step']}: {said}")
 
 
-def _rolled_out(run: SavedRun, recording: Recording, seconds: float) -> Iterator[WorthAsking]:
+def _rolled_out(
+    run: SavedRun, recording: Recording, among: Sequence[int], seconds: float
+) -> Iterator[WorthAsking]:
     """By rollouts along the episodes, the worst first, as far as the seconds go."""
     ends, found = time.monotonic() + seconds, 0
-    simulator = Simulator(
-        run.env, run.explainer.policy, run.outcomes(), horizon=run.explainer.predictor.horizon
-    )
-    order = np.argsort(episode_returns(recording.episodes), kind="stable").tolist()
+    simulator = simulator_of(run)
+    returns = episode_returns(recording.episodes)
+    order = sorted(among, key=lambda number: float(returns[number]))
     for number in order:
         left = ends - time.monotonic()
         if found >= MOST_MOMENTS or (left <= 0 and number != order[0]):

@@ -73,6 +73,7 @@ class SavedRun:
     @cached_property
     def _played(self) -> StatesMet:
         return played_states(self.env, self.explainer.policy)
+
     def dynamics(self) -> TabularDynamics | None:
         """What the answers of a table follow from: as counted, or the environment's own; None for others."""
         if not isinstance(self.explainer.predictor, HasTable):

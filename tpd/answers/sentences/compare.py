@@ -6,36 +6,30 @@ from typing import NamedTuple
 import numpy as np
 
 from tpd.answers.differences import Differences
+from tpd.answers.sentences.amounts import amounts
 from tpd.answers.sentences.describe import (
     NEGLIGIBLE,
     described_both,
-    into_unknown,
     never_tried,
     not_told,
 )
 from tpd.answers.sentences.formatting import (
-    CERTAIN,
-    IMPOSSIBLE,
     WIDE,
     gain,
-    is_wide,
     listed,
-    percent,
     sentence,
     worth,
 )
-from tpd.answers.sentences.plan import REPEATED, WORTH_SAYING
-from tpd.answers.sentences.summary import LARGE, PairSummaries, PairSummary, Term
-from tpd.answers.what_if import overtaking, reward_of, sign_certain
-from tpd.core.explanation import ENOUGH_VISITS, Contrast, Explanation
+from tpd.answers.sentences.inevitable import inevitable_after
+from tpd.answers.sentences.summary import PairSummaries, PairSummary
+from tpd.answers.sentences.terms import LARGE
+from tpd.core.explanation import ENOUGH_VISITS, Contrast
 from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
 
 MOST_REASONS, MOST_AGAINST = 3, 1
 PRACTICAL = 0.01
 """Returns that differ by a smaller share of all that is gained and lost are a practical tie."""
-SAME_CHANCE = 0.005
-"""Probabilities that differ by less are not told apart."""
 
 
 class Verdict(NamedTuple):
@@ -108,7 +102,7 @@ class ContrastNarrator:
         if fact.known and foil.known:
             said, against_choice = self._compare(row, fact, foil, chosen)
             (first if against_choice else then).append(said)
-            then.append(_inevitable(fact, foil, inevitable))
+            then.append(inevitable_after(fact, foil, inevitable))
         said = described_both(fact, foil)
         return " ".join(filter(None, [*first, said, *then, not_told(fact, foil)]))
 
@@ -157,12 +151,9 @@ class ContrastNarrator:
     ) -> str:
         scope = _scope(fact, foil, verdict)
         values = [f"{pair.name} {worth(_total(pair, verdict.whole))}" for pair in (fact, foil)]
-        if verdict.tie:
-            return f"a practical tie{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
         if not verdict.settled:
-            return (
-                f"the data do not tell which is worth more{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
-            )
+            said = "a practical tie" if verdict.tie else "the data do not tell which is worth more"
+            return f"{said}{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
         better, lesser = (fact, foil) if verdict.gain > 0 else (foil, fact)
         returns = _total(better, verdict.whole), _total(lesser, verdict.whole)
         if chosen == lesser.name:
@@ -196,19 +187,19 @@ class ContrastNarrator:
     def _differing(self, row: int, fact: PairSummary, foil: PairSummary) -> str:
         differing = list(self.differences.gains(row))[:MOST_REASONS]
         if not differing:
-            which = f"{fact.name} and {foil.name}"
-            return f"{which} do not differ in the outcomes explained{_as_learned(fact, foil)}"
+            learned = "" if all([*fact.count_told, *foil.count_told]) else " that are learned"
+            return f"{fact.name} and {foil.name} do not differ in the outcomes explained{learned}"
         said = listed([self._reason(row, outcome, 0.0, fact, foil) for outcome in differing])
         return f"{fact.name} differs from {foil.name} most in {said}"
 
     def _reason(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
         """What differs in one outcome, and what that adds to the return of the better one."""
         term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
-        amounts = _amounts(term, added, better, lesser)
-        if not amounts:
+        said = amounts(term, added, better, lesser)
+        if not said:
             begin, end = self.differences.steps(row, outcome)
-            amounts = f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
-        return f"{term.name} ({gain(added)}, {amounts})" if added else f"{term.name} ({amounts})"
+            said = f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
+        return f"{term.name} ({gain(added)}, {said})" if added else f"{term.name} ({said})"
 
 
 def compare(
@@ -278,93 +269,6 @@ def _between(verdict: Verdict) -> str:
     return f" ({worth(low)} to {worth(high)})" if high - low > WIDE * abs(verdict.gain) else ""
 
 
-def _as_learned(*pairs: PairSummary) -> str:
-    return "" if all(all(pair.count_told) for pair in pairs) else " that are learned"
-
-
-def _amounts(term: Term, added: float, better: PairSummary, lesser: PairSummary) -> str:
-    """How likely, how often or how much sooner the event is after the better one; empty if none of these."""
-    t = term.number
-    if not term.is_event:
-        return ""
-    if max(_repeats(better, term), _repeats(lesser, term)) < REPEATED and _timed(better, lesser, t):
-        chances = better.chance[t], lesser.chance[t]
-        sooner = _sooner(better, lesser, t)
-        if abs(chances[0] - chances[1]) < SAME_CHANCE:
-            return sooner
-        said = f"{percent(chances[0])} against {percent(chances[1])}"
-        expected = (term.weight or 0) * (chances[0] - chances[1]) * added >= 0
-        return said if expected or not sooner else f"{said}, but {sooner}"
-    one, other = _times(better, term), _times(lesser, term)
-    if one == other:
-        return ""
-    if one.endswith(" times") and other.endswith(" times"):
-        return f"{one.removesuffix(' times')} against {other.removeprefix('about ')}"
-    return f"{one} against {other}"
-
-
-def _timed(one: PairSummary, other: PairSummary, t: int) -> bool:
-    """Whether it is known of both how likely an event happens, and when."""
-    return min(one.spoken[t], other.spoken[t]) >= 0
-
-
-def _sooner(better: PairSummary, lesser: PairSummary, t: int) -> str:
-    """How the time of an event differs, unless it hardly ever happens."""
-    if min(better.chance[t], lesser.chance[t]) <= WORTH_SAYING or better.middle[t] == lesser.middle[t]:
-        return ""
-    said = "sooner" if better.middle[t] < lesser.middle[t] else "later"
-    return f"{said}: around step {better.middle[t]} against {lesser.middle[t]}"
-
-
-def _repeats(pair: PairSummary, term: Term) -> float:
-    """How often the event is expected where it happens at all."""
-    t = term.number
-    if pair.ending[t] or pair.spoken[t] < 0:
-        return pair.count[t]
-    return pair.count[t] / max(pair.chance[t], IMPOSSIBLE)
-
-
-def _times(pair: PairSummary, term: Term) -> str:
-    """How often an event is expected in whole numbers; of what is rare, how likely it is at all."""
-    count = pair.count[term.number]
-    if count <= IMPOSSIBLE:
-        return "never"
-    if count < CERTAIN and pair.spoken[term.number] >= 0:
-        return percent(pair.chance[term.number])
-    if count < CERTAIN:
-        return f"at most {percent(count)}"
-    return "about once" if count < REPEATED else f"about {count:.0f} times"
-
-
-def _inevitable(fact: PairSummary, foil: PairSummary, everywhere: Collection[str]) -> str:
-    """The risks that are certain after both actions, or after every valid one."""
-    certain = [term for term in fact.terms if _is_certain_risk(fact, term) and _is_certain_risk(foil, term)]
-    said = list[str]()
-    for term in certain:
-        step = max(fact.spoken[term.number], foil.spoken[term.number])
-        after = "after every valid action" if term.name in everywhere else "after both actions"
-        said.append(sentence(f"inevitable {after}: {term.name} by step {step}"))
-    return " ".join(said)
-
-
-def inevitable(explanation: Explanation) -> tuple[str, ...]:
-    """The events with a large penalty that are certain after all of these pairs."""
-    summaries = PairSummaries(explanation)
-    pairs = [PairSummary(summaries, row, "") for row in range(len(explanation))]
-    return tuple(t.name for t in summaries.terms if all(_is_certain_risk(pair, t) for pair in pairs))
-
-
-def _is_certain_risk(pair: PairSummary, term: Term) -> bool:
-    """Whether an event with a large penalty is certain within the steps explained, as far as is known."""
-    t = term.number
-    if not pair.risk[t] or pair.spoken[t] < 0 or not pair.foresees(pair.spoken[t]):
-        return False
-    if pair.counted and pair.visits < ENOUGH_VISITS:
-        return False
-    band = None if pair.chance_band is None else pair.chance_band[t]
-    return pair.chance[t] >= CERTAIN and not is_wide(band)
-
-
 def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[str]:
     """What comes after the horizon, where that matters: estimated, or why it is not."""
     last = fact.horizon - 1
@@ -392,36 +296,3 @@ def _more(pair: PairSummary) -> str:
     if band is None or band[1] - band[0] <= WIDE * abs(pair.beyond):
         return gain(pair.beyond)
     return f"{gain(pair.beyond)} ({worth(band[0])} to {worth(band[1])})"
-
-
-def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
-    """At which reward of an outcome the one that is behind overtakes the other."""
-    at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
-    one = slice(row, row + 1)
-    fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)
-    foil = PairSummary(PairSummaries(contrast.foil[one]), 0, foil_name)
-    for pair in (fact, foil):
-        if not pair.known:
-            return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
-        if not pair.foreseen:
-            return sentence(f"{into_unknown(pair)}, so no reward can be named")
-        if not pair.worth_told:
-            return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
-    column = contrast.fact.legend.names.index(outcome)
-    if not contrast.told.by[row, -1, column]:
-        return sentence(f"how often {outcome} happens is not learned, so no reward can be named")
-    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
-    said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
-    if at is None:
-        return sentence(f"{said} no reward of {outcome}")
-    if contrast.drawn and not sign_certain(contrast, outcome)[row]:
-        return sentence(
-            f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
-            "nor whether it would have to be larger or smaller than now"
-        )
-    article = "an" if outcome[0].lower() in "aeiou" else "a"
-    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
-
-
-def _price(reward: float) -> str:
-    return f"penalty of {-reward:.4g}" if reward < 0 else f"reward of {reward:.4g}"

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from tpd.answers.sentences.formatting import listed
 
 if TYPE_CHECKING:
-    from tpd.answers.nearest import NearestSwitch
+    from tpd.answers.nearest import NearestState
 
 
-def switch(nearest: "NearestSwitch") -> str:
+def switch(nearest: "NearestState") -> str:
     """What would have to be different for the agent to choose the foil."""
     foil, looked_at = nearest.foil, nearest.looked_at
     if nearest.withheld:

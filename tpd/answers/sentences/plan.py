@@ -10,7 +10,8 @@ of the futures in which it happens at all.
 from typing import NamedTuple
 
 from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE, is_wide, likely, listed, percent, worth
-from tpd.answers.sentences.summary import PairSummary, Term
+from tpd.answers.sentences.summary import PairSummary
+from tpd.answers.sentences.terms import Term
 from tpd.core.bands import UNTOLD
 
 MOST_SAID = 4

@@ -1,58 +1,17 @@
 """What sentences need of an explanation, worked out once for the whole batch."""
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
 
 from tpd.answers.sentences.formatting import IMPOSSIBLE
+from tpd.answers.sentences.risks import risks
+from tpd.answers.sentences.terms import Term, terms
 from tpd.core.bands import UNTOLD, Band
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.intervals import mean_band
-from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 EARLY, LATE = 0.1, 0.9
 """Quantiles of the time of an event, given that it happens: between them it is said to happen."""
-LARGE = 0.25
-"""As a share: of the largest reward for a risk, of the largest stake for what has no peak."""
-DECISIVE = 5.0
-"""An end is a risk if its reward lies below that of other steps by so many times their size."""
-
-
-class Term(NamedTuple):
-    """An outcome as sentences speak of it."""
-
-    name: str
-    column: int
-    first: int | None
-    """The column of its first occurrence, if that is explained."""
-    weight: float | None
-    is_event: bool
-    fills: bool
-    """Whether it is an event that is rewarded, or one of those of which one happens at each step."""
-    risky: bool
-    """Whether it is an event with one of the largest penalties."""
-    number: int
-    """Its place among the terms."""
-
-
-@lru_cache
-def terms(legend: Legend) -> tuple[Term, ...]:
-    """The outcomes, each joined with its first occurrence."""
-    columns = {name: column for column, name in enumerate(legend.names)}
-    rewards = [legend.weights[columns[name]] or 0.0 for name in legend.events]
-    largest = max(map(abs, rewards), default=0.0)
-    found = list[Term]()
-    for name, column in columns.items():
-        plain = name.removeprefix(FIRST) if name in legend.events else name
-        if plain == name or plain not in columns:
-            first = columns.get(FIRST + name) if plain == name else column
-            weight, is_event = legend.weights[column], name in legend.events
-            fills = is_event and (name in legend.partition or weight is not None)
-            risky = is_event and (weight or 0) < 0 and abs(weight or 0) >= LARGE * largest
-            found.append(Term(plain, column, first, weight, is_event, fills, risky, len(found)))
-    return tuple(found)
 
 
 class PairSummaries:
@@ -83,7 +42,7 @@ class PairSummaries:
         ending = _ending(explanation)[:, own]
         self.ending: list[list[bool]] = ending.tolist()
         self._occurrences(explanation, ending)
-        self.risk: list[list[bool]] = _risks(explanation, self.terms, ending).tolist()
+        self.risk: list[list[bool]] = risks(explanation, self.terms, ending).tolist()
         self.counted = explanation.counted
         self.rolled_out = explanation.rollouts is not None
         self.verdicts = _verdicts(explanation)
@@ -282,30 +241,3 @@ def _ending(explanation: Explanation) -> BoolArray:
     endings = np.diff(ended, axis=1, prepend=0)[:, :, None]
     excess = np.maximum(explanation.expected - endings, 0).sum(axis=1)
     return np.asarray(excess <= TOLERATED * explanation.expected.sum(axis=1))
-
-
-def _risks(explanation: Explanation, every: tuple[Term, ...], ending: BoolArray) -> BoolArray:
-    """[batch, term]: which events have a large penalty, by their reward or by what rollouts got with them.
-
-    The second are ends of the episode whose reward is in another outcome.
-    """
-    risky = np.tile([term.risky for term in every], (len(explanation), 1))
-    free = [term for term in every if term.is_event and term.weight is None]
-    rollouts = explanation.rollouts
-    if rollouts is None or not free or explanation.legend.reward_bound is None:
-        return risky
-    rewards = rollouts @ np.array([weight or 0.0 for weight in explanation.legend.weights])
-    for term in free:
-        happens = rollouts[..., term.column] > 0
-        before = happens.any(axis=2, keepdims=True) & (np.cumsum(happens, axis=2) == 0)
-        then, _ = _mean_where(happens, rewards)
-        other, size = _mean_where(before, rewards)
-        risky[:, term.number] = ending[:, term.number] & (then - other < -DECISIVE * size)
-    return risky
-
-
-def _mean_where(chosen: BoolArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """[batch]: the mean of values [rollout, batch, step] and of their sizes; NaN where none is chosen."""
-    with np.errstate(invalid="ignore"):
-        count = chosen.sum(axis=(0, 2))
-        return tuple(np.where(chosen, each, 0).sum(axis=(0, 2)) / count for each in (values, np.abs(values)))
