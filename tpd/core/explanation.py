@@ -26,6 +26,8 @@ TOLERATED = 0.02
 """How likely the unknown may be in a future that is still taken for known."""
 ENOUGH_VISITS = 3
 """Of a pair, to draw a line of what is expected after it, and not only its band."""
+FEW_VISITS = 30
+"""Fewer of a pair are said, and settle nothing where there are no bands."""
 SMALLEST_GAIN = 0.005
 MOST_SHOWN = 3
 """How many pairs a notebook shows."""
@@ -491,11 +493,12 @@ class Contrast:
     def settled(self) -> BoolArray:
         """[batch]: whether the band of the return difference excludes 0.
 
-        Without bands: what is exact or counted is settled, what a network guesses is not.
+        Without bands: what is exact is settled, and what was learned from enough visits of both pairs; what a
+        network guesses is not.
         """
         if not self.drawn:
-            certain = self.fact.certain & self.foil.certain
-            return np.asarray(certain | (self.fact.counted and self.foil.counted))
+            visits = np.minimum(self.fact.support, self.foil.support)
+            return np.asarray(np.isinf(visits) | (self.counted & (visits >= FEW_VISITS)))
         low, high = (end[:, -1] for end in self.return_band())
         return np.asarray((low > 0) | (high < 0))
 

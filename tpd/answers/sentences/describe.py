@@ -3,10 +3,9 @@
 from tpd.answers.sentences.formatting import listed, percent, sentence
 from tpd.answers.sentences.plan import Clause, Plan, in_order, planned, tells
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
-from tpd.core.explanation import ENOUGH_VISITS, Explanation
+from tpd.core.explanation import ENOUGH_VISITS, FEW_VISITS, Explanation
 from tpd.core.verdicts import Verdict
 
-FEW_VISITS = 30
 NEGLIGIBLE = 0.005
 UNTOLD_BECAUSE = {
     Verdict.NOT_LEARNED: "not learned, so no number is given: {}; rollouts of a recorded moment tell it "
