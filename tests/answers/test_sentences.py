@@ -171,10 +171,11 @@ def test_what_comes_after_the_horizon_decides_where_it_is_estimated() -> None:
         "because of what comes after step 1 (+4.00); against it: goal (-1.00, 40 % against 50 %)."
     )
     assert said.endswith(
-        "Of that about +1.00 after run and +5.00 (4.53 to 5.47) after jump comes after step 1."
+        "The return of run includes about +1.00 and the return of jump includes about +5.00 (4.53 to 5.47) "
+        "for what follows step 1."
     )
     alike = compare(ends_with(fact, 5.0) - ends_with(foil, 5.0), 0, "run", "jump")
-    assert alike.endswith("Of that about +5.00 comes after step 1, whichever is done.")
+    assert alike.endswith("Both returns include about +5.00 for what follows step 1.")
     wide = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 20.0), 0, "run", "jump")
     assert wide.startswith("The data do not tell which is worth more: run 5.80, jump 8.80 (a difference of")
     endless = compare(ends_with(fact, 1.0) - ends_with(foil, 1.0, unended=1002), 0, "run", "jump")
@@ -304,7 +305,7 @@ def test_a_first_occurrence_alone_is_spoken_of_by_its_event() -> None:
 def test_what_if_never_speaks_for_the_agent(plain: Explanation) -> None:
     contrast = plain[:1] - plain[1:]
     assert overtakes(contrast, 0, "refuel", "south", "east") == (
-        "With the rest of the policy unchanged, east overtakes south at a refuel reward of 3.427 "
+        "With the rest of the policy unchanged, east overtakes south at a refuel reward of 3.427 or more "
         "(now a penalty of 1)."
     )
     assert overtakes(plain[1:] - plain[:1], 0, "refuel", "east", "south") == overtakes(

@@ -71,17 +71,19 @@ def test_what_is_rarer_is_the_condition() -> None:
     assert found is not None
     assert (found.condition, found.happens) == ("storm", False)
     assert found.probability == pytest.approx(0.1)
-    said = switch_in_words(found)
-    assert said.startswith("If storm does not happen at the first step (10 %), ")
+    said = switch_in_words(found, "go")
+    assert said.startswith("After go, if storm does not happen at the first step (10 %), ")
 
 
 def test_the_sentence_has_the_numbers() -> None:
     found = exactly()
     assert found is not None
-    assert "If storm happens at the first step (20 %), " in switch_in_words(found)
-    assert "arrives" in switch_in_words(found)
-    assert "25 % likely instead of 95 %" in switch_in_words(found)
-    assert switch_in_words(found, ["storm"]).startswith("If it chooses storm at the first step")
+    assert "After go, if storm happens at the first step (20 %), " in switch_in_words(found, "go")
+    assert "arrives" in switch_in_words(found, "go")
+    assert "25 % likely instead of 95 %" in switch_in_words(found, "go")
+    assert switch_in_words(found, "go", ["storm"]).startswith(
+        "After go, if it chooses storm at the first step"
+    )
 
 
 def test_counted_dynamics_need_enough_visits() -> None:

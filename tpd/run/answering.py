@@ -43,7 +43,7 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
     if switch is not None:
         env = fact.run.env
         actions = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else []
-        further.append(switch_in_words(switch, actions))
+        further.append(switch_in_words(switch, fact.name, actions))
     if what_if is not None and answer.contrast is not None and foil is not None:
         further.append(overtakes(answer.contrast, 0, what_if, fact.name, foil.name))
     learned = all(side.expectations.simulated and side.run.explainer.informed for side in compared)

@@ -277,9 +277,9 @@ def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[
         if not later:
             return []
         if len(later) == 2 and abs(fact.beyond - foil.beyond) <= verdict.small:
-            return [f"of that about {_more(fact)} comes after step {last}, whichever is done"]
-        each = listed([f"{_more(pair)} after {pair.name}" for pair in later])
-        return [f"of that about {each} comes after step {last}"]
+            return [f"both returns include about {_more(fact)} for what follows step {last}"]
+        each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
+        return [f"{listed(each)} for what follows step {last}"]
     bound = fact.bound + foil.bound
     if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(verdict.gain):
         return []

@@ -33,7 +33,8 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
             "nor whether it would have to be larger or smaller than now"
         )
     article = "an" if outcome[0].lower() in "aeiou" else "a"
-    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
+    or_beyond = "or more" if (at > now) == (at >= 0) else "or less"
+    return sentence(f"{said} {article} {outcome} {_price(at)} {or_beyond} (now a {_price(now)})")
 
 
 def _price(reward: float) -> str:

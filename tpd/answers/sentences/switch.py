@@ -7,8 +7,8 @@ from tpd.answers.switch import Branches, Switch
 from tpd.envs.events.default import ACTION
 
 
-def switch_in_words(switch: Switch, actions: Collection[str] = ()) -> str:
-    """The condition, and how likely the decisive event is in both branches.
+def switch_in_words(switch: Switch, after: str, actions: Collection[str] = ()) -> str:
+    """The condition, and how likely the decisive event is in both branches, after an action of that name.
 
     actions: the names of the agent's actions, which are chosen and do not happen.
     """
@@ -21,7 +21,8 @@ def switch_in_words(switch: Switch, actions: Collection[str] = ()) -> str:
         met = f"it {'chooses' if switch.happens else 'does not choose'} {name}"
     else:
         met = f"{switch.condition} {'happens' if switch.happens else 'does not happen'}"
-    return sentence(f"if {met} {when} ({percent(switch.probability)}), {' and '.join(decided)}")
+    chance = percent(switch.probability)
+    return sentence(f"after {after}, if {met} {when} ({chance}), {' and '.join(decided)}")
 
 
 def _instead(branches: Branches) -> str:
