@@ -123,9 +123,9 @@ def session(runs: Path) -> Conversation:
 def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conversation) -> None:
     assert all(tool.description and tool.annotations for tool in session.tools)
     assert all(tool.annotations.read_only_hint for tool in session.tools if tool.annotations)
-    listed, described, moments, why, contrast, steps, what_if, quality, plot, learned = session.results[
-        : len(CALLS)
-    ]
+    listed, described, moments, why, contrast, steps, what_if, drivers, quality, plot, learned = (
+        session.results[: len(CALLS)]
+    )
     assert [entry["run"] for entry in told(listed)["runs"]] == ["first/cart"]
     about = told(described)
     assert about["env"] == "noisy_world:Noisy-v0"
@@ -139,6 +139,7 @@ def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conve
     assert [one["step"] for one in told(steps)["steps"]] == list(range(8))
     returns = told(what_if)["returns"]
     assert all(one["with_these_rewards"] == pytest.approx(2 * one["now"], rel=1e-4) for one in returns)
+    assert "The forecast of" in told(drivers)["text"]
     assert "mean return played here" in told(quality)["lines"][0]
     assert {one["verdict"] for one in told(quality)["skills"]} <= {verdict.words for verdict in tpd.Verdict}
     assert told(quality)["skills"]

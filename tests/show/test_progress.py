@@ -18,8 +18,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def written_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """To be called in the test itself: pytest replaces sys.stderr after its fixtures were made."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
@@ -30,7 +30,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 @pytest.mark.parametrize(
     ("wanted", "after", "shown"), [(True, 0, True), (True, 1e6, False), (False, 0, False)]
 )
-def test_bars_wait_until_work_takes_long(wanted: bool, after: float, shown: bool, terminal: Terminal) -> None:
+def test_bars_wait_until_work_takes_long(
+    wanted: bool, after: float, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = written_to_a_terminal(monkeypatch)
     with ProgressBars(wanted, after) as bars:
         bars.counter("some work", 10)(5)
     assert ("some work" in terminal.getvalue()) == shown
@@ -38,8 +41,9 @@ def test_bars_wait_until_work_takes_long(wanted: bool, after: float, shown: bool
 
 @pytest.mark.parametrize("progress", [True, False])
 def test_an_answer_shows_its_progress_unless_told_not_to(
-    progress: bool, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    progress: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    terminal = written_to_a_terminal(monkeypatch)
     monkeypatch.setattr(front_door, "PATIENCE", 1e-9)
     explainer = tpd.Explainer(lambda s: np.zeros(len(s)), env="FrozenLake-v1", horizon=3)
     explainer.why(explainer.play(seeds=[0])[0][0], rollouts=5, progress=progress)

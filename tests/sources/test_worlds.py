@@ -115,7 +115,9 @@ def test_ctrl_c_does_not_reach_the_forks_and_they_end_with_their_parent(tmp_path
         "print(*(pid for pid, _ in worlds._children), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    root = {"PYTHONPATH": str(Path(__file__).parents[2])}  # mobile-env installs a package `tests` of its own
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, env=os.environ | root, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == 3

@@ -18,7 +18,7 @@ from tpd.sources.episodes import Recording
 
 
 def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
-    """One row for each recorded step that another one follows, the largest changes first.
+    """One row for each recorded step that another one follows, largest changes first; none without events.
 
     `change` is that of the one `outcome` that changed most, of the decisive events or, where there are none,
     of all: how likely it is within the horizon or, if it may happen often and its first occurrence is not
@@ -31,7 +31,7 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     episodes, legend = recording.episodes, explainer.legend
     forecasts = _Forecasts(recording, legend)
     every = explainer.explain(episodes.transitions.observation, episodes.transitions.action)
-    rows = _followed(episodes)
+    rows = _followed(episodes) if forecasts.names else np.zeros(0, dtype=np.int64)
     steps, horizon = episodes.transitions[rows], every.horizon
     seen = forecasts.seen(steps, recording.happened[rows])
     before = forecasts.of(every[rows], horizon)
@@ -133,6 +133,8 @@ def _before_choosing(explainer: Explainer, forecasts: _Forecasts, steps: Transit
 
 def _largest(changes: FloatArray) -> tuple[IntArray, FloatArray]:
     """[batch] and [batch]: which event changed most, and by how much; NaN where any change is unknown."""
+    if not changes.size:
+        return np.zeros(len(changes), dtype=np.int64), np.full(len(changes), np.nan)
     unknown = np.isnan(changes).any(axis=1)
     most = np.where(unknown, 0, np.nan_to_num(changes).argmax(axis=1))
     return most, np.where(unknown, np.nan, changes[np.arange(len(changes)), most])

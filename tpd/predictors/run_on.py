@@ -55,7 +55,7 @@ def to_the_end(simulator: Simulator, moment: Moment, explanation: Explanation) -
     pilot = _follow(simulator, moment, actions, PILOTS, PILOTING)
     assert explanation.rollouts is not None
     affordable = len(explanation.rollouts) * simulator.horizon // max(1, int(pilot.length.mean()))
-    count = int(np.clip(affordable, FEWEST, MOST))
+    count = min(len(explanation.rollouts), int(np.clip(affordable, FEWEST, MOST)))
     return _beyond(_follow(simulator, moment, actions, count, ANSWERING), np.zeros_like(certain))
 
 
