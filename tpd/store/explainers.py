@@ -25,7 +25,7 @@ from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer, IncompletePredictor
 from tpd.predictors.known_errors import KnownErrors
-from tpd.predictors.pair_table import Edges, HasTable, PairTable
+from tpd.predictors.pair_table import Edges, HasTable, LimitedTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
@@ -39,6 +39,7 @@ DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 4
 EDGE = "edge_"
 ERROR = "known_error_"
+LIMIT = "limit_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
 
@@ -91,6 +92,8 @@ def _table_arrays(table: PairTable) -> dict[str, Array]:
     arrays = {"pairs": table.pairs, "expected": table.expected.astype(np.float32), "support": table.visits}
     if table.into_unknown is not None:
         arrays["into_unknown"] = table.into_unknown.astype(np.float32)
+    if isinstance(table, LimitedTable):
+        arrays |= verdict_arrays(table.limits, LIMIT)
     if table.edges is not None:
         arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
     return arrays
@@ -184,12 +187,16 @@ def _table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> Pair
     stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
     stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
     expected = stored.take("expected", (len(pairs), None, width), REAL)
-    check_events(stored, "expected", expected[..., :-1], legend)
+    limits = read_verdicts(stored, 1, expected.shape[1], width, LIMIT)
+    if limits is None:  # else it holds more than probabilities
+        check_events(stored, "expected", expected[..., :-1], legend)
     visits = stored.take("support", (len(pairs),), REAL, finite=False)
     stored.check("support", visits >= 0)
     unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
     if unknown is not None:
         check_between(stored, "into_unknown", unknown, 0, 1)
+    if limits is not None:
+        return LimitedTable(num_actions, pairs, expected, visits, unknown, limits=limits)
     edges = _edges(stored, pairs, num_states, width)
     table = PairTable if edges is None else CountedTable
     return table(num_actions, pairs, expected, visits, unknown, edges)
