@@ -31,7 +31,8 @@ from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
 from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
 from tpd.store.legends import LARGEST, check_between, check_events, read_legend
-from tpd.store.verdicts import read_verdicts, verdict_arrays
+from tpd.store.rivals import RIVAL, read_rival, rival_outputs
+from tpd.store.verdicts import LIMIT, read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,6 @@ DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 4
 EDGE = "edge_"
 ERROR = "known_error_"
-LIMIT = "limit_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
 
@@ -228,9 +228,13 @@ def _network(
     """The network that predicts so many outcomes, the learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
+    if network.get("kind") == RIVAL:
+        with blame(folder / DESCRIPTION):
+            num_actions = _check_size(network, rival_outputs(stored), stored.size)
+        return read_rival(folder, network, stored, num_actions, width)
     if network.get("kind") == MIXTURE:
         inner = network.get("network")
-        if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL):
+        if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
             raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
         one = _network(folder, inner, stored.under("network."), width, features_extractor)
         return read_mixture(folder, one, network, stored, width)

@@ -7,6 +7,8 @@ from tpd.core.verdicts import Verdict, Verdicts
 from tpd.guards.files import WHOLE, StoredArrays
 
 PREFIX = "verdict_"
+LIMIT = "limit_"
+"""Before the names of what a method cannot tell at all."""
 
 
 def verdict_arrays(verdicts: Verdicts | None, prefix: str = PREFIX) -> dict[str, Array]:
