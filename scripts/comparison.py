@@ -45,6 +45,7 @@ from tpd.evaluation.calibration import calibrate
 from tpd.evaluation.forecasts import forecast_skill
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import DrawingPredictor, Explainer, SolvingPredictor
+from tpd.predictors.mixture.learner import MixtureLearner
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.rollouts import MonteCarlo
 from tpd.predictors.simulation import Choices, Simulator
@@ -86,14 +87,16 @@ TABLES = {
     "belief_map": ("explainer=belief_map",),
 }
 VECTORS = {
+    "network": ("explainer=auto",),
+    "model": ("explainer=auto",),
     "auto": ("explainer=auto",),
-    "network": ("explainer=network",),
-    "model": ("explainer=model",),
     "most_likely_model": ("explainer=most_likely_model",),
     "temporal_reward_network": ("explainer=temporal_reward_network",),
     "reward_decomposition_network": ("explainer=reward_decomposition_network",),
     "outcome_gvfs_network": ("explainer=outcome_gvfs_network",),
 }
+MIXED = ("network", "model")
+"""The parts of auto, which are taught once for it and for themselves."""
 ROLLOUTS = {"rollouts_20": 20, "rollouts_200": 200}
 TRUE_ROLLOUTS, LONG_ROLLOUTS, LONG = 200, 20, 500
 """Where nothing is exact: rollouts of each pair, of those to the end of an episode, and their steps."""
@@ -152,6 +155,9 @@ class Case:
         self.parts.trainer.train()
         self.env, self.policy, self.outcomes = self.parts.env, self.parts.trainer.policy, self.parts.outcomes
         self.horizon = self.parts.explainer.predictor.horizon
+        self.taught: dict[tuple[str, int], tuple[Predictor, float]] = {}
+        """By method and transitions: what others are made of, and its seconds."""
+        self._mixtures: dict[int, MixtureLearner] = {}
 
     def _built(self, *overrides: str, **given: Any) -> Parts:
         named = [*self.world.overrides, f"seed={self.seed}", "tracking=none"]
@@ -170,6 +176,14 @@ class Case:
             words.append(f"explainer.fit_updates={self.settings.fit_updates}")
         given = {"env": self.env, "trainer": self.parts.trainer, "outcomes": self.outcomes}
         return self._built(*words, **given).explainer.predictor
+
+    def mixture(self, transitions: int) -> MixtureLearner:
+        """A network and a model, mixed."""
+        if transitions not in self._mixtures:
+            made = self.learner("auto", transitions)
+            assert isinstance(made, MixtureLearner)
+            self._mixtures[transitions] = made
+        return self._mixtures[transitions]
 
     def collected(self, transitions: int) -> list[Transitions]:
         """The same for every method."""
@@ -306,9 +320,20 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return used() - start
 
 
-def measured(case: Case, method: str, batches: Sequence[Transitions]) -> Figures:
-    """A method that learns from these transitions."""
-    predictor = case.learner(method, sum(map(len, batches)))
+def taught(case: Case, method: str, batches: Sequence[Transitions]) -> tuple[Predictor, float]:
+    """A method that has learned from these transitions, and the CPU seconds that it took."""
+    key = method, sum(map(len, batches))
+    if key in case.taught:
+        return case.taught[key]
+    if method in (*MIXED, "auto"):
+        auto = case.mixture(key[1])
+        if method == "auto":
+            seconds = sum(taught(case, part, batches)[1] for part in MIXED)
+            case.taught[key] = auto, seconds + cpu_seconds(auto.weigh)
+            return case.taught[key]
+        predictor: Predictor = getattr(auto, method)
+    else:
+        predictor = case.learner(method, key[1])
     assert isinstance(predictor, Learner)
 
     def learn() -> None:
@@ -319,7 +344,16 @@ def measured(case: Case, method: str, batches: Sequence[Transitions]) -> Figures
         if isinstance(predictor, SolvingPredictor):
             predictor.solved()
 
-    figures = {"seconds to learn": cpu_seconds(learn), "bytes": float(footprint(predictor))}
+    seconds = cpu_seconds(learn)
+    if method in MIXED:
+        case.taught[key] = predictor, seconds
+    return predictor, seconds
+
+
+def measured(case: Case, method: str, batches: Sequence[Transitions]) -> Figures:
+    """All figures of a method that learns from these transitions."""
+    predictor, seconds = taught(case, method, batches)
+    figures = {"seconds to learn": seconds, "bytes": float(footprint(predictor))}
     explainer = Explainer(predictor, case.policy, case.outcomes.legend)
     if method in VECTORS:
         case.calibrated(explainer)
