@@ -65,6 +65,16 @@ class Row:
         values = self.values(*names)
         return float(np.mean(values)) if values else float("nan")
 
+    def median(self, name: str) -> float:
+        """Of seconds: the first seed also waits for imports and compilers."""
+        values = self.values(name)
+        return float(np.median(values)) if values else float("nan")
+
+    @property
+    def seconds(self) -> float:
+        """To collect and to learn."""
+        return self.median("seconds to learn") + self.median("seconds to collect")
+
     def cell(self, *names: str, percent: bool = False) -> str:
         """The mean over the seeds, and the smallest and largest of them."""
         values = self.values(*names)
@@ -139,7 +149,7 @@ def _accuracy(rows: Sequence[Row]) -> str:
         "Brier skill by 29",
         "90 % bands hold",
         "interval score",
-        "contrasts with the wrong sign",
+        "contrasts with the wrong sign, or none",
     )
     return _table(
         heads,
@@ -175,10 +185,8 @@ def _cost(rows: Sequence[Row]) -> str:
             (
                 row.name,
                 " / ".join(row.cell(f"by rollouts, {whose}") for whose in ("policy", "foil")),
-                _number(row.mean("seconds to learn") + row.mean("seconds to collect"))
-                if row.transitions
-                else "0",
-                _number(row.mean("seconds an answer")),
+                _number(row.seconds) if row.transitions else "0",
+                _number(row.median("seconds an answer")),
                 _number(row.mean("bytes") / 1e6) if row.transitions else "0",
                 _pays(row, rollout),
             )
@@ -189,7 +197,7 @@ def _cost(rows: Sequence[Row]) -> str:
 
 def seconds_of_a_rollout(rows: Sequence[Row]) -> float:
     """CPU seconds of one rollout of both actions, by the simulator."""
-    by_many = [row.mean("seconds an answer") / 200 for row in rows if row.method == "rollouts_200"]
+    by_many = [row.median("seconds an answer") / 200 for row in rows if row.method == "rollouts_200"]
     return by_many[0] if by_many else float("nan")
 
 
@@ -198,12 +206,12 @@ def _pays(row: Row, rollout: float) -> str:
     equivalent = row.mean("by rollouts")
     if not row.transitions or np.isnan(equivalent) or np.isnan(rollout):
         return NONE
-    saved = equivalent * rollout - row.mean("seconds an answer")
+    saved = equivalent * rollout - row.median("seconds an answer")
     if saved <= 0:
         return "never"
     if np.isinf(saved):
         return "1"
-    return str(int(np.ceil((row.mean("seconds to learn") + row.mean("seconds to collect")) / saved)))
+    return str(int(np.ceil((row.seconds) / saved)))
 
 
 def behind(rows: Sequence[Row]) -> list[str]:
@@ -234,7 +242,7 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
         most = max((row.transitions for row in rows), default=0)
         shown = [row for row in rows if row.transitions in (0, most)]
         for row in shown:
-            rollouts, seconds = row.mean("by rollouts"), row.mean("seconds an answer")
+            rollouts, seconds = row.mean("by rollouts"), row.median("seconds an answer")
             if not np.isfinite(rollouts):
                 continue
             ours = row.method in OURS

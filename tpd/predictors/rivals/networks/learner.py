@@ -184,6 +184,11 @@ class RivalNetwork:
         """[1, ...]"""
         return self._predictor.limits
 
+    @property
+    def tells_outcomes(self) -> bool:
+        """Whether its quantities are the totals of all outcomes."""
+        return type(self.quantity) is _Quantity
+
     def update(self, transitions: Transitions) -> None:
         """Keep a batch for replay."""
         observed = self.outcomes.observe(transitions)
