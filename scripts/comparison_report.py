@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,13 +63,11 @@ class Row:
         return [mean for mean in means if not np.isnan(mean)]
 
     def mean(self, *names: str) -> float:
-        values = self.values(*names)
-        return float(np.mean(values)) if values else float("nan")
+        return float(np.mean(self.values(*names) or [np.nan]))
 
     def median(self, name: str) -> float:
         """Of seconds: the first seed also waits for imports and compilers."""
-        values = self.values(name)
-        return float(np.median(values)) if values else float("nan")
+        return float(np.median(self.values(name) or [np.nan]))
 
     @property
     def seconds(self) -> float:
@@ -211,7 +210,7 @@ def _pays(row: Row, rollout: float) -> str:
         return "never"
     if np.isinf(saved):
         return "1"
-    return str(int(np.ceil((row.seconds) / saved)))
+    return str(int(np.ceil(row.seconds / saved)))
 
 
 def behind(rows: Sequence[Row]) -> list[str]:
@@ -234,42 +233,41 @@ def behind(rows: Sequence[Row]) -> list[str]:
 
 
 def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Accuracy against cost of an answer, a point for each method, a panel for each world."""
+    """Accuracy against cost of an answer, a point for each method, a panel for each world with chance."""
+    panels = {world: rows for world, rows in found.items() if any(_placed(row) for row in rows)}
     figure, axes = plt.subplots(
-        1, len(found), figsize=(5.2 * len(found), 4.6), sharey=True, squeeze=False, layout="constrained"
+        1, len(panels), figsize=(5.2 * len(panels), 4.6), sharey=True, squeeze=False, layout="constrained"
     )
-    for panel, (world, rows) in zip(axes[0], found.items(), strict=True):
-        most = max((row.transitions for row in rows), default=0)
+    for panel, (world, rows) in zip(axes[0], panels.items(), strict=True):
+        most = max(row.transitions for row in rows)
         shown = [row for row in rows if row.transitions in (0, most)]
-        for row in shown:
-            rollouts, seconds = row.mean("by rollouts"), row.median("seconds an answer")
-            if not np.isfinite(rollouts):
-                continue
-            ours = row.method in OURS
-            panel.plot(seconds, rollouts, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
+        for row in filter(_placed, shown):
+            ours, simulated = row.method in OURS, not row.transitions
+            place = row.median("seconds an answer"), row.mean("by rollouts")
+            panel.plot(*place, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
             panel.annotate(
                 row.name,
-                (seconds, rollouts),
+                place,
                 textcoords="offset points",
-                xytext=(7, 4),
+                xytext=(-7, -13) if simulated else (7, 4),
+                ha="right" if simulated else "left",
                 fontsize=8,
                 fontweight="bold" if ours else "normal",
             )
-        silent = [NAMES[row.method] for row in shown if np.isnan(row.mean("by rollouts"))]
-        if silent:
-            panel.set_xlabel(
-                "CPU seconds an answer\n" + "no probability over time: " + ",\n".join(silent), fontsize=8
-            )
-        else:
-            panel.set_xlabel("CPU seconds an answer", fontsize=8)
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_title(WORLDS[world])
+        silent = dict.fromkeys(NAMES[row.method] for row in shown if np.isnan(row.mean("by 29")))
+        without = textwrap.fill(f"no probability over time: {', '.join(silent)}", 60) if silent else ""
+        panel.set_xlabel(f"CPU seconds an answer\n{without}", fontsize=8)
+        panel.set(xscale="log", yscale="log", title=WORLDS[world])
         panel.margins(0.25)
         panel.grid(alpha=0.3)
     axes[0, 0].set_ylabel("accuracy: rollouts that are as good\n(has it happened by step h?)")
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _placed(row: Row) -> bool:
+    """Whether it has an accuracy in rollouts."""
+    return bool(np.isfinite(row.mean("by rollouts")))
 
 
 def _three(row: Row, what: str) -> str:

@@ -152,9 +152,9 @@ def _skill(said: FloatArray, true: FloatArray, truth: Truth) -> float:
 
 def bands(said: Said, truth: Truth) -> Figures:
     """How often 90 % bands hold the probability of an event at a step, and their interval score."""
-    if said.band is None:
-        return {}
     columns = [k for k, name in enumerate(truth.legend.names) if _is_plain_event(name, truth.legend)]
+    if said.band is None or not said.told_at[:, columns].all():
+        return {}
     true, (low, high) = truth.expected[..., columns], (end[..., columns] for end in said.band)
     rollouts = np.broadcast_to(truth.rollouts[:, None, None], true.shape)
     drawn = np.isfinite(rollouts)
