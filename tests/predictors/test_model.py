@@ -28,6 +28,7 @@ from tpd.policies.function import FunctionPolicy
 from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.model.learner import LearnedModel
+from tpd.predictors.model.predictor import ModelPredictor
 from tpd.store import explainers
 
 HORIZON = 8
@@ -139,6 +140,22 @@ def exact() -> tuple[FloatArray, FloatArray]:
     running = (1 - STOP) ** np.arange(HORIZON)
     place = np.stack(means, axis=1)
     return running * norm.sf((LEAST - place) / np.sqrt(variances)), running * (1 - STOP) * place
+
+
+def test_the_mean_trajectory_has_no_chance_in_it() -> None:
+    """The number goes where it is expected, and what is less likely than not never happens."""
+    sampled = fitted().solved()
+    spaces_of_both = sampled.observation_space, sampled.action_space
+    members = sampled.model.members
+    mean = ModelPredictor(
+        sampled.model, sampled.tried, *spaces_of_both, horizon=HORIZON, particles=members, mean=True
+    )
+    predicted = mean.completed(POLICY, outcomes()).predict(*PAIRS)
+    names, running = outcomes().legend.names, (1 - STOP) ** np.arange(1, HORIZON + 1)
+    np.testing.assert_allclose(predicted[:, :, names.index("place")], exact()[1] / running, atol=0.08)
+    assert not predicted[:, :, names.index("stopped")].any()
+    assert sampled.predict(*PAIRS)[:, :, names.index("stopped")].all()
+    assert np.isin(predicted[:, :, names.index("right")] * members, [0, 1, 2]).all()
 
 
 def test_rollouts_come_to_the_exact_expectations() -> None:

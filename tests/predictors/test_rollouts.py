@@ -131,11 +131,11 @@ def test_every_step_of_the_episodes_is_equally_likely_to_be_chosen() -> None:
     """The position of a walk that always goes up by one is the time."""
     env = Environment("Drift-v0", {"source": "none"}, max_episode_steps=10)
     truth = MonteCarlo(env, Always(0), POSITION, horizon=1, moments=500, rollouts=2)
-    time = [int(one.moment.observation[0]) for one in truth._choose(300, rng())]
+    time = [int(one.moment.observation[0]) for one in truth.choose(300, rng())]
     chosen = np.bincount(time, minlength=10)
     assert len(chosen) == 10
     assert ((chosen - 50) ** 2 / 50).sum() < 27  # chi-square with 9 degrees of freedom, 1 in 1000
-    assert len(truth._choose(3, rng())) == 30  # all there are
+    assert len(truth.choose(3, rng())) == 30  # all there are
 
 
 class Deterministic:
@@ -642,9 +642,9 @@ def test_moments_before_ends_are_chosen_apart() -> None:
     """From the last steps, as many as the horizon has, of episodes that terminate."""
     env, outcomes = Environment("Fuse-v0"), OutcomeSet([event("risk", lambda t: t.action == 1)])
     truth = MonteCarlo(env, EveryThird(), outcomes, horizon=2, moments=30, rollouts=2)
-    chosen = truth._choose(40, rng(), before_ends=True)
+    chosen = truth.choose(40, rng(), before_ends=True)
     assert {int(one.moment.observation[-1]) for one in chosen} == {1, 2}  # it ends at the third of three
-    assert {int(one.moment.observation[-1]) for one in truth._choose(40, rng())} == {0, 1, 2}
+    assert {int(one.moment.observation[-1]) for one in truth.choose(40, rng())} == {0, 1, 2}
     cases = truth.cases(40, rng(), before_ends=True)
     assert cases.own.sum() == len(chosen)
     still = MonteCarlo(env, Always(0), outcomes, horizon=2, moments=30, rollouts=2)

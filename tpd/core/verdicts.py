@@ -11,6 +11,8 @@ from tpd.core.types import BoolArray, Index, IntArray
 class Verdict(IntEnum):
     """What fresh episodes say of the forecasts of an outcome; the worse, the larger.
 
+    The last is of another kind: the method has no such quantity, whatever it has learned.
+
     >>> import tpd
     >>> tpd.Verdict.TOO_RARE.words
     'too rare to tell'
@@ -20,6 +22,7 @@ class Verdict(IntEnum):
     LEARNED = 1
     NOT_LEARNED = 2
     TOO_RARE = 3
+    UNANSWERABLE = 4
 
     @property
     def words(self) -> str:
@@ -32,6 +35,7 @@ WORDS = {
     Verdict.LEARNED: "learned",
     Verdict.NOT_LEARNED: "not learned",
     Verdict.TOO_RARE: "too rare to tell",
+    Verdict.UNANSWERABLE: "not answered",
 }
 
 
@@ -56,6 +60,11 @@ class Verdicts:
         """Those of both, one after the other."""
         pairs = ((self.at, other.at), (self.by, other.by), (self.returns, other.returns))
         return Verdicts(*(np.concatenate(pair) for pair in pairs))
+
+    def __or__(self, other: "Verdicts") -> "Verdicts":
+        """The worse of both, where one of them may be for all pairs [1, ...]."""
+        pairs = ((self.at, other.at), (self.by, other.by), (self.returns, other.returns))
+        return Verdicts(*(np.maximum(one, another) for one, another in pairs))
 
     @property
     def worst(self) -> "Verdicts":

@@ -30,9 +30,9 @@ bands of rare events were wider than the band of the base rate, and held 99 % wh
 def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generator) -> None:
     """Let an explainer know its errors at moments of episodes of the policy.
 
-    It is left without bands where the moments are too few to tell.
+    It is left without bands where the moments are too few to tell, or its method has no such expectations.
     """
-    if cases.own.sum() >= FEWEST:
+    if cases.own.sum() >= FEWEST and explainer.limits is None:
         predicted = explainer.predict(cases.observations, cases.actions)
         explainer.errors = known_errors(predicted, cases, explainer.legend, rng)
 

@@ -87,7 +87,7 @@ class ForecastSkill:
     @property
     def learned(self) -> float:
         """Share of the outcomes and steps ("by 5") that are learned, of those not too rare to tell."""
-        told = self.by.verdict[self.by.verdict != Verdict.TOO_RARE]
+        told = self.by.verdict[~np.isin(self.by.verdict, (Verdict.TOO_RARE, Verdict.UNANSWERABLE))]
         return float((told == Verdict.LEARNED).mean()) if len(told) else float("nan")
 
     def frame(self) -> pd.DataFrame:
@@ -177,6 +177,8 @@ def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, cours
             forecast = explainer.predict(pairs.observation[known], pairs.action[known])
             _check_finite(forecast, pairs[known])
             tally.add(course, steps[known], forecast)
+    if explainer.limits is not None:
+        tally.leave_out(*(part[0] == Verdict.UNANSWERABLE for part in vars(explainer.limits).values()))
     ranges, by = step_ranges(predictor.horizon), by_steps(predictor.horizon)
     names = [f"{steps[0]}-{steps[-1]}" if len(steps) > 1 else f"{steps[0]}" for steps in ranges]
     starts = [steps.start for steps in ranges]

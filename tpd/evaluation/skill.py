@@ -63,13 +63,15 @@ def judge(
     bound = _lower(resampled)
     having, rare = _rarity(sums, starts, events)
     learned = np.where(np.isnan(scores.skill), _right(scores), bound > ENOUGH_SKILL)
+    judged = np.where(rare, Verdict.TOO_RARE, np.where(learned, Verdict.LEARNED, Verdict.NOT_LEARNED))
+    unanswered = np.isnan(scores.score) & (scores.windows > 0)[:, None]
     return Judged(
         ranges=ranges,
         scores=scores,
         skill_error=np.ma.masked_invalid(resampled).std(axis=0, ddof=1).filled(np.nan),
         skill_bound=bound,
         episodes=having,
-        verdict=np.where(rare, Verdict.TOO_RARE, np.where(learned, Verdict.LEARNED, Verdict.NOT_LEARNED)),
+        verdict=np.where(unanswered, Verdict.UNANSWERABLE, judged),
     )
 
 

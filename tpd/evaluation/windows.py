@@ -145,6 +145,20 @@ class Tally:
             said, seen = expected[known][:, self._events], observed[known][:, self._events]
             self._add_to_bins(h, said, seen, weight[known, None])
 
+    def leave_out(self, at: BoolArray, by: BoolArray, returns: BoolArray) -> None:
+        """Have no errors of what a method cannot tell: [horizon, outcome] of both, [horizon] of the return.
+
+        The return up to the last step is left out too: such a method adds all that follows to it.
+        """
+        kept, errors = self._columns.kept, 3
+        self.at[:, errors, :, :kept][:, at[:, :kept]] = np.nan
+        self.by[:, errors, :, :kept][:, by[:, :kept]] = np.nan
+        self.bins[:, :, :kept][:, at[:, :kept]] = 0
+        if self._columns.weights is not None:
+            later = np.append(returns[:-1], True)
+            self.at[:, errors, later | np.append(True, later[:-1]), -1] = np.nan
+            self.by[:, errors, later, -1] = np.nan
+
     def _add_to_bins(self, h: int, forecast: FloatArray, observed: FloatArray, weight: FloatArray) -> None:
         number = np.clip((forecast * BINS).astype(int), 0, BINS - 1) + BINS * np.arange(len(self._events))
         for part, values in enumerate((np.ones_like(forecast), forecast, observed)):

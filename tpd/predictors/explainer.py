@@ -17,6 +17,7 @@ from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.known_errors import KnownErrors
+from tpd.predictors.pair_table import LimitedPredictor
 
 ROUNDING = 1e-6
 DRAWN_AT_ONCE = 200  # pairs whose returns are compared with bands
@@ -105,13 +106,22 @@ class Explainer:
     def verdicts(self) -> Verdicts | None:
         """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where nobody judged it.
 
-        They are of the predictor as it was then: when it has learned on, there are none.
+        They are of the predictor as it was then: when it has learned on, there are none but on what its
+        method cannot tell at all.
         """
-        return self._verdicts if self._judged_after == self._updates else None
+        judged = self._verdicts if self._judged_after == self._updates else None
+        if self.limits is None:
+            return judged
+        return self.limits[np.zeros(2, dtype=np.int64)] if judged is None else judged | self.limits
 
     @verdicts.setter
     def verdicts(self, verdicts: Verdicts | None) -> None:
         self._verdicts, self._judged_after = verdicts, self._updates
+
+    @property
+    def limits(self) -> Verdicts | None:
+        """[1, ...]: what the method of its predictor cannot tell; None where it can tell everything."""
+        return self.predictor.limits if isinstance(self.predictor, LimitedPredictor) else None
 
     @property
     def errors(self) -> KnownErrors | None:
@@ -235,7 +245,12 @@ class Explainer:
         return self._consistent(self.predictor.predict(observations, actions))
 
     def _consistent(self, predicted: FloatArray) -> FloatArray:
-        """The same, where outcomes that were learned apart contradict each other no more."""
+        """The same, where outcomes that were learned apart contradict each other no more.
+
+        What a limited method says of a step is no probability, so it stays as it is.
+        """
+        if self.limits is not None:
+            return predicted
         return reconciled(before_the_end(predicted, self.legend), self.legend)
 
     def _check(self, observations: Array, actions: Array) -> None:

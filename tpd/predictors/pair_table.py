@@ -1,13 +1,14 @@
 """Predictions for the pairs of numbered states and actions that are known, and for no others."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from tpd.core.pairs import locate, pair_of
-from tpd.core.types import Array, FloatArray, IntArray
+from tpd.core.types import Array, FloatArray, IntArray, Predictor
+from tpd.core.verdicts import Verdicts
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,27 @@ class PairTable:
 
     def table(self) -> "PairTable":
         return self
+
+
+@dataclass(frozen=True)
+class LimitedTable(PairTable):
+    """A table of a method that has some quantities and not others.
+
+    Its last step holds all that follows from there on, discounted back to that step. So the return up to
+    the last step is the return over an infinite horizon, and the last step is no expectation at a step.
+    """
+
+    limits: Verdicts = field(kw_only=True)
+    """[1, ...]: `UNANSWERABLE` for what the method cannot tell, `NOT_JUDGED` for the rest"""
+
+
+@runtime_checkable
+class LimitedPredictor(Predictor, Protocol):
+    """A predictor of a method that has some quantities and not others, as a `LimitedTable`."""
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]: `UNANSWERABLE` for what it cannot tell, `NOT_JUDGED` for the rest."""
 
 
 @runtime_checkable

@@ -90,7 +90,7 @@ class MonteCarlo:
         before_ends: from the last steps of those that terminate instead, as many as the horizon has. Such
         moments are chosen by their outcome, so what is found there is not to be pooled with the others.
         """
-        asked = self._choose(whole_number("episodes", episodes, at_least=1), rng, before_ends)
+        asked = self.choose(episodes, rng, before_ends)
         estimates = [self._estimate(sample) for sample in self.simulator.sample(asked, self.rollouts)]
         choices = [len(one.actions) for one in asked]
         observations = np.stack([one.moment.observation for one in asked])
@@ -147,8 +147,12 @@ class MonteCarlo:
         ends = (np.where(drawn, end, counted) for end in exact)
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
-    def _choose(self, episodes: int, rng: np.random.Generator, before_ends: bool = False) -> list[Choices]:
-        """Keep some steps of the episodes, each with the same chance, without holding all of them."""
+    def choose(self, episodes: int, rng: np.random.Generator, before_ends: bool = False) -> list[Choices]:
+        """Moments of the episodes with the policy's action and a foil; every step has the same chance.
+
+        Not all steps are held.
+        """
+        whole_number("episodes", episodes, at_least=1)
         kept = list[tuple[Moment, Array]]()
         for offered, step in enumerate(self._offered(episodes, rng, before_ends)):
             place = offered if offered < self.moments else int(rng.integers(offered + 1))

@@ -25,13 +25,14 @@ from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer, IncompletePredictor
 from tpd.predictors.known_errors import KnownErrors
-from tpd.predictors.pair_table import Edges, HasTable, PairTable
+from tpd.predictors.pair_table import Edges, HasTable, LimitedTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
 from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
 from tpd.store.legends import LARGEST, check_between, check_events, read_legend
-from tpd.store.verdicts import read_verdicts, verdict_arrays
+from tpd.store.rivals import RIVAL, read_rival, rival_outputs
+from tpd.store.verdicts import LIMIT, read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,8 @@ def _table_arrays(table: PairTable) -> dict[str, Array]:
     arrays = {"pairs": table.pairs, "expected": table.expected.astype(np.float32), "support": table.visits}
     if table.into_unknown is not None:
         arrays["into_unknown"] = table.into_unknown.astype(np.float32)
+    if isinstance(table, LimitedTable):
+        arrays |= verdict_arrays(table.limits, LIMIT)
     if table.edges is not None:
         arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
     return arrays
@@ -184,12 +187,16 @@ def _table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> Pair
     stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
     stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
     expected = stored.take("expected", (len(pairs), None, width), REAL)
-    check_events(stored, "expected", expected[..., :-1], legend)
+    limits = read_verdicts(stored, 1, expected.shape[1], width, LIMIT)
+    if limits is None:  # else it holds more than probabilities
+        check_events(stored, "expected", expected[..., :-1], legend)
     visits = stored.take("support", (len(pairs),), REAL, finite=False)
     stored.check("support", visits >= 0)
     unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
     if unknown is not None:
         check_between(stored, "into_unknown", unknown, 0, 1)
+    if limits is not None:
+        return LimitedTable(num_actions, pairs, expected, visits, unknown, limits=limits)
     edges = _edges(stored, pairs, num_states, width)
     table = PairTable if edges is None else CountedTable
     return table(num_actions, pairs, expected, visits, unknown, edges)
@@ -221,9 +228,13 @@ def _network(
     """The network that predicts so many outcomes, the learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
+    if network.get("kind") == RIVAL:
+        with blame(folder / DESCRIPTION):
+            num_actions = _check_size(network, rival_outputs(stored), stored.size)
+        return read_rival(folder, network, stored, num_actions, width)
     if network.get("kind") == MIXTURE:
         inner = network.get("network")
-        if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL):
+        if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
             raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
         one = _network(folder, inner, stored.under("network."), width, features_extractor)
         return read_mixture(folder, one, network, stored, width)

@@ -12,6 +12,7 @@ UNTOLD_BECAUSE = {
     "(tpd-explain run=... episode=... step=...), and more transitions may teach it",
     Verdict.TOO_RARE: "too rare in fresh episodes to tell whether it is learned: {}; rollouts of a recorded "
     "moment tell it, or more episodes (evaluation.forecast_episodes)",
+    Verdict.UNANSWERABLE: "not answered by this method, which has no number for each step: {}",
 }
 
 

@@ -14,7 +14,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array, FloatArray, Policy, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
-from tpd.guards.settings import number, whole_number
+from tpd.guards.settings import boolean, number, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
 from tpd.predictors.model.steps import StepBuffer, Steps
@@ -66,6 +66,7 @@ class LearnedModel:
         replay_size: int,
         device: str,
         seed: int,
+        mean: bool = False,
     ) -> None:
         refuse_impossible(env, outcomes)
         self.outcomes = outcomes
@@ -90,6 +91,7 @@ class LearnedModel:
             env.action_space,
             horizon=whole_number("horizon", horizon, at_least=1),
             particles=whole_number("particles", particles, at_least=members),
+            mean=boolean("mean", mean),
         ).completed(policy, outcomes)
         self._action_space: spaces.Space[Any] = env.action_space
         self._rng = generator(seed, "model batches")

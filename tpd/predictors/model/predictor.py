@@ -12,6 +12,7 @@ from gymnasium import spaces
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs import Environment
+from tpd.guards.settings import boolean
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.encoders import describe_space, is_image
@@ -58,6 +59,7 @@ class ModelPredictor:
         *,
         horizon: int,
         particles: int,
+        mean: bool = False,
     ) -> None:
         if particles % model.members:
             raise ValueError(f"particles must be a multiple of {model.members} members, got {particles}")
@@ -65,7 +67,7 @@ class ModelPredictor:
         self.tried = tried
         """[num_actions]: how often each action was seen; all together where they are not numbered"""
         self.observation_space, self.action_space = observation_space, action_space
-        self.horizon, self.particles = horizon, particles
+        self.horizon, self.particles, self.mean = horizon, particles, mean
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
 
@@ -78,6 +80,7 @@ class ModelPredictor:
             self.action_space,
             horizon=self.horizon,
             particles=self.particles,
+            mean=self.mean,
         )
         whole.policy, whole.outcomes = policy, outcomes
         return whole
@@ -104,6 +107,7 @@ class ModelPredictor:
             self.outcomes,
             horizon=self.horizon,
             particles=self.particles,
+            mean=self.mean,
         )
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
@@ -131,6 +135,7 @@ class ModelPredictor:
             "hidden": list(self.model.hidden),
             "horizon": self.horizon,
             "particles": self.particles,
+            "mean": self.mean,
             "device": str(self.model.scales.mean.device),
         }
 
@@ -156,6 +161,7 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPr
     put_weights(model, learned)
     model.requires_grad_(False)
     limits = {name: description[name] for name in ("horizon", "particles")}
+    limits["mean"] = boolean("mean", description.get("mean", False))
     return ModelPredictor(model, arrays["tried"], observation_space, action_space, **limits)
 
 

@@ -24,6 +24,9 @@ class Simulation:
     Every pair is simulated with the same noise: an answer does not depend on what else is asked, and
     differences between actions are not those of luck. An end is not drawn: both branches of a step are
     looked at, weighted by the probability that the particle has come so far.
+
+    mean: no noise; every step takes its mean, ends where that is more likely than not, and takes the policy's
+        most likely action. That is one trajectory for each member.
     """
 
     def __init__(
@@ -35,13 +38,18 @@ class Simulation:
         *,
         horizon: int,
         particles: int,
+        mean: bool = False,
     ) -> None:
         self.model, self.policy, self.outcomes = model, policy, outcomes
+        self._mean = mean
         self.horizon, self.particles = horizon, particles
         self._action_space = action_space
         self._first = np.array([o.first for o in outcomes.outcomes])
         self._noise = list(_noise(model.members, particles // model.members, model.observed, horizon))
         self._uniform = _spread(generator(0, "simulated actions"), particles, (horizon,))
+        if mean:
+            middle = (0.0, 0.5, 0.5, 0.0)  # of normal, flag, kind, reward
+            self._noise = [Noise(*map(torch.full_like, noise, middle)) for noise in self._noise]
 
     def expected(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
@@ -56,7 +64,7 @@ class Simulation:
 
     def _restless(self, observations: Array) -> bool:
         """Whether the policy draws its actions by itself."""
-        if isinstance(self.policy, DiscretePolicy) or not len(observations):
+        if self._mean or isinstance(self.policy, DiscretePolicy) or not len(observations):
             return False
         some = observations[:8]
         draws = [self.policy.sample(some, np.random.default_rng(seed)) for seed in range(3)]
@@ -76,6 +84,7 @@ class Simulation:
             step = self._step(observation, action, self._noise[h], pairs)
             after = self._carry(observation, step.observation)
             end = step.end.reshape(-1).numpy(force=True).astype(np.float64)
+            end = np.rint(end) if self._mean else end
             reward = step.reward.reshape(2, -1).numpy(force=True)
             going_on, ending = self._observe(observation, action, after, reward, end)
             weight = np.repeat(running[:, None], self.outcomes.width - 1, axis=1)
@@ -109,6 +118,8 @@ class Simulation:
         return seen.reshape(before.shape)
 
     def _act(self, observation: Array, uniform: FloatArray, rng: np.random.Generator) -> Array:
+        if self._mean:
+            return np.asarray(self.policy.action(observation))
         if not isinstance(self.policy, DiscretePolicy):
             return np.asarray(self.policy.sample(observation, rng))
         chances = np.cumsum(self.policy.probabilities(observation), axis=1)

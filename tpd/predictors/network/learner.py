@@ -125,7 +125,7 @@ class NetworkFHTD:
         self._returns: ReturnLearner | None = None
         if whole_number("return_atoms", return_atoms, at_least=0):
             settings = return_settings(return_atoms, policy, outcomes)
-            with _initialised(seed, "returns"):
+            with initialised(seed, "returns"):
                 of_returns = ReturnNetwork(*self._spaces, settings, **self._alike).to(self.device)
             rewards = outcomes.legend.weights
             self._returns = ReturnLearner(of_returns, rewards, self._rate, self.target_update_rate)
@@ -153,7 +153,7 @@ class NetworkFHTD:
         columns = Columns.of(self.outcomes).ended_by(ending)
         if self.form == "fhgvf":
             columns = Columns.all_real(self.outcomes.width)
-        with _initialised(self._seed, "network"):
+        with initialised(self._seed, "network"):
             self.network = OutcomeNetwork(*self._spaces, columns, **self._alike).to(self.device)
         self.target_network = copy.deepcopy(self.network).requires_grad_(False)
         differing = [p for part in self.network.parts for p in (part.heads.difference, part.heads.offset)]
@@ -355,7 +355,7 @@ class NetworkFHTD:
 
 
 @contextmanager
-def _initialised(seed: int, purpose: str) -> Iterator[None]:
+def initialised(seed: int, purpose: str) -> Iterator[None]:
     """Weights that are made meanwhile depend on nothing but the seed and what they are for."""
     with torch.random.fork_rng():
         torch.manual_seed(int(generator(seed, purpose).integers(2**31)))

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from tpd.core.outcomes import Observed, OutcomeSet
-from tpd.core.pairs import locate, pair_of
+from tpd.core.pairs import pair_of
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
@@ -15,6 +15,7 @@ from tpd.guards.sizes import require_memory
 from tpd.kernels.counts import solve_backwards
 from tpd.predictors.pair_table import Edges, PairTable
 from tpd.predictors.replayed.counts import Counts
+from tpd.predictors.replayed.pair_chain import PairChain
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.predictors.tabular import check_numbers
 
@@ -117,28 +118,29 @@ class ReplayedFHTD:
         """Solve the counts, with one row more for all that was never tried and one column more for how
         likely the future has come to it: where it starts there, that is certain, and stays so.
         """
-        edges = self._counts.edges
-        pairs, pair_of_edge = np.unique(edges.pair, return_inverse=True)
-        visits = np.bincount(pair_of_edge, edges.count, len(pairs)).astype(np.float64)
-        self._next_states, next_of_edge = np.unique(edges.next_state, return_inverse=True)
-        self._solved_for = self.policy.probabilities(self._next_states)
-        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
-        next_pairs = self._next_states[:, None] * self._num_actions + np.arange(self._num_actions)
-        row, tried = locate(pairs, next_pairs)
-        solution = np.zeros(self._require_room(len(pairs) + 1))
+        chain = self._chain()
+        edges, pairs = chain.edges, len(chain.pairs)
+        solution = np.zeros(self._require_room(pairs + 1))
         solution[-1, :, -1] = 1
         solve_backwards(
-            pair_of_edge,
-            next_of_edge,
-            edges.count / visits[pair_of_edge],
+            chain.row,
+            chain.arrival,
+            chain.weight,
             np.pad(edges.outcome, ((0, 0), (0, 1))),
             np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
-            np.where(tried, row, len(pairs)),
-            self._solved_for,
+            chain.next_rows,
+            chain.next_probabilities,
             solution,
         )
         expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
-        return CountedTable(self._num_actions, pairs, expected, visits, into_unknown, edges)
+        return CountedTable(self._num_actions, chain.pairs, expected, chain.visits, into_unknown, edges)
+
+    def _chain(self) -> PairChain:
+        """What was counted, with the policy as it is now, which is remembered."""
+        chain = PairChain.of(self._counts.edges, self.policy, self._num_actions)
+        self._next_states, self._solved_for = chain.next_states, chain.next_probabilities
+        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
+        return chain
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for so many pairs, refused if it is too large."""

@@ -1,0 +1,80 @@
+"""The Markov chain over pairs that the counted model and the policy make."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tpd.core.pairs import locate
+from tpd.core.types import DiscretePolicy, FloatArray, IntArray
+from tpd.predictors.pair_table import Edges
+
+
+@dataclass(frozen=True)
+class PairChain:
+    """All pairs that were tried, where they led to, and what the policy does there.
+
+    One row more stands for all that was never tried.
+    """
+
+    num_actions: int
+    pairs: IntArray
+    """[pair]: state * num_actions + action, ascending"""
+    visits: FloatArray
+    """[pair]"""
+    edges: Edges
+    row: IntArray
+    """[edge]: which of the pairs it starts with"""
+    weight: FloatArray
+    """[edge]: its share of the visits of that pair"""
+    arrival: IntArray
+    """[edge]: which of the next states it leads to"""
+    next_states: IntArray
+    """[next state]"""
+    next_rows: IntArray
+    """[next state, action]: which of the pairs that is; the number of pairs where it was never tried"""
+    next_probabilities: FloatArray
+    """[next state, action]: how likely the policy takes it"""
+
+    @classmethod
+    def of(cls, edges: Edges, policy: DiscretePolicy, num_actions: int) -> "PairChain":
+        """From counts, for the policy as it is now."""
+        pairs, row = np.unique(edges.pair, return_inverse=True)
+        visits = np.bincount(row, edges.count, len(pairs)).astype(np.float64)
+        next_states, arrival = np.unique(edges.next_state, return_inverse=True)
+        found, tried = locate(pairs, next_states[:, None] * num_actions + np.arange(num_actions))
+        return cls(
+            num_actions=num_actions,
+            pairs=pairs,
+            visits=visits,
+            edges=edges,
+            row=row,
+            weight=edges.count / visits[row],
+            arrival=arrival,
+            next_states=next_states,
+            next_rows=np.where(tried, found, len(pairs)),
+            next_probabilities=policy.probabilities(next_states),
+        )
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """[pair, ...]: what is expected of values [edge, ...] after each pair."""
+        means = np.zeros((len(self.pairs), *values.shape[1:]))
+        np.add.at(means, self.row, self.weight.reshape(-1, *(1,) * (values.ndim - 1)) * values)
+        return means
+
+    def at_next_states(self, values: FloatArray) -> FloatArray:
+        """[next state, ...]: the policy's mean of values [pair + 1, ...]."""
+        return np.asarray(np.einsum("sa,sa...->s...", self.next_probabilities, values[self.next_rows]))
+
+    def transition_matrix(self, continuation: FloatArray) -> Any:
+        """[pair, pair + 1], sparse: how likely one pair follows another, where edges go on [edge]."""
+        from scipy import sparse  # takes long to import
+
+        actions = range(self.num_actions)
+        likely = (self.weight * continuation)[:, None] * self.next_probabilities[self.arrival]
+        follower = self.next_rows[self.arrival]
+        size = len(self.pairs), len(self.pairs) + 1
+        entries = [(likely[:, a], (self.row, follower[:, a])) for a in actions]
+        matrix = sum(sparse.csc_matrix(entry, shape=size) for entry in entries)
+        matrix.eliminate_zeros()
+        return matrix

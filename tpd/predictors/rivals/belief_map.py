@@ -1,0 +1,66 @@
+"""Belief maps (Yau, Russell, Hadfield 2020, "What did you think would happen?", NeurIPS).
+
+`H(s', a' | s, a) = E[sum_t discount^t 1{(s_t, a_t) = (s', a')}]`: the discounted number of visits of every
+pair that the agent expects, over an infinite horizon. The total of an outcome is this map times what is
+expected of the outcome at each pair. A map has no order in time, so it knows no first occurrences and no
+steps; it has as many numbers as there are pairs, for each pair, so it needs numbered states.
+"""
+
+import numpy as np
+
+from tpd.core.pairs import locate, pair_of
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.predictors.replayed.pair_chain import PairChain
+from tpd.predictors.rivals.discounted_totals import DiscountedTotals, Totals
+
+AT_ONCE = 256
+"""Maps that are held at the same time."""
+
+
+class BeliefMap(DiscountedTotals):
+    """Expected visits, solved from counts; totals of outcomes follow from them."""
+
+    method = "a belief map"
+
+    @property
+    def tells(self) -> BoolArray:
+        """[outcome + 1]: all but first occurrences, which depend on what happened before."""
+        return np.array([*(not outcome.first for outcome in self.outcomes.outcomes), True])
+
+    def maps(self, observations: Array, actions: Array) -> tuple[IntArray, FloatArray]:
+        """The numbers [pair] of the pairs that were tried, and the maps [batch, pair]; NaN where unknown."""
+        chain = self._chain()
+        row, known = locate(chain.pairs, pair_of(observations, actions, chain.num_actions))
+        maps = np.full((len(row), len(chain.pairs)), np.nan)
+        maps[known] = _Visits(chain, self.discount).after(row[known])
+        return chain.pairs, maps
+
+    def _solve_totals(self, chain: PairChain) -> Totals:
+        visits = _Visits(chain, self.discount)
+        immediate = np.where(self.tells, chain.mean(chain.edges.outcome), 0)
+        outcome, unknown = np.zeros_like(immediate), np.zeros(len(chain.pairs))
+        for start in range(0, len(chain.pairs), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, len(chain.pairs)))
+            maps = visits.after(rows)
+            outcome[rows], unknown[rows] = maps @ immediate, maps @ visits.into_unknown
+        return Totals(outcome, np.clip(unknown, 0, 1))
+
+
+class _Visits:
+    """Solves for maps, a few pairs at a time."""
+
+    def __init__(self, chain: PairChain, discount: float) -> None:
+        from scipy.sparse import identity
+        from scipy.sparse.linalg import splu
+
+        self._size = len(chain.pairs)
+        matrix = discount * chain.transition_matrix(chain.edges.continuation[:, -1])
+        self._solver = splu((identity(self._size, format="csc") - matrix[:, : self._size]).tocsc())
+        self.into_unknown = matrix[:, self._size].toarray()[:, 0]
+        """[pair]: the discounted probability that what follows was never tried"""
+
+    def after(self, rows: IntArray) -> FloatArray:
+        """[row, pair]"""
+        starts = np.zeros((self._size, len(rows)))
+        starts[rows, np.arange(len(rows))] = 1
+        return np.asarray(self._solver.solve(starts, trans="T").T)

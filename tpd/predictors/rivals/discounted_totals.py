@@ -1,0 +1,120 @@
+"""Discounted totals over an infinite horizon, solved from counts: where expected Sarsa converges to.
+
+`G_k(s, a) = E[o_k + discount * G_k(s', a')]` with `a' ~ pi`, for the fixed policy, from the counted model.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.pairs import locate, pair_of
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray
+from tpd.core.verdicts import Verdict, Verdicts
+from tpd.envs import Environment
+from tpd.predictors.pair_table import LimitedTable, PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.replayed.pair_chain import PairChain
+
+
+class Totals(NamedTuple):
+    """Discounted totals of all pairs."""
+
+    outcome: FloatArray
+    """[pair, outcome]"""
+    unknown: FloatArray
+    """[pair]: the discounted probability of coming to what was never tried, where nothing is expected"""
+
+
+def solve_totals(chain: PairChain, discount: float, outcome: FloatArray, continuation: FloatArray) -> Totals:
+    """Of outcomes [edge, outcome], each of which goes on as its continuation [edge, outcome] says.
+
+    The last outcome goes on as long as the episode.
+    """
+    from scipy.sparse import identity
+    from scipy.sparse.linalg import splu
+
+    size = len(chain.pairs)
+    totals, immediate = np.zeros((size, outcome.shape[1])), chain.mean(outcome)
+    unknown = np.zeros(size)
+    kinds, kind = np.unique(continuation, axis=1, return_inverse=True)
+    for number, goes_on in enumerate(kinds.T):
+        matrix = chain.transition_matrix(goes_on)
+        solver = splu((identity(size, format="csc") - discount * matrix[:, :size]).tocsc())
+        columns = np.flatnonzero(kind.ravel() == number)
+        totals[:, columns] = solver.solve(immediate[:, columns])
+        if outcome.shape[1] - 1 in columns:
+            unknown = solver.solve(discount * matrix[:, size].toarray()[:, 0])
+    return Totals(totals, np.clip(unknown, 0, 1))
+
+
+def limits(horizon: int, width: int) -> Verdicts:
+    """[1, ...]: of a method that knows the return over an infinite horizon, and nothing of single steps."""
+    untold = np.full((1, horizon, width), Verdict.UNANSWERABLE, dtype=np.int8)
+    returns = untold[..., 0].copy()
+    returns[:, -1] = Verdict.NOT_JUDGED
+    return Verdicts(untold, untold.copy(), returns)
+
+
+def check_discount(discount: float, method: str) -> float:
+    """Refuse the discount 1, for which totals over an infinite horizon need not be finite."""
+    if not 0 < discount < 1:
+        raise ValueError(
+            f"{method} sums over an infinite horizon, so the policy's discount must lie between 0 and 1; "
+            f"it is {discount:g}"
+        )
+    return discount
+
+
+class DiscountedTotals(ReplayedFHTD):
+    """A rival that knows one number for each pair and outcome, from the same counts as `ReplayedFHTD`.
+
+    In the contract of predictors it stands at the last step: divided by its discount there, so that the
+    return up to the last step is the total itself.
+    """
+
+    method = "this method"
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+    ) -> None:
+        super().__init__(env, policy, outcomes, horizon=horizon)
+        self.discount = check_discount(policy.discount, self.method)
+        self._totals: FloatArray = np.empty(0)
+
+    @property
+    def tells(self) -> BoolArray:
+        """[outcome + 1]: whose discounted total the method knows, the last being termination."""
+        return np.ones(self.outcomes.width, dtype=np.bool_)
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]: nothing is told of single steps."""
+        return limits(self.horizon, self.outcomes.width)
+
+    def totals(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, outcome + 1]: discounted totals over an infinite horizon; NaN for what is not known."""
+        table = self.table()
+        row, known = locate(table.pairs, pair_of(observations, actions, table.num_actions))
+        found = np.full((len(row), self.outcomes.width), np.nan)
+        found[known] = self._totals[row[known]]
+        found[:, ~self.tells] = np.nan
+        return found
+
+    def _solve_totals(self, chain: PairChain) -> Totals:
+        return solve_totals(chain, self.discount, chain.edges.outcome, chain.edges.continuation)
+
+    def _solve(self) -> PairTable:
+        chain = self._chain()
+        self._totals, unknown = self._solve_totals(chain)
+        expected = np.zeros((len(chain.pairs), self.horizon, self.outcomes.width))
+        expected[:, -1] = np.where(self.tells, self._totals, 0) / self.discount ** (self.horizon - 1)
+        expected[:, -1, -1] = 1 - unknown  # nothing is left to come after an infinite horizon
+        return LimitedTable(
+            chain.num_actions,
+            chain.pairs,
+            expected,
+            chain.visits,
+            np.repeat(unknown[:, None], self.horizon, axis=1),
+            limits=self.limits,
+        )

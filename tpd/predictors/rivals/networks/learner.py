@@ -1,0 +1,297 @@
+"""Rivals learned by TD with a target network: expected Sarsa under the fixed policy.
+
+The quantities are those of `rivals/reward_decomposition`, `rivals/outcome_gvfs` and `rivals/temporal_reward`.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tpd.core.outcomes import Observed, OutcomeSet
+from tpd.core.seeding import generator
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
+from tpd.core.verdicts import Verdicts
+from tpd.envs import Environment
+from tpd.envs.spaces import check_members
+from tpd.guards.files import CheckedArrays
+from tpd.guards.settings import number, whole_number
+from tpd.predictors.network.device import choose_device
+from tpd.predictors.network.learner import initialised
+from tpd.predictors.network.next_actions import NextActions, probabilities_of
+from tpd.predictors.network.pair_network import PairNetwork
+from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
+from tpd.predictors.network.state import (
+    generator_state,
+    optimizer_state,
+    prefixed,
+    put_generator_state,
+    put_optimizer_state,
+    put_weights,
+    unprefixed,
+    weights,
+)
+from tpd.predictors.rivals.discounted_totals import check_discount, limits
+from tpd.predictors.rivals.networks.predictor import Places, RivalPredictor, ScaledNetwork
+from tpd.predictors.rivals.temporal_reward import carrier_of, temporal_limits
+
+SLOWEST = 0.05
+"""Part of the learning rate that is left in the end."""
+NUMBERS = ("_fitted", "updates")
+
+
+class _Quantity:
+    """What a rival learns, and the target of one transition."""
+
+    def __init__(self, outcomes: OutcomeSet, horizon: int, discount: float) -> None:
+        self.outcomes, self.horizon, self.discount = outcomes, horizon, discount
+        self.columns = self._columns()
+        """Whose totals are learned."""
+
+    def _columns(self) -> list[int]:
+        return list(range(len(self.outcomes.outcomes)))
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]"""
+        return limits(self.horizon, self.outcomes.width)
+
+    @property
+    def places(self) -> Places:
+        """Totals stand at the last step."""
+        outputs = len(self.columns)
+        factor = np.full(outputs, self.discount ** -(self.horizon - 1.0))
+        return Places(np.full(outputs, self.horizon - 1), np.array(self.columns, dtype=np.int64), factor)
+
+    def scale(self, outcome: FloatArray) -> FloatArray:
+        """[output]: the size to expect, from outcomes [batch, outcome]."""
+        size = np.abs(outcome[:, self.columns]).mean(axis=0) / (1 - self.discount)
+        return np.asarray(np.maximum(size, np.sqrt((outcome[:, self.columns] ** 2).mean(axis=0))))
+
+    def target(self, kept: Experience, following: Tensor) -> Tensor:
+        """[batch, output]: from what is expected of the next pairs [batch, output]."""
+        outcome, continuation = (
+            torch.as_tensor(part[:, self.columns]).to(following) for part in (kept.outcome, kept.continuation)
+        )
+        return outcome + self.discount * continuation * following
+
+
+class _RewardTerms(_Quantity):
+    def _columns(self) -> list[int]:
+        if self.outcomes.legend.reward_bound is None:
+            raise ValueError("reward decomposition needs outcomes that account for the reward")
+        return [k for k, weight in enumerate(self.outcomes.legend.weights) if weight is not None]
+
+
+class _Bins(_Quantity):
+    def _columns(self) -> list[int]:
+        self._carrier, self._weight = carrier_of(self.outcomes)
+        return [self._carrier]
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]"""
+        return temporal_limits(self.outcomes, self.horizon)
+
+    @property
+    def places(self) -> Places:
+        steps = np.arange(self.horizon)
+        factor = self.discount ** -steps.astype(np.float64) / self._weight
+        return Places(steps, np.full(self.horizon, self._carrier), factor)
+
+    def _reward(self, outcome: FloatArray) -> FloatArray:
+        legend = [weight or 0.0 for weight in self.outcomes.legend.weights]
+        return np.asarray(outcome[:, :-1] @ np.array(legend, dtype=np.float32))
+
+    def scale(self, outcome: FloatArray) -> FloatArray:
+        reward = self._reward(outcome)
+        size = np.sqrt((reward**2).mean()) * self.discount ** np.arange(self.horizon)
+        size[-1] = max(size[-1], np.abs(reward).mean() / (1 - self.discount))
+        return np.asarray(size)
+
+    def target(self, kept: Experience, following: Tensor) -> Tensor:
+        """Each bin is the one before it a step later; the last keeps what it has, too."""
+        goes_on = torch.as_tensor(kept.continuation[:, -1:]).to(following)
+        reward = torch.as_tensor(self._reward(kept.outcome)[:, None]).to(following)
+        later = self.discount * goes_on * following
+        if self.horizon == 1:
+            return reward + later
+        return torch.cat([reward, later[:, :-2], later[:, -2:].sum(dim=1, keepdim=True)], dim=1)
+
+
+QUANTITIES = {"reward terms": _RewardTerms, "outcomes": _Quantity, "reward by step": _Bins}
+
+
+class RivalNetwork:
+    """Learns a rival's quantities from replayed transitions.
+
+    quantity: "reward terms" (reward decomposition), "outcomes" (GVFs) or "reward by step" (temporal reward
+        decomposition).
+    """
+
+    tie = RivalPredictor.tie
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        outcomes: OutcomeSet,
+        *,
+        horizon: int,
+        quantity: str,
+        hidden: Sequence[int],
+        learning_rate: float,
+        batch_size: int,
+        target_update_rate: float,
+        fit_updates: int,
+        replay_size: int,
+        seed: int,
+        device: str = "auto",
+    ) -> None:
+        if quantity not in QUANTITIES:
+            raise ValueError(f"quantity must be one of {', '.join(QUANTITIES)}, got {quantity!r}")
+        self.horizon = whole_number("horizon", horizon, at_least=1)
+        discount = check_discount(policy.discount, "this method")
+        self.quantity = QUANTITIES[quantity](outcomes, self.horizon, discount)
+        self.batch_size = whole_number("batch_size", batch_size, at_least=1)
+        self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
+        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
+        self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
+        self.policy, self.outcomes, self._spaces = policy, outcomes, (env.observation_space, env.action_space)
+        self._hidden_state = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
+        places = self.quantity.places
+        with initialised(seed, "rival"):
+            widths = [whole_number("hidden", width, at_least=1) for width in hidden]
+            pairs = PairNetwork(
+                *self._spaces, len(places.step), hidden=widths, hidden_state=self._hidden_state
+            )
+            self.network = ScaledNetwork(pairs, len(places.step)).to(choose_device(device))
+        self.target_network = copy.deepcopy(self.network).requires_grad_(False)
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self._rate)
+        self._rng = generator(seed, "rival batches")
+        self._replay = ReplayBuffer(whole_number("replay_size", replay_size, at_least=1))
+        tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
+        self._predictor = RivalPredictor(self.target_network, tried, places, self.quantity.limits)
+        self._next_probabilities: FloatArray | None = None
+        self._losses: list[float] = []
+        self._fitted, self.updates = 0, 0
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]"""
+        return self._predictor.limits
+
+    @property
+    def tells_outcomes(self) -> bool:
+        """Whether its quantities are the totals of all outcomes."""
+        return type(self.quantity) is _Quantity
+
+    def update(self, transitions: Transitions) -> None:
+        """Keep a batch for replay."""
+        observed = self.outcomes.observe(transitions)
+        for network in (self.network, self.target_network):
+            network.pairs.see(transitions.observation)
+        self._replay.add(transitions, *observed, np.zeros(len(transitions), dtype=np.bool_))
+        discrete, tried = self.network.pairs.discrete, self._predictor.tried
+        actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
+        tried += np.bincount(actions, minlength=len(tried))
+
+    def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
+        """Make the updates allowed; with `at_most` so many, and the next call goes on."""
+        if not len(self._replay):
+            return
+        kept = self._replay.kept
+        if isinstance(self.policy, DiscretePolicy):
+            self._next_probabilities = probabilities_of(self.policy, kept.next_observation)
+        if self._fitted == 0:
+            size = self.quantity.scale(kept.outcome)
+            scale = torch.as_tensor(np.where(size > 0, size, 1), dtype=torch.float32)
+            self.network.scale.copy_(scale)
+            self.target_network.scale.copy_(scale)
+        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        while self._fitted < end:
+            for group in self._optimizer.param_groups:
+                group["lr"] = self._rate * max(SLOWEST, 1 - self._fitted / self.fit_updates)
+            self._learn(kept)
+            self._fitted += 1
+            progress(1)
+
+    def _learn(self, kept: Experience) -> None:
+        """One update from a random batch of what is kept."""
+        rows = self._rng.integers(len(kept), size=self.batch_size)
+        batch = kept[rows]
+        if self._next_probabilities is None:
+            following = NextActions.of(self.policy, batch.next_observation, self._rng)
+        else:
+            following = NextActions.among(batch.next_observation, self._next_probabilities[rows])
+        scale, pairs = self.network.scale, self.network.pairs
+        with torch.no_grad():
+            expected = following.mean(following.outputs(self.target_network.pairs)) * scale
+            target = self.quantity.target(batch, expected) / scale
+        outputs = pairs.outputs(pairs.features(batch.observation, batch.action), batch.action)
+        loss = ((outputs - target) ** 2).mean()
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        with torch.no_grad():
+            followed, following_it = self.network.parameters(), self.target_network.parameters()
+            torch._foreach_lerp_(list(following_it), list(followed), self.target_update_rate)
+        self.updates += 1
+        self._losses.append(float(loss.detach()))
+
+    def state(self) -> State:
+        """The networks, what is kept for replay, and how far fitting is."""
+        return {
+            **{name: np.array(getattr(self, name)) for name in NUMBERS},
+            "tried": self._predictor.tried,
+            "random": generator_state(self._rng),
+            **prefixed("network", weights(self.network)),
+            **prefixed("target_network", weights(self.target_network)),
+            **prefixed("optimizer", optimizer_state(self._optimizer)),
+            **prefixed("replay", self._replay.state()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        stored = CheckedArrays(state)
+        self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
+        self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
+        put_generator_state(self._rng, state["random"])
+        put_weights(self.network, unprefixed("network", state))
+        put_weights(self.target_network, unprefixed("target_network", state))
+        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        self._replay.restore(unprefixed("replay", state))
+        if len(self._replay):
+            kept, (observed, acted) = self._replay.kept, self._spaces
+            check_members("observation", kept.observation, observed, self._hidden_state)
+            check_members("next_observation", kept.next_observation, observed, self._hidden_state)
+            check_members("action", kept.action, acted)
+            self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
+
+    def solved(self) -> RivalPredictor:
+        """What it predicts now."""
+        return self._predictor
+
+    def metrics(self) -> dict[str, float]:
+        """How learning goes, since last asked."""
+        losses, self._losses = self._losses, []
+        return {"explainer/loss": float(np.mean(losses))} if losses else {}
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._predictor.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        return self._predictor.support(observations, actions)
+
+    def description(self) -> dict[str, Any]:
+        """How the network is built."""
+        return self._predictor.description()
+
+    def arrays(self) -> dict[str, Array]:
+        """Its weights."""
+        return self._predictor.arrays()

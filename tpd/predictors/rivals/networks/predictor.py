@@ -1,0 +1,112 @@
+"""A network of a rival's quantities that learns no more, as plain values and arrays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from tpd.core.types import Array, FloatArray, IntArray
+from tpd.core.verdicts import Verdicts
+from tpd.predictors.network.next_actions import ROWS_AT_ONCE
+from tpd.predictors.network.pair_network import PairNetwork
+from tpd.predictors.network.predictor import NetworkPredictor, space_from
+from tpd.predictors.network.state import put_weights
+
+KIND, WEIGHT, LIMIT = "rival", "weight.", "limit_"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each output of a network stands among expected outcomes."""
+
+    step: IntArray
+    """[output]"""
+    column: IntArray
+    """[output]: which outcome"""
+    factor: FloatArray
+    """[output]: from the quantity to the expectation, which returns discount and weigh again"""
+
+
+class ScaledNetwork(nn.Module):
+    """A pair network whose outputs have the size of what it learns."""
+
+    scale: Tensor
+
+    def __init__(self, pairs: PairNetwork, outputs: int) -> None:
+        super().__init__()
+        self.pairs = pairs
+        self.register_buffer("scale", torch.ones(outputs))
+
+
+class RivalPredictor:
+    """Predicts a rival's quantities, and says what they are not."""
+
+    tie = NetworkPredictor.tie
+
+    def __init__(self, network: ScaledNetwork, tried: IntArray, places: Places, limits: Verdicts) -> None:
+        self.network, self.tried, self.places, self.limits = network, tried, places, limits
+
+    @property
+    def horizon(self) -> int:
+        return int(self.limits.returns.shape[1])
+
+    def quantities(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, output]: what the method is about, undivided."""
+        pairs, parts = self.network.pairs, [np.empty((0, len(self.places.step)), dtype=np.float32)]
+        wrong = (actions < 0) | (actions >= len(self.tried))
+        if pairs.discrete and wrong.any():
+            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions[wrong][0]}")
+        for start in range(0, len(observations), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            with torch.no_grad():
+                outputs = pairs.outputs(pairs.features(observations[rows], actions[rows]), actions[rows])
+                parts.append((outputs * self.network.scale).numpy(force=True))
+        return np.concatenate(parts)
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        expected = np.zeros((len(observations), *self.limits.at.shape[1:]))
+        found = self.quantities(observations, actions) * self.places.factor
+        expected[:, self.places.step, self.places.column] = found
+        expected[:, -1, -1] = 1  # nothing is left to come after an infinite horizon
+        return expected
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; 0 for observations nowhere near those seen."""
+        numbers = actions if self.network.pairs.discrete else np.zeros(len(actions), dtype=np.int64)
+        return np.where(self.network.pairs.unseen(observations), 0.0, self.tried[numbers])
+
+    def description(self) -> dict[str, Any]:
+        """How the network is built."""
+        return {"kind": KIND, "horizon": self.horizon, **self.network.pairs.settings}
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights, what they stand on, and what the outputs are."""
+        weights = {f"{WEIGHT}{name}": value for name, value in self.network.state_dict().items()}
+        return {
+            **{name: value.numpy(force=True) for name, value in weights.items()},
+            **vars(self.places),
+            **{f"{LIMIT}{name}": values for name, values in vars(self.limits).items()},
+            "tried": self.tried,
+        }
+
+
+def read(description: Mapping[str, Any], arrays: Mapping[str, Array], limits: Verdicts) -> RivalPredictor:
+    """What `description` and `arrays` of a predictor say."""
+    if description["extracted"]:
+        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+    both: tuple[spaces.Space[Any], spaces.Space[Any]] = (
+        space_from(description["observation_space"]),
+        space_from(description["action_space"]),
+    )
+    places = Places(arrays["step"], arrays["column"], arrays["factor"])
+    outputs = len(places.step)
+    sizes = {name: description[name] for name in ("hidden", "hidden_state")}
+    network = ScaledNetwork(PairNetwork(*both, outputs, **sizes), outputs)
+    put_weights(network, {n.removeprefix(WEIGHT): v for n, v in arrays.items() if n.startswith(WEIGHT)})
+    network.requires_grad_(False)
+    return RivalPredictor(network, arrays["tried"], places, limits)

@@ -1,0 +1,90 @@
+"""Temporal reward decomposition (Towers, Du, Freeman, Norman 2024), for a fixed policy.
+
+Bin i < N - 1 is `discount^i E[r_i]`, the expected reward i steps ahead; the last bin keeps all that follows,
+`E[sum_{i >= N-1} discount^i r_i]`, so the bins sum to Q. It tells when reward is expected, as a whole: it
+does not know which events it comes from, unless the reward is the only outcome.
+"""
+
+import numpy as np
+
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, DiscretePolicy, FloatArray
+from tpd.core.verdicts import Verdict, Verdicts
+from tpd.envs import Environment
+from tpd.kernels.counts import solve_backwards
+from tpd.predictors.pair_table import LimitedTable, PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.rivals.discounted_totals import check_discount, limits, solve_totals
+
+
+def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
+    """The outcome in whose place the reward stands, and its weight: the first that is worth something.
+
+    Returns are sums of outcomes times their weights, so one outcome can carry the whole reward.
+    """
+    if outcomes.legend.reward_bound is None:
+        raise ValueError("temporal reward decomposition needs outcomes that account for the reward")
+    worth = [(k, weight) for k, weight in enumerate(outcomes.legend.weights) if weight]
+    if not worth:
+        raise ValueError("temporal reward decomposition needs a reward, and all outcomes are worth 0")
+    return worth[0]
+
+
+def temporal_limits(outcomes: OutcomeSet, horizon: int) -> Verdicts:
+    """[1, ...]: returns are told, outcomes only where a single one is all of the reward."""
+    told = limits(horizon, outcomes.width)
+    told.returns[:] = Verdict.NOT_JUDGED
+    if sum(weight is not None for weight in outcomes.legend.weights) == 1:
+        carrier, _ = carrier_of(outcomes)
+        told.at[:, :-1, carrier] = told.by[:, :-1, carrier] = Verdict.NOT_JUDGED
+    return told
+
+
+class TemporalReward(ReplayedFHTD):
+    """The expected reward at every step and its tail, as a table."""
+
+    def __init__(
+        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
+    ) -> None:
+        super().__init__(env, policy, outcomes, horizon=horizon)
+        self.discount = check_discount(policy.discount, "temporal reward decomposition")
+        self._carrier, self._weight = carrier_of(outcomes)
+
+    @property
+    def limits(self) -> Verdicts:
+        """[1, ...]"""
+        return temporal_limits(self.outcomes, self.horizon)
+
+    def bins(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon]: discounted expected reward of each step, and last of all that follow."""
+        expected = self.predict(observations, actions)[..., self._carrier]
+        return np.asarray(self._weight * expected * self.discount ** np.arange(self.horizon))
+
+    def _solve(self) -> PairTable:
+        chain = self._chain()
+        edges, weights = chain.edges, self.outcomes.legend.weights
+        reward = edges.outcome[:, :-1].astype(np.float64) @ np.array([weight or 0.0 for weight in weights])
+        goes_on = edges.continuation[:, -1:].astype(np.float64)
+        total = solve_totals(chain, self.discount, reward[:, None], goes_on).outcome
+        value = chain.at_next_states(np.append(total[:, 0], 0))
+        with_tail = reward + self.discount * goes_on[:, 0] * value[chain.arrival]
+        solution = np.zeros((len(chain.pairs) + 1, self.horizon, 3))
+        solution[-1, :, -1] = 1
+        solve_backwards(
+            chain.row,
+            chain.arrival,
+            chain.weight,
+            np.stack([reward, with_tail, np.zeros_like(reward)], axis=1),
+            np.repeat(goes_on, 3, axis=1),
+            chain.next_rows,
+            chain.next_probabilities,
+            solution,
+        )
+        rewards, tails, unknown = np.moveaxis(solution[:-1], -1, 0)
+        expected = np.zeros((len(chain.pairs), self.horizon, self.outcomes.width))
+        expected[:, :, self._carrier] = np.append(rewards[:, :-1], tails[:, -1:], axis=1)
+        expected[:, :, self._carrier] /= self._weight
+        expected[:, -1, -1] = 1 - unknown[:, -1]
+        return LimitedTable(
+            chain.num_actions, chain.pairs, expected, chain.visits, unknown, limits=self.limits
+        )

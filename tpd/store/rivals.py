@@ -1,0 +1,40 @@
+"""Networks of other methods on disk, checked as they are read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpd.core.types import Predictor
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
+from tpd.guards.settings import whole_number
+from tpd.store.learned_models import MOST_STEPS
+from tpd.store.verdicts import LIMIT, read_verdicts
+
+RIVAL = "rival"
+
+
+def rival_outputs(stored: StoredArrays) -> int:
+    """How many outputs the network has."""
+    return len(stored.take("step", (None,), WHOLE))
+
+
+def read_rival(
+    folder: Path, description: Mapping[str, Any], stored: StoredArrays, num_actions: int, width: int
+) -> Predictor:
+    """The network that was described, of these arrays, for so many outcomes."""
+    from tpd.predictors.rivals.networks.predictor import read  # torch takes its time, and tables do without
+
+    with blame(folder):
+        horizon = whole_number("horizon", description["horizon"], at_least=1, at_most=MOST_STEPS)
+    step = stored.take("step", (None,), WHOLE)
+    stored.check("step", (step >= 0) & (step < horizon))
+    column = stored.take("column", step.shape, WHOLE)
+    stored.check("column", (column >= 0) & (column < width - 1))
+    stored.take("factor", step.shape, REAL)
+    tried = stored.take("tried", (num_actions,), WHOLE)
+    stored.check("tried", tried >= 0)
+    limits = read_verdicts(stored, 1, horizon, width, LIMIT)
+    with blame(folder):
+        if limits is None:
+            raise ValueError("a network of another method does not say what that cannot tell")
+        return read(description, stored.every(ANY), limits)
