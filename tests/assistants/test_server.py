@@ -139,7 +139,7 @@ def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conve
     assert [one["step"] for one in told(steps)["steps"]] == list(range(8))
     returns = told(what_if)["returns"]
     assert all(one["with_these_rewards"] == pytest.approx(2 * one["now"], rel=1e-4) for one in returns)
-    assert "The forecast of" in told(drivers)["text"]
+    assert "forecast of terminates by step 7" in told(drivers)["text"]
     assert "mean return played here" in told(quality)["lines"][0]
     assert {one["verdict"] for one in told(quality)["skills"]} <= {verdict.words for verdict in tpd.Verdict}
     assert told(quality)["skills"]
