@@ -29,7 +29,8 @@ from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
 from tpd.core.types import FittingLearner, Learner, Predictor, Transitions
 from tpd.evaluation.forecasts import forecast_skill
-from tpd.predictors.explainer import DrawingPredictor, Explainer, SolvingPredictor
+from tpd.predictors.abilities import DrawingPredictor, SolvingPredictor
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.rivals.networks.learner import RivalNetwork
 from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs, Surrogate

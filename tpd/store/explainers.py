@@ -23,7 +23,8 @@ from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, w
 from tpd.guards.settings import number, shown, whole_number
 from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.policies.stored import AbsentPolicy
-from tpd.predictors.explainer import Explainer, IncompletePredictor
+from tpd.predictors.abilities import IncompletePredictor
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import Edges, HasTable, LimitedTable, PairTable
 from tpd.predictors.replayed.posterior import CountedTable

@@ -10,7 +10,7 @@ from typing import Any
 from tpd.core.types import Predictor
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
 from tpd.guards.settings import shown, whole_number
-from tpd.predictors.explainer import IncompletePredictor
+from tpd.predictors.abilities import IncompletePredictor
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from tpd.core.pairs import locate, pair_numbers
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
-from tpd.predictors.explainer import Explainer, SolvingPredictor
+from tpd.predictors.abilities import SolvingPredictor
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.posterior import CountedTable
 
