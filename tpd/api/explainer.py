@@ -213,10 +213,6 @@ class Explainer:
         if self.env.tabular:
             truth = "exact" if self.env.model is not None else "monte_carlo"
             chosen += [*TABULAR, f"evaluation={truth}"]
-        features = _features(self.env.observation_space)
-        if features is not None:
-            target = f"{{_target_: stable_baselines3.common.torch_layers.{features}, _partial_: true}}"
-            chosen.append(f"explainer.features_extractor={target}")
         chosen += [f"seed={seed}", f"training.steps={steps}", f"explainer.horizon={self.horizon}"]
         config = composed([*chosen, *overrides])
         return build(config, env=self.env, trainer=self._trainer, outcomes=self.outcomes)
@@ -272,13 +268,6 @@ class Explainer:
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
         return f"<Explainer of {self.env.id}: {len(self.outcomes.outcomes)} outcomes, {learned}>"
-
-
-def _features(space: gym.Space[Any]) -> str | None:
-    """The features extractor that the network needs for such observations, as Stable-Baselines3 has it."""
-    if isinstance(space, gym.spaces.Dict):
-        return "CombinedExtractor"
-    return "NatureCNN" if isinstance(space, gym.spaces.Box) and len(space.shape) == 3 else None
 
 
 def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:

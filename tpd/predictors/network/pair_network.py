@@ -10,13 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tpd.core.types import Array, BoolArray
-from tpd.predictors.network.encoders import (
-    FeaturesExtractor,
-    VectorEncoder,
-    describe_space,
-    make_encoder,
-    tensors,
-)
+from tpd.predictors.network.encoders import FeaturesExtractor, describe_space, make_encoder, tensors
 
 RANK = 16
 """Of what differs between actions: few numbers of the features matter for it."""
@@ -74,7 +68,7 @@ class PairNetwork(nn.Module):
             "extracted": features_extractor is not None,
         }
         self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
-        size = int(self.encoder.features_dim)  # type: ignore[arg-type]
+        size = self.encoder.features_dim
         self.discrete = isinstance(action_space, spaces.Discrete)
         if isinstance(action_space, spaces.Box):
             size += int(np.prod(action_space.shape))
@@ -93,15 +87,12 @@ class PairNetwork(nn.Module):
         return self.heads.shared.weight.device
 
     def see(self, observations: Array) -> None:
-        """Learn the scales of observations from a batch, where they are vectors."""
-        if isinstance(self.encoder, VectorEncoder):
-            self.encoder.see(tensors(observations, self.device).float())
+        """Learn the scales of observations from a batch."""
+        self.encoder.see(tensors(observations, self.device))
 
     @torch.no_grad()
     def unseen(self, observations: Array) -> BoolArray:
-        """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
-        if not isinstance(self.encoder, VectorEncoder):
-            return np.zeros(len(observations), dtype=np.bool_)
+        """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
         return np.asarray(self.encoder.unseen(tensors(observations, self.device)).numpy(force=True))
 
     def features(self, observations: Array, actions: Array | None = None) -> Tensor:
