@@ -52,7 +52,8 @@ OPTIONS = sorted(
     if path.parent.name != "hydra" and path.stem != "tune_network"  # needs an extra: tests/run/test_tuning.py
 )
 # environments that no table can hold
-UNNUMBERED = ("acrobot", "bipedal_walker", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
+UNNUMBERED = ("acrobot", "bipedal_walker", "cart_pole", "hopper", "lunar_lander", "mountain_car", "pendulum")
+TRAINED_HERE = ("door_key",)  # by their experiments, as observations or actions need it
 FUNCTION = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
 MODEL = "policy.model={_target_: stable_baselines3.PPO, policy: MlpPolicy, env: FuelTaxi-v0, device: cpu}"
 NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
@@ -63,8 +64,8 @@ PARTNERS: dict[str, list[str]] = {
     "outcomes=frozen_lake": ["env=frozen_lake"],
     "outcomes=cliff_walking": ["env=cliff_walking"],
     "outcomes=taxi": ["env=taxi"],
-    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
-    **{f"env={name}": NO_TABLES for name in UNNUMBERED},
+    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in (*UNNUMBERED, *TRAINED_HERE)},
+    **{f"env={name}": NO_TABLES for name in (*UNNUMBERED, *TRAINED_HERE)},
     "policy=function": [FUNCTION],
     "policy=sb3_model": [MODEL],
     **{
