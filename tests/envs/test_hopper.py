@@ -30,9 +30,8 @@ def played() -> tuple[Transitions, FloatArray, list[dict[str, Any]]]:
         heights.append(_lowest(simulator))
         infos.append(info)
         seen = env.reset()[0] if terminated or truncated else after
-    observed, action, after, reward, terminated, truncated = map(np.array, zip(*columns, strict=True))
-    steps = Transitions(observed, action, after, reward.astype(np.float64), terminated, truncated)
-    return steps, np.array(heights), infos
+    arrays: list[Array] = [np.array(column) for column in zip(*columns, strict=True)]
+    return Transitions(*arrays), np.array(heights), infos
 
 
 def _lowest(simulator: Any) -> float:
