@@ -31,7 +31,8 @@ def played() -> tuple[Transitions, FloatArray, list[dict[str, Any]]]:
         infos.append(info)
         seen = env.reset()[0] if terminated or truncated else after
     arrays: list[Array] = [np.array(column) for column in zip(*columns, strict=True)]
-    return Transitions(*arrays), np.array(heights), infos
+    steps = Transitions(*arrays)  # type: ignore[arg-type]
+    return steps, np.array(heights), infos
 
 
 def _lowest(simulator: Any) -> float:

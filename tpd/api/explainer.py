@@ -150,6 +150,7 @@ class Explainer:
 
         A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
         action, foil: by name or number; the agent's own action, and the best of the others, if left out.
+        Where actions consist of parts, `{part: choice}` changes these parts and leaves the rest.
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
         """
@@ -162,7 +163,7 @@ class Explainer:
             raise ValueError(UNTOLD.format(expectations.reason))
         own = None if state.moment is None else state.moment.taken
         own = self.policy.action(state.observation)[0] if own is None else own
-        chosen = own if action is None else np.asarray(self.env.action(action))
+        chosen = own if action is None else np.asarray(self.env.action(action, own))
         return answered(*compared_actions(expectations, own, chosen, foil))
 
     def _state(self, asked: Moment | Any) -> NamedState:

@@ -14,3 +14,4 @@ gym.register(
 )
 gym.register(id="Dataset-v0", entry_point="tpd.envs.dataset:DatasetEnv", disable_env_checker=True)
 gym.register(id="Maze-v0", entry_point="tpd.envs.maze:maze", kwargs={"env_id": "MiniGrid-DoorKey-5x5-v0"})
+gym.register(id="RadioNetwork-v0", entry_point="tpd.envs.radio:RadioNetwork", max_episode_steps=100)

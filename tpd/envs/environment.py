@@ -14,7 +14,9 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from tpd.core.observations import check_space
 from tpd.core.types import Array, BoolArray
+from tpd.envs.action_parts import ActionParts
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
+from tpd.guards.extras import needed_by
 from tpd.guards.settings import shown
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,9 @@ class Environment:
     """Put around the environment, the first one innermost."""
     mask_function: Callable[[Array], BoolArray] | None = None
     """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
+    choice_names: Sequence[str] = ()
+    """What the choices are called, where an action consists of parts with a few choices each, which then are
+    what `action_names` names."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What other processes are sent: the fields alone, from which the rest is made again."""
@@ -82,7 +87,8 @@ class Environment:
         settings = dict(self.kwargs)
         if render_mode is not None:  # some do not know of it
             settings["render_mode"] = render_mode
-        env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
+        with needed_by(self.id):
+            env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
         for wrapper in self.wrappers:
             env = wrapper(env)
         return PlainSteps(env)
@@ -166,6 +172,11 @@ class Environment:
         """Whether actions are numbered."""
         return isinstance(self.action_space, gym.spaces.Discrete)
 
+    @functools.cached_property
+    def parts(self) -> ActionParts | None:
+        """What actions consist of, if that is parts with a few choices each (MultiDiscrete, MultiBinary)."""
+        return ActionParts.of(self.action_space, self.action_names, self.choice_names)
+
     @property
     def tabular(self) -> bool:
         """Whether states and actions are numbered, so that tables can hold them."""
@@ -185,6 +196,8 @@ class Environment:
                     f"{self.id} masks its actions: name a function of observations, "
                     "+env.mask_function={_target_: my_module.mask, _partial_: true}"
                 )
+        elif self.parts is not None:
+            self.parts.check(self.id)
         elif not isinstance(self.action_space, gym.spaces.Box):
             raise TypeError(f"{self.id} has actions of {self.action_space}, which are not explained")
         elif not self.action_space.is_bounded():
@@ -249,6 +262,8 @@ class Environment:
 
     def name_of_action(self, action: Any) -> str:
         """The action in words, or as numbers where it is continuous."""
+        if self.parts is not None:
+            return self.parts.name(action)
         return name_action(action, self._action_names if self.discrete else self.action_names, self.discrete)
 
     def name_of_state(self, state: Any) -> str:
@@ -258,8 +273,16 @@ class Environment:
         describe = getattr(self._probe, "describe_state", None)
         return f"state {state}" if describe is None else str(describe(int(state)))
 
-    def action(self, name: Any) -> Any:
-        """An action given by name or number or, where actions are continuous, as numbers."""
+    def action(self, name: Any, base: Array | None = None) -> Any:
+        """An action given by name or number or, where actions are continuous, as numbers.
+
+        Where it consists of parts, by the choice in each, or as `{part: choice}`, by name or number, which
+        changes these parts of the base and leaves the rest.
+        """
+        if isinstance(name, Mapping) and self.parts is not None:
+            if base is None:
+                raise ValueError(f"{shown(dict(name))} changes an action, and there is none to be changed")
+            return self.parts.changed(base, name)
         if not self.discrete:
             values = _vector(name, self.action_space)
             if values is None or not self.action_space.contains(values):
@@ -335,7 +358,8 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
     if len(names) != np.size(action):
         return f"action {numbers(action)}"
     pairs = zip(names, np.ravel(action), strict=True)
-    return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
+    digits = "d" if np.asarray(action).dtype.kind in "iu" else ".2f"
+    return ", ".join(f"{name} {value:{digits}}" for name, value in pairs)
 
 
 def draw(env: gym.Env[Any, Any]) -> Array:

@@ -72,6 +72,7 @@ class EnvironmentDescription(Stored):
     action_names: list[Word] = []
     wrappers: list[NamedFunction] = []
     mask_function: NamedFunction | None = None
+    choice_names: list[Word] = []
 
     def make(self, trusted: Sequence[str] = ()) -> Environment:
         """The environment, if the modules that it needs are trusted."""
@@ -89,6 +90,7 @@ class EnvironmentDescription(Stored):
                 tuple(self.action_names),
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
                 None if mask is None else _function_of(mask, trusted),
+                tuple(self.choice_names),
             )
             env.check()
         return env
@@ -231,6 +233,7 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
             "action_names": [str(name) for name in env.action_names],
             "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],
             "mask_function": None if mask is None else written(named(mask)),
+            "choice_names": [str(name) for name in env.choice_names],
         }
         made: EnvironmentDescription = validated(EnvironmentDescription, plain)
     except (ValueError, TypeError) as error:

@@ -33,6 +33,10 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
         raise ImpossibleModelError(
             f"a model is learned of vectors of real numbers, but {env.id} observes {space}"
         )
+    if env.parts is not None:
+        raise ImpossibleModelError(
+            f"a model is learned for numbered actions or vectors, but {env.id} has {env.action_space}"
+        )
     for outcome in outcomes.outcomes:
         if outcome.info_keys:
             raise ImpossibleModelError(

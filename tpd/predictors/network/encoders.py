@@ -271,6 +271,8 @@ def encoded_size(plain: Mapping[str, Any], part: bool = False) -> tuple[int, int
             total = sum(sizes)
             return total if total <= MOST_CATEGORIES else len(sizes), 0
     shape = [whole_number("shape", size, at_least=0) for size in plain["shape"]]
+    if plain["kind"] == "MultiBinary":
+        return math.prod(shape), math.prod(shape)
     sides = sorted(shape)[1:]
     if plain["dtype"] == "uint8" and len(shape) == 3 and min(sides) >= SMALLEST_PICTURE:
         return PICTURE_FEATURES, PICTURE_FEATURES * math.prod(_convolved(side) for side in sides)
@@ -285,6 +287,8 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
             return {"kind": "Discrete", "n": int(space.n), **start}
         case spaces.Dict():
             return {"kind": "Dict", "spaces": {key: describe_space(one) for key, one in space.spaces.items()}}
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "shape": list(space.shape)}
         case spaces.MultiDiscrete():
             sizes = {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
             return {"kind": "MultiDiscrete", "shape": list(space.shape), **sizes}

@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tpd.core.types import Array, BoolArray
-from tpd.predictors.network.encoders import FeaturesExtractor, describe_space, make_encoder, tensors
+from tpd.envs.action_parts import ActionParts
+from tpd.predictors.network.encoders import (
+    CategoryEncoder,
+    FeaturesExtractor,
+    describe_space,
+    make_encoder,
+    tensors,
+)
 
 RANK = 16
 """Of what differs between actions: few numbers of the features matter for it."""
@@ -70,6 +77,10 @@ class PairNetwork(nn.Module):
         self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
         size = self.encoder.features_dim
         self.discrete = isinstance(action_space, spaces.Discrete)
+        self.choices: CategoryEncoder | None = None
+        if (parts := ActionParts.of(action_space)) is not None:
+            self.choices = CategoryEncoder(parts.counts.tolist(), parts.first.tolist())
+            size += self.choices.features_dim
         if isinstance(action_space, spaces.Box):
             size += int(np.prod(action_space.shape))
             self.register_buffer("low", torch.as_tensor(action_space.low.ravel(), dtype=torch.float32))
@@ -100,11 +111,17 @@ class PairNetwork(nn.Module):
         encoded: Tensor = self.encoder(tensors(observations, self.device))
         if not self.discrete:
             assert actions is not None
-            flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
-            span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
-            scaled = 2 * (flat - self.low) / span - 1
-            encoded = torch.cat([encoded, scaled], dim=1)
+            encoded = torch.cat([encoded, self._given(actions)], dim=1)
         return self.trunk(encoded)  # type: ignore[no-any-return]
+
+    def _given(self, actions: Array) -> Tensor:
+        """[batch, features] of actions that are inputs: one-hot where they have parts, else scaled."""
+        if self.choices is not None:
+            encoded: Tensor = self.choices(torch.as_tensor(np.asarray(actions), device=self.device))
+            return encoded
+        flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
+        span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
+        return 2 * (flat - self.low) / span - 1
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:
         """[batch, outputs]"""

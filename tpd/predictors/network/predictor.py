@@ -147,6 +147,8 @@ def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
         return spaces.Discrete(description["n"], start=description.get("start", 0))
     if description["kind"] == "Dict":
         return spaces.Dict([(key, space_from(part)) for key, part in description["spaces"].items()])
+    if description["kind"] == "MultiBinary":
+        return spaces.MultiBinary(description["shape"])
     if description["kind"] == "MultiDiscrete":
         sizes = (np.array(description[name]).reshape(description["shape"]) for name in ("nvec", "start"))
         nvec, start = sizes
