@@ -100,7 +100,7 @@ def test_ping_pong_is_a_return_within_a_few_steps(played: tuple[Transitions, Arr
             left[:] = -1000
         back = False
         for user in np.flatnonzero(handed[:, step]):
-            back |= bool(step - left[user, after[step, user]] < radio.MEMORY)
+            back |= bool(step - left[user, after[step, user]] <= radio.MEMORY)
             left[user, before[step, user]] = step
         found.append(back)
     assert any(found)
