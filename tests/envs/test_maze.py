@@ -1,6 +1,5 @@
 """MiniGrid's DoorKey: its cells, its events, and its explainers, which are saved, loaded and served."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Transitions
 from tpd.envs import Environment
 from tpd.envs.maze import EMPTY
-from tpd.run.parts import ConfigError, build
+from tpd.run.parts import build
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.store import explainers
@@ -185,15 +184,3 @@ def test_dict_observations_are_served(explained: tuple[Any, Transitions, Path]) 
         with pytest.raises(MlflowException) as refused:
             model.predict(pd.DataFrame({"state": [wrong], "action": [2]}))
         assert refused.value.message.startswith(message)
-
-
-def test_a_missing_package_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, compose_config: Compose
-) -> None:
-    monkeypatch.setitem(sys.modules, "minigrid", None)
-    with pytest.raises(ConfigError) as refused:
-        build(compose_config("experiment=door_key"))
-    assert str(refused.value) == (
-        "env: MiniGrid-DoorKey-5x5-v0 needs the package minigrid, which cannot be imported: "
-        "pip install 'tpd[maze]'"
-    )
