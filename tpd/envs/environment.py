@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -41,6 +42,8 @@ class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
         return observed, reward, terminated, truncated, info
 
 
+MUJOCO_GL = "MUJOCO_GL"
+"""The variable that says by which library MuJoCo draws."""
 _UNDRAWABLE = set[str]()
 """Ids of environments whose renderer has failed: some end the process when they are tried again."""
 
@@ -153,6 +156,7 @@ class Environment:
         """Whether it can be shown as a picture: it is drawn once to find out, since that may fail."""
         if "rgb_array" not in self._sample.metadata.get("render_modes", ()) or self.id in _UNDRAWABLE:
             return False
+        chosen = os.environ.get(MUJOCO_GL)
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env:
                 if env.render_mode != "rgb_array":
@@ -164,6 +168,8 @@ class Environment:
             reason = " ".join(str(error).split())
             log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
             _UNDRAWABLE.add(self.id)
+            if chosen is None:  # elsewhere MuJoCo could not even be imported with what does not work here
+                os.environ.pop(MUJOCO_GL, None)
             return False
         return True
 
@@ -365,6 +371,8 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
 def draw(env: gym.Env[Any, Any]) -> Array:
     """[height, width, 3]: the environment as it is now."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # many draw with pygame; no screen is needed
+    if not os.environ.get("DISPLAY") and sys.platform == "linux":
+        os.environ.setdefault(MUJOCO_GL, "egl")  # nor for MuJoCo, where there is Mesa or a driver
     return np.asarray(env.render())
 
 
