@@ -65,6 +65,13 @@ def test_a_fork_keeps_the_waypoints_that_nobody_observes() -> None:
     assert not np.array_equal(ways[0], ways[1])  # new waypoints, once they have arrived
 
 
+def test_rollouts_run_past_the_time_limit() -> None:
+    env = gym.make("RadioNetwork-v0")
+    env.reset(seed=0)
+    ends = [env.step(np.zeros(USERS, dtype=int))[3] for _ in range(105)]
+    assert ends.index(True) == 99
+
+
 def test_the_channel_is_that_of_mobile_env() -> None:
     network: Any = gym.make("RadioNetwork-v0").unwrapped
     network.reset(seed=0)

@@ -17,6 +17,10 @@ DECADES = 4.0
 """Powers of ten by which a signal may exceed what a user needs, to be observed as 1."""
 
 
+NEVER = 10**9
+"""Steps after which mobile-env itself ends an episode: the time limit of the environment does."""
+
+
 class PlainDistance(OkumuraHata):  # type: ignore[misc]
     """The same channel without shapely, which takes three quarters of a step of mobile-env."""
 
@@ -56,7 +60,8 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, render_mode: str | None = None) -> None:
-        super().__init__({"handler": ServingCells, "channel": PlainDistance}, render_mode)
+        config = {"EP_MAX_TIME": NEVER, "arrival_params": {"ep_time": NEVER}}
+        super().__init__({**config, "handler": ServingCells, "channel": PlainDistance}, render_mode)
         self.handovers = 0
         self._left: FloatArray = np.zeros((USERS, CELLS))
         """[user, cell]: 1 when it has just left the cell, and less with every step"""
