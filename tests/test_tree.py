@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = {"tpd-run", "tpd-explain", "tpd-sync"}
+COMMANDS = {"tpd-run", "tpd-explain", "tpd-sync", "tpd-mcp"}
 SCRIPT = ROOT / "scripts" / "tree.py"
 tree = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 

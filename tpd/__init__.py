@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tpd.answers.answer import Answer
     from tpd.api.agents import load_agent
+    from tpd.api.behaviour import Behaviour
     from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
     from tpd.api.explainer import Explainer
     from tpd.api.loading import load
@@ -32,6 +33,7 @@ __version__ = "0.3.0"
 
 _HOMES = {
     "Answer": "tpd.answers.answer",
+    "Behaviour": "tpd.api.behaviour",
     "Contrast": "tpd.core.explanation",
     "DiscretePolicy": "tpd.core.types",
     "Environment": "tpd.envs.environment",
@@ -59,6 +61,7 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "Behaviour",
     "Contrast",
     "DiscretePolicy",
     "Environment",

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.support.explanations import toy
-from tpd.answers.sentences.compare import compare, overtakes
+from tpd.answers.sentences.compare import compare
 from tpd.answers.sentences.formatting import bound_in_words
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.answers.what_if import overtaking
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
@@ -27,8 +28,9 @@ def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> 
     assert contrast.settled[0] == settled
     said = compare(contrast, 0, "run", "jump", chosen="jump")
     assert ("favour run" in said) == settled
-    assert ("do not tell run (5.00) and jump (3.00) apart" in said) == (not settled)
-    assert "apart" not in compare(contrast, 0, "run", "jump", chosen="run")
+    unsettled = "The data do not tell which is worth more within 1 step: run 5.00, jump 3.00"
+    assert (unsettled in said) == (not settled)
+    assert (unsettled in compare(contrast, 0, "run", "jump", chosen="run")) == (not settled)
 
 
 def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> None:
@@ -37,7 +39,7 @@ def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> N
     seen = np.zeros((1, 2))
     fact, foil = (replace(one, observations=seen, support=np.array([50.0])) for one in (fact, foil))
     assert not (fact - foil).settled.any()
-    assert "do not tell run (5.00) and jump (3.00) apart" in compare(fact - foil, 0, "run", "jump", "jump")
+    assert "The data do not tell which is worth more" in compare(fact - foil, 0, "run", "jump", "jump")
     assert fact.obtained == "learned, but never judged"
 
 
@@ -45,10 +47,6 @@ def test_a_bound_that_says_nothing_is_left_out() -> None:
     assert bound_in_words(405, 4.5) == "at most ±405"
     assert bound_in_words(4.4e9, 200) == ""
     assert bound_in_words(float("inf"), 1) == "without bound"
-    lasting = replace(toy([[0.0, 0.0], [0.5, 0.0]], discount=0.999999), legend=toy([[0.5, 0.0]]).legend)
-    said = compare(toy([[0.5, 0.0], [0.4, 0.0]], discount=0.999999) - lasting, 0, "run", "jump")
-    assert "could outweigh this" in said
-    assert "±" not in said
 
 
 def test_a_reward_that_is_0_but_for_rounding_is_0() -> None:

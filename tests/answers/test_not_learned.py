@@ -15,9 +15,10 @@ from rich.console import Console
 from tests.support.explanations import toy
 from tpd.answers import what_if
 from tpd.answers.differences import main_differences
-from tpd.answers.sentences.compare import overtakes, paragraph
+from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.describe import describe
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.explanation import Explanation
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.show import answer_tables, plots
@@ -138,7 +139,7 @@ def test_a_sum_is_spoken_of_by_the_last_step_that_is_learned() -> None:
     by = one.verdicts.by.copy()
     by[:, :2, 3] = LEARNED
     said = describe(replace(one, verdicts=replace(one.verdicts, by=by)), 0, "run")
-    assert "15 % risk of crash by step 1" in said
+    assert "crash 15 % by step 1" in said
     assert "Not learned" not in said
 
 
@@ -232,4 +233,4 @@ def test_a_wide_band_on_the_way_does_not_hide_a_narrow_one_at_the_end() -> None:
     one = replace(toy(steps, names=NAMES, weights=WEIGHTS), verdicts=verdicts(crash=LEARNED))
     early, late = one.expected.copy(), np.roll(one.expected, 2, axis=1)
     drawn = replace(one, draws=np.concatenate([np.repeat(each[None], 10, axis=0) for each in (early, late)]))
-    assert "goal within 4 steps: 100 %" in describe(drawn, 0, "go")
+    assert describe(drawn, 0, "go").startswith("Go: goal at step 1.")

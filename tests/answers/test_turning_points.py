@@ -6,7 +6,7 @@ from matplotlib.patches import Rectangle
 
 from tests.support import small_mdp
 from tpd.answers.resolve import resolve
-from tpd.answers.turning_points import END, forecast_names, turning_points
+from tpd.answers.turning_points import forecast_names, turning_points
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
 from tpd.envs import Environment
@@ -35,10 +35,13 @@ def recorded(policy: Policy, episodes: int, steps: int = 50) -> Recording:
 
 def test_on_average_nothing_turns() -> None:
     policy = small_mdp.policy()
-    points = turning_points(explainer_of(policy), recorded(policy, 400))
-    surprise = points["return_after"] - points["return_before"]
+    explainer, recording = explainer_of(policy), recorded(policy, 400)
+    points = turning_points(explainer, recording)
+    ends = recording.episodes.transitions[recording.episodes.transitions.terminated]
+    last = ends.reward - explainer.explain(ends.observation, ends.action).expected_return[:, -1]
+    surprise = np.concatenate([points["return_after"] - points["return_before"], last])
     assert surprise.std() > 0.1
-    assert abs(surprise.mean()) < 4 * surprise.std() / np.sqrt(len(points))
+    assert abs(surprise.mean()) < 4 * surprise.std() / np.sqrt(len(surprise))
     np.testing.assert_allclose(points["chance"] + points["choice"], points["after"] - points["before"])
 
 
@@ -57,14 +60,13 @@ def test_without_a_choice_everything_is_chance() -> None:
     assert points["chance"].abs().max() > 0.01
 
 
-def test_every_step_with_a_future_is_there_once() -> None:
+def test_every_step_with_a_future_is_there_once_and_no_end() -> None:
     policy = small_mdp.policy()
     recording = recorded(policy, 30, steps=5)
     points = turning_points(explainer_of(policy), recording)
     for number in range(30):
         episode = recording.episodes[number]
-        steps = len(episode) if episode.terminated[-1] else len(episode) - 1
-        assert sorted(points["step"][points["episode"] == number]) == list(range(steps))
+        assert sorted(points["step"][points["episode"] == number]) == list(range(len(episode) - 1))
     ended = recording.episodes.transitions.terminated.any()
     assert ended
     assert not recording.episodes.transitions.terminated[recording.episodes.begins[1:] - 1].all()
@@ -122,9 +124,13 @@ def test_what_is_unknown_comes_last_and_has_no_outcome() -> None:
     assert not points["outcome"][~unknown].isna().any()
 
 
-def test_an_event_is_forecast_once_and_the_end_last() -> None:
+def test_decisive_events_are_forecast_or_else_all() -> None:
     legend = small_mdp.outcomes().legend
-    assert forecast_names(legend) == ["even", "first odd", END]
+    assert forecast_names(legend, ["odd"]) == ["first odd"]
+    assert forecast_names(legend, []) == ["first odd", "even"]
+    policy = small_mdp.policy()
+    points = turning_points(explainer_of(policy), recorded(policy, 20))
+    assert set(points["outcome"].dropna()) == {"first odd"}  # only odd is rewarded
 
 
 def test_a_horizon_of_one_step_is_refused() -> None:
@@ -145,7 +151,8 @@ def test_in_the_taxi_it_is_traffic_that_turns_a_ride_towards_failure(
     assert recording is not None
     points = turning_points(explainer, recording)
     towards = points[(points["outcome"] == "first failure") & (points["after"] > points["before"])]
-    assert set(towards["happened"]) <= {"traffic", "failure"}
+    assert set(towards["happened"][towards["change"] > 0.05]) == {"traffic"}
+    assert set(points["outcome"]) == {"first failure", "first dropoff", "pickup"}
     assert points["change"][0] > 0.3
     figure = timeline.draw(points, outcomes.legend, "taxi")
     assert len(figure.axes) == points["episode"].nunique()
@@ -153,6 +160,6 @@ def test_in_the_taxi_it_is_traffic_that_turns_a_ride_towards_failure(
         bar.get_bbox().height for axes in figure.axes for bar in axes.patches if isinstance(bar, Rectangle)
     ]
     np.testing.assert_allclose(sorted(heights), sorted(points["change"]))
-    (said,) = figure.axes[points["episode"][0]].texts
+    (said,) = figure.axes[sorted(points["episode"].unique()).index(points["episode"][0])].texts
     outcome = str(points["outcome"][0]).removeprefix("first ")
     assert said.get_text().startswith(f"{points['happened'][0]}: {outcome} ")

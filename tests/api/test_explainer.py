@@ -85,6 +85,20 @@ def test_a_moment_is_asked_of_the_simulator_before_anything_is_learned() -> None
     assert len(answer.to_frame()) == 8 * len(explainer.outcomes.outcomes)
 
 
+def test_tables_end_with_the_discounted_return() -> None:
+    explainer = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", horizon=20)
+    answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=50)
+    row, explanation = answer.table.loc["return"], answer.fact.explanation
+    assert answer.table.index[-1] == "return"
+    assert row["fact"] == explanation.expected_return[0, -1] != explanation.expected_reward[0].sum()
+    assert row["fact_low"] <= row["fact"] <= row["fact_high"]
+    assert (row["fact_low"], row["fact_high"]) == tuple(end[0, -1] for end in explanation.return_band())
+    assert row["difference"] == row["fact"] - row["foil"]
+    own = {"return": lambda t: t.reward > 0}  # an event of the user's keeps its name
+    named = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", events=own, horizon=5)
+    assert list(named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index).count("return") == 1
+
+
 def test_actions_are_named_as_on_the_command_line() -> None:
     explainer = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
     moment = explainer.play(seeds=[0])[0][3]
@@ -104,14 +118,18 @@ def test_nothing_learned_is_said_and_not_guessed() -> None:
         explainer.explain(np.zeros((1, 4)))
     with pytest.raises(ValueError, match="nothing to save"):
         explainer.save("nowhere")
-    assert explainer.quality is None
+    assert str(explainer.quality) == repr(explainer.quality) == "nothing is learned yet: call learn()"
+    assert explainer.quality.table is None
+    with pytest.raises(ValueError, match="nothing to draw"):
+        explainer.quality.plot()
 
 
 def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
     answer = explainer.why(np.zeros(4, dtype=np.float32))
     assert answer.how.kind == "learned"
     assert "an observation alone is none" in str(answer.how)
-    assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names}
+    assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names, "return"}
+    assert answer.table.loc["return", "verdict"] == answer.how.verdicts["return"]
     both = explainer.why(explainer.play(seeds=[1])[0][0])
     assert both.fact.learned is not None
     assert len(both.warnings) == 2
@@ -122,6 +140,26 @@ def test_batches_are_explained(explainer: tpd.Explainer) -> None:
     assert explanation.expected.shape == (3, 10, len(explainer.outcomes.outcomes))
     own = explainer.explain(np.zeros((3, 4), dtype=np.float32))
     assert own.actions.tolist() == [0, 0, 0]
+    assert own.name_of(0) == "state (0, 0, 0, 0): push left"
+    named = explainer.explain(np.zeros((3, 4), dtype=np.float32), ["push left", "push right", "push left"])
+    assert np.array_equal(named.expected, explanation.expected)
+    with pytest.raises(ValueError, match="has no action 'jump'"):
+        explainer.explain(np.zeros((1, 4), dtype=np.float32), ["jump"])
+    for shape in ((4,), (2, 3)):
+        with pytest.raises(ValueError, match=rf"has the shape \[batch, 4\], got {re.escape(str(shape))}"):
+            explainer.explain(np.zeros(shape))
+
+
+def test_plots_of_batches_have_bands_or_say_how_to_get_them(explainer: tpd.Explainer) -> None:
+    observations = np.zeros((2, 4), dtype=np.float32)
+    for draws in (0, 59):
+        one, other = (explainer.explain(observations, np.full(2, action), draws=draws) for action in (0, 1))
+        for figure in (one.plot(), (one - other).plot()):
+            texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+            assert any("draws=59" in text for text in texts) == (draws == 0)
+            labels = [text.get_text() for text in figure.legends[0].get_texts()]
+            assert ("90% band" in labels) == (draws > 0)
+            assert "push left" in figure.axes[0].get_title()
 
 
 def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
@@ -132,6 +170,26 @@ def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
     assert {*table.columns.get_level_values(1)} == {"by 1", "by 5", "by 9"}
     assert {*table.columns.get_level_values(2)} == {"skill", "verdict"}
     assert "falls" in table.index
+
+
+def test_actions_that_the_mask_forbids_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    def pick_up(states: Array) -> Array:
+        return np.full(len(states), 4)
+
+    def forbidden(t: tpd.Transitions) -> BoolArray:
+        return np.asarray(~taxi.env.mask(t.observation)[:, 4])
+
+    taxi = tpd.Explainer(pick_up, env="Taxi-v4", events={"arrives": lambda t: t.reward > 0})
+    for _ in range(2):
+        taxi.play(seeds=range(3), steps=10)
+    said = [record.getMessage() for record in caplog.records if "forbids" in record.getMessage()]
+    assert len(said) == 1
+    assert "the mask of Taxi-v4 forbids, at 100.0% of the steps" in said[0]
+    caplog.clear()
+    tpd.Explainer(pick_up, env="Taxi-v4").play(seeds=[0], steps=10)  # its own events tell of it
+    tpd.Explainer(pick_up, env="Taxi-v4", events={"invalid": forbidden}).play(seeds=[0], steps=10)
+    tpd.Explainer(lambda s: np.zeros(len(s)), env="FrozenLake-v1").play(seeds=[0])
+    assert "forbids" not in caplog.text
 
 
 def test_a_stochastic_world_is_rolled_out_often() -> None:
@@ -176,11 +234,46 @@ def test_what_is_saved_answers_the_same(explainer: tpd.Explainer, tmp_path: Path
         tpd.load(tmp_path / "saved").explain(observations)
     loaded = tpd.load(tmp_path / "saved", trust=[__name__.partition(".")[0]])
     assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
-    assert loaded.quality is not None
-    assert explainer.quality is not None
-    assert loaded.quality.lines == explainer.quality.lines
+    assert str(loaded.quality) == str(explainer.quality)
     moment = loaded.play(seeds=[0])[0][-1]
     assert loaded.why(moment).text == explainer.why(moment).text
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["elsewhere", "in place"])
+def test_what_was_loaded_can_be_saved_again(zipped: Path, tmp_path: Path, elsewhere: bool) -> None:
+    agent = tpd.load_agent(zipped, env="CartPole-v1")
+    events = {"right half": in_right_half}
+    first = tpd.Explainer(agent, events=events, horizon=5).learn(1000, overrides=QUICK)
+    episodes = first.play(seeds=range(2))
+    first.save(tmp_path / "first")
+    again = tmp_path / ("second" if elsewhere else "first")
+    tpd.load(tmp_path / "first", events=events).save(again)
+    loaded = tpd.load(again, events=events)
+    observations = episodes[0].transitions.observation
+    ours, theirs = (each.explain(observations, draws=59) for each in (first, loaded))
+    assert np.array_equal(ours.expected, theirs.expected)
+    assert np.array_equal(ours.band().high, theirs.band().high, equal_nan=True)
+    assert np.array_equal(ours.told.by, theirs.told.by)
+    assert np.array_equal(ours.actions, loaded.policy.action(observations))
+    assert str(loaded.quality) == str(first.quality)
+    assert loaded._run.recording is not None
+    assert np.array_equal(loaded._run.recording.seeds, [episode.seed for episode in episodes])
+    assert np.array_equal(loaded._run.recording.episodes[0].observation, observations)
+
+
+def test_more_can_be_asked_of_an_answer(explainer: tpd.Explainer) -> None:
+    moment = explainer.play(seeds=range(3))[0][-8]
+    answer = explainer.why(moment)
+    nearest = answer.nearest_state()
+    assert nearest.observation is not None
+    assert balance(nearest.observation[None])[0] != balance(moment.observation[None])[0]
+    assert f"where the agent chooses {answer.foil.name}" in nearest.text if answer.foil else False
+    drivers = answer.drivers("push left")
+    assert drivers.what == f"push left by step 9 after {answer.fact.name}"
+    assert drivers.withheld or set(drivers.names) <= set(explainer.env.feature_names)
+    unlearned = tpd.Explainer(balance, env="CartPole-v1", horizon=5)
+    with pytest.raises(ValueError, match=r"call learn\(\) first"):
+        unlearned.why(unlearned.play(seeds=[0])[0][0]).drivers()
 
 
 def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
@@ -189,7 +282,7 @@ def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
     returns = [episode.total_reward for episode in episodes]
     assert returns == sorted(returns)
     assert [episode.seed for episode in episodes] != sorted(episode.seed for episode in episodes)
-    saved = explainer._recording
+    saved = explainer._run.recording
     assert saved is not None
     for number, episode in enumerate(episodes):
         moment = saved.moment(number, len(episode) - 1)
@@ -448,8 +541,8 @@ def test_records_draw_themselves(
         "answer": answer.plot,
         "explanation": answer.fact.explanation.plot,
         "contrast": answer.contrast.plot,  # type: ignore[union-attr]
-        "quality": explainer.quality.plot,  # type: ignore[union-attr]
-        "survival": explainer.quality.plot_survival,  # type: ignore[union-attr]
+        "quality": explainer.quality.plot,
+        "survival": explainer.quality.plot_survival,
     }
     with caplog.at_level(logging.WARNING):
         figure = records[shown]()
@@ -547,7 +640,13 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
         ),
         (lambda: _played().play([0])[0][999], "the episode has 41 steps"),
         (lambda: _played().why(_played().play([0])[0]), "ask about a moment of the episode"),
-        (lambda: _played().why(np.zeros(3)), r"has the shape \(4,\), got \(3,\)"),
+        (
+            lambda: _played().why(np.zeros(3)),
+            r"is an array of shape \(4,\), got an array of shape \(3,\);",
+        ),
+        (lambda: _played().why(_played().play([0])), r"for example episodes\[0\]\[10\]"),
+        (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
+        (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
     ],
 )
 def test_errors_name_the_next_step(ask: Callable[[], object], message: str) -> None:

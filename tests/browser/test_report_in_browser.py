@@ -11,8 +11,9 @@ from tests.browser.finished_sweep import Sweep
 from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
-from tpd.answers.sentences.compare import overtakes, paragraph
+from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.formatting import worth
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.run.overview import OVERVIEW, REPORT

@@ -68,7 +68,7 @@ def test_observations_and_actions_of_several_numbers_fit_a_frame(explanation: Ex
     frame = wide.to_frame()
     assert "state" not in frame
     assert frame["action"][0] == (0.0, 1.0)
-    assert "pair 0, action (0.0, 1.0)" in wide._repr_html_()
+    assert "state (0, 0, 0): action (0, 1)" in wide._repr_html_()
 
 
 def test_cells_show_the_probabilities_in_the_colours_of_the_outcomes(explanation: Explanation) -> None:

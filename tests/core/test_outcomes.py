@@ -1,5 +1,6 @@
 """Outcomes say what they are, and are refused where they are not."""
 
+import sys
 import warnings
 from dataclasses import replace
 
@@ -221,3 +222,11 @@ def test_no_function_changes_what_another_sees() -> None:
     flat = event("flat", lambda t: np.array([t.observation.ndim == 1] * 3))
     both = OutcomeSet([event("reshaping", reshaping), flat]).observe(transitions)
     assert (both.outcome[:, 1] == 1).all()
+
+
+def test_a_function_that_ends_the_program_is_an_error_of_its_event(transitions: Transitions) -> None:
+    def leave(t: Transitions) -> Array:
+        sys.exit("enough")
+
+    with pytest.raises(OutcomeError, match="outcome 'leaves' failed: SystemExit: enough"):
+        event("leaves", leave).values(transitions)

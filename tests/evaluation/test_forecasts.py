@@ -361,13 +361,15 @@ def test_each_event_has_a_diagram_in_its_colour() -> None:
     found = forecast_skill(told(outcomes, 0.25, horizon=2, unknown=[4]), outcomes, episodes)
     figure = reliability.draw(found, "mine")
     shown = {axes.get_title().split("\n")[0]: axes for axes in figure.axes if axes.get_title()}
-    assert list(shown) == ["odd", "never", "terminated"]
-    assert f"skill {found.at.scores.skill[-1, 0]:.3f} ± " in shown["odd"].get_title()
-    assert "never happened, 241 windows" in shown["never"].get_title()
-    for name, share in (("odd", 60 / 241), ("never", 0.0)):
-        colour = plots.style(outcomes.legend.names, name)["facecolor"]
-        assert points(shown[name]) == [([0.25], [share], colour)]
-    assert "left out as unknown: 0.8% of the steps" in figure.legends[0].get_title().get_text()
+    assert list(shown) == ["odd", "terminated"]
+    title = shown["odd"].get_title()
+    assert f"skill exactly at h: {found.at.scores.skill[-1, 0]:.2f} ± " in title
+    assert found.by.ranges == ("by 0", "by 1")  # what Quality prints
+    assert "skill by 0 / 1: {:.2f} / {:.2f}".format(*found.by.scores.skill[:, 0]) in title
+    colour = plots.style(outcomes.legend.names, "odd")["facecolor"]
+    assert points(shown["odd"]) == [([0.25], [60 / 241], colour)]
+    said = figure.legends[0].get_title().get_text()
+    assert said == "never happened: never; left out as unknown: 0.8% of the steps"
 
 
 def test_frequencies_over_few_windows_are_hollow() -> None:

@@ -17,7 +17,7 @@ def played(mean: float, expected: float | None, spread: float = 1.0, episodes: i
 
 def test_the_line_has_both_returns_and_where_the_expected_one_is_from() -> None:
     assert played(244, 250).line == (
-        f"mean return played here: 244 ± 0.101 over 100 episodes; expected: 250 ({ZIP})"
+        f"mean return played here: 244 ± 0.101 (standard error) over 100 episodes; expected: 250 ({ZIP})"
     )
     assert played(244, None).line.endswith("; no expected return given")
     assert "±" not in PlayedReturn.of(np.array([3.0]), None).line

@@ -14,7 +14,7 @@ from tpd.core.seeding import generator
 from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.policies.function import GivenFunction
-from tpd.run.configs import CONFIG_FOLDER, SettingError, check, composed
+from tpd.run.configs import CONFIG_FOLDER, EXTRAS, SettingError, check, composed
 from tpd.run.parts import ConfigError, build
 from tpd.run.training import Training
 
@@ -183,6 +183,10 @@ def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose
             ["explainer.horizn=3"],
             "explainer.horizn: there is no such setting (--help lists all); did you mean explainer.horizon?",
         ),
+        (
+            ["hydra.rum.dir=x"],
+            "hydra.rum.dir: there is no such setting (--help lists all); did you mean hydra.run.dir?",
+        ),
         (["polcy=q_learning"], "polcy: there is no such setting (--help lists all); did you mean policy?"),
         (["policy=sb3_zp"], "; did you mean sb3_zip?"),
         (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
@@ -337,3 +341,17 @@ def test_the_paper_settings_are_the_papers(compose_config: Compose) -> None:
     assert (policy.epsilon_start, policy.epsilon_end, policy.epsilon_decay_steps) == (1.0, 0.05, 250_000)
     assert cfg.evaluation.episodes == 10_000
     assert cfg.evaluation.reference.dropoff.pi_mse[0] == pytest.approx(1.86e-4)
+
+
+def test_a_plugin_that_is_not_installed_is_named_with_its_extra() -> None:
+    refused = list[str]()
+    for plugin, extra in EXTRAS.items():
+        group, _, option = plugin.rpartition("/")
+        try:
+            composed([f"{group}={'submitit_local' if option == 'submitit' else option}"])
+        except SettingError as error:
+            refused.append(str(error))
+            assert refused[-1] == f"{plugin} is not installed: the extra {extra!r} has it, " + (
+                f"pip install 'tpd[{extra}]'"
+            )
+    assert refused  # no environment has them all: ray excludes versions that the others need

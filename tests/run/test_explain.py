@@ -4,17 +4,25 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+import yaml
 from mlflow import MlflowClient
 
 from tests.support.commands import IN_TURN, ROOT, tpd_run
+from tpd.answers.turning_points import turning_points
 from tpd.answers.what_if import returns
+from tpd.evaluation.played_return import episode_returns
+from tpd.predictors.explainer import Explainer
+from tpd.predictors.unlearned import Unlearned
 from tpd.run import explain as answer
-from tpd.run.question import parse
+from tpd.run import moments
+from tpd.run.question import Question, parse
+from tpd.show.report.rows import some_episodes
 from tpd.sources.forks import Forks
 from tpd.sources.moments import Moment
 from tpd.store import saved_runs
@@ -84,12 +92,13 @@ def test_the_sentences_have_the_numbers_of_the_explanation(store: Store, ask: As
     state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})
     names = run.explainer.legend.names
     south, east = run.explainer.explain(np.repeat(state, 2), np.array([0, 2])).expected
-    pickup = south[:, names.index("pickup")]
-    assert number(said, r"pickup most likely at step (\d+)") == pickup.argmax()
-    assert number(said, r"pickup most likely at step \d+ \((\d+) %") == round(100 * pickup.max())
+    pickup = np.cumsum(south[:, names.index("first pickup")])
+    assert number(said, r"pickup at step (\d+)") == (pickup >= 0.1 * pickup[-1]).argmax()
     risk = south[:, names.index("first failure")].sum()
-    assert number(said, r"(\d+) % risk of failure by step") == round(100 * risk)
-    both = returns(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])), {})
+    assert number(said, r"Risk of failure (\d+) %") == round(100 * risk)
+    explained = run.explainer.to_the_end(run.explainer.explain(np.repeat(state, 2), np.array([0, 2])))
+    assert explained.beyond is not None
+    both = returns(explained, {}) + explained.beyond.mean
     assert f"({both.max():.2f}" in said
     assert f"{both.min():.2f})" in said
     drawn = load_explanation(tmp_path / "explanation.npz")
@@ -107,7 +116,8 @@ def test_a_state_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
     assert recording is not None
     name = store.read(0).env.name_of_state(recording.episodes[3].observation[2])
     assert f"episode 3, step 2: {name}" in ask(run, "episode=3", "step=2")
-    assert "episode 0, step 0" in ask(run)
+    assert "episode 0, step 0" in ask(run, "state=start")
+    assert "episode 0, step 0" in ask(run, "what_if=failure")  # the start, if nothing else is said
 
 
 def test_a_run_may_be_named_in_every_way(store: Store, ask: Ask) -> None:
@@ -121,6 +131,33 @@ def test_without_names_the_agents_action_meets_the_best_of_the_others(store: Sto
     state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})[None]
     own = run.env.name_of_action(run.explainer.policy.action(state)[0])
     assert f"{own} against" in ask(f"run={store.seeds[0]}", *HERE)
+
+
+def test_what_the_forecast_relies_on_is_told_where_it_is_asked_for(
+    store: Store, ask: Ask, tmp_path: Path
+) -> None:
+    run = f"run={store.seeds[0]}"
+    said = ask(run, *HERE, "action=south", "foil=east", "drivers=failure", "by=9")
+    assert re.search(r"The forecast of failure by step 9 after south \(\d+ %; .* relies mainly on", said)
+    assert "not what causes the event" in said
+    assert (tmp_path / "drivers.png").stat().st_size > 5000
+    plain = ask(run, *HERE, "action=south", "foil=east")
+    assert "The forecast of" not in plain
+    with pytest.raises(SystemExit, match="there is no outcome 'failures'"):
+        ask(run, *HERE, "drivers=failures")
+    with pytest.raises(SystemExit, match="by=9 is said of drivers"):
+        ask(run, *HERE, "by=9")
+    with pytest.raises(SystemExit, match="drivers is true or the name of an event"):
+        ask(run, *HERE, "drivers=[failure]")
+
+
+def test_the_nearest_state_where_the_agent_does_the_foil_is_named(store: Store, ask: Ask) -> None:
+    said = ask(f"run={store.seeds[0]}", *HERE, "foil=east")
+    found = re.search(r"With (\w+) (\w+) instead of (\w+), all else equal, the agent would choose east", said)
+    assert found is not None, said
+    there = {"row": 2, "col": 0, "fuel": 6, "passenger": False, found[1]: yaml.safe_load(found[2])}
+    run = store.read(0)
+    assert run.explainer.policy.action(run.env.state(there)[None])[0] == run.env.action("east")
 
 
 def test_states_and_runs_are_compared_too(store: Store, ask: Ask) -> None:
@@ -210,6 +247,45 @@ def test_help_comes_without_a_run(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "tpd-explain run=" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+# moments worth asking about
+
+
+def test_without_a_question_the_moments_worth_asking_about_are_listed(
+    store: Store, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ask(f"run={store.seeds[0]}")
+    assert "moments worth asking about (by the table)" in said
+    commands = re.findall(r"tpd-explain (.*?) episode=(\d+) step=(\d+)", said)
+    assert 1 <= len(commands) <= 6
+    settings, episode, step = commands[0]
+    assert settings == f"run={store.seeds[0]} store={store.uri}"
+    run = store.read(0)
+    points = turning_points(run.explainer, run.recording)  # type: ignore[arg-type]
+    assert (int(episode), int(step)) == (points["episode"][0], points["step"][0])
+    assert f"the chance of {points['outcome'][0].removeprefix('first ')} within 30 steps " in said
+    place = f"episode={episode}", f"step={step}"
+    assert f"episode {episode}, step {step}: " in ask(settings.split()[0], *place)
+    monkeypatch.setattr(moments, "LEAST_IN_TABLE", 1.1)
+    assert "in no recorded episode" in ask(f"run={store.seeds[0]}")
+
+
+def test_without_a_table_they_are_rolled_out_the_worst_episode_first(store: Store) -> None:
+    run = store.read(0)
+    unlearned = Explainer(Unlearned(10, run.outcomes().width), run.explainer.policy, run.explainer.legend)
+    assert run.recording is not None
+    some = replace(run, explainer=unlearned, recording=some_episodes(run.recording, [0, 1, 2]))
+    said = moments.worth_asking(Question("here", seconds=600), some)
+    assert "(by rollouts)" in said
+    worst = int(episode_returns(some.recording.episodes).argmin())  # type: ignore[union-attr]
+    assert said.splitlines()[1].startswith(f"episode {worst}, step ") or "in no recorded episode" in said
+
+
+def test_a_list_of_actions_is_a_foil(store: Store, ask: Ask) -> None:
+    assert "East 2 times instead: " in ask(f"run={store.seeds[0]}", *HERE, "foil=[east, east]")
+    with pytest.raises(SystemExit, match="it chooses refuel, which is not valid in"):
+        ask(f"run={store.seeds[0]}", *HERE, "foil=[refuel, refuel]")
 
 
 # by rollouts

@@ -76,16 +76,16 @@ def test_sentences_keep_the_band_of_the_step_they_speak_of() -> None:
         expected, names=NAMES, weights=NO_WEIGHTS, running=[1.0, 1.0, 1.0, 0.0], unknown=[0.0, 0.0, 0.0, 1.0]
     )
     said = describe(spread(later, 0.5, 1.0), 0, "it")
-    assert "pickup most likely at step 1 (60 % [31 to 60 %]; 100 % [52 to 100 %] by step 2)" in said
+    assert "pickup at step 1 or 2 (100 % [52 to 100 %])" in said
 
 
 def test_sentences_say_the_least_of_what_is_partly_unknown() -> None:
     said = describe(spread(partly_unknown(), 0.5, 1.0), 0, "it")
-    assert "pickup most likely at step 1 (60 % [31 to 60 %]; 80 % or more by step 2)" in said
+    assert "pickup at step 1 or 2 (80 % or more)" in said
     sure = toy(
         [[0.0, 0.0], [1.0, 1.0]], names=NAMES, weights=NO_WEIGHTS, running=[1.0, 0.0], unknown=[0.0, 0.1]
     )
-    assert "100 % (unsure)" in describe(sure, 0, "it")
+    assert "100 % [unsure]" in describe(sure, 0, "it")
 
 
 def returns(unknown: FloatArray) -> BoundedDistribution:
@@ -129,7 +129,7 @@ def wide_later() -> Explanation:
 
 
 def test_sentences_do_not_tell_what_the_data_do_not_tell() -> None:
-    assert "at step 1 (80 % [0 to 80 %]; 90 % [10 to 90 %] by step 1)" in describe(wide_later(), 0, "it")
+    assert "pickup at step 0 or 1 (90 % [10 to 90 %])" in describe(wide_later(), 0, "it")
     wider = wide_later()
     assert wider.draws is not None
     wider.draws[::2] = 0
@@ -146,7 +146,7 @@ def test_lines_are_left_out_where_the_data_do_not_tell(draw: object) -> None:
     draw(axes, future, 0)
     drawn = np.isfinite(np.asarray(axes.lines[0].get_ydata(), dtype=float)).tolist()
     assert drawn == [True, False, draw is plots.outcomes]
-    assert [text.get_text() for text in axes.texts] == ["no line: not enough data"]
+    assert [text.get_text() for text in axes.texts] == ["gaps: not enough data there"]
 
 
 def test_survival_curves_end_where_the_future_is_unknown_or_untold() -> None:
@@ -219,7 +219,7 @@ def test_noise_is_no_difference() -> None:
     noisy = spread(side, 1 - 1e-9, 1 + 1e-9)
     other = replace(noisy, draws=side.expected + np.zeros((ENOUGH_DRAWS, 1, 1, 1)))
     assert compare(noisy - other, 0, "run", "jump").startswith(
-        "Run and jump are worth about the same (5.00 and"
+        "A practical tie within 1 step: run 5.00, jump 5.00."
     )
 
 

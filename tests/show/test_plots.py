@@ -92,10 +92,10 @@ def test_lines_that_lie_over_each_other_can_all_be_seen() -> None:
 
 def test_words_below_a_plot_are_said_once_and_together() -> None:
     axes = Figure().subplots()
-    for words in ("no line: the band is too wide", "not learned: crash", "no line: the band is too wide"):
+    for words in ("gaps: too wide", "not learned: crash", "gaps: too wide"):
         plots._say_below(axes, words)
     (below,) = axes.texts
-    assert below.get_text() == "no line: the band is too wide; not learned: crash"
+    assert below.get_text() == "gaps: too wide; not learned: crash"
 
 
 def test_a_difference_to_the_unknown_is_not_drawn() -> None:

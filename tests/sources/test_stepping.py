@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tpd.core.seeding import generator
 from tpd.envs import Environment
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources.collection import collect
+from tpd.sources.episodes import play_one
 from tpd.sources.exploration import Exploration
 from tpd.sources.playing import play_together
 from tpd.sources.stepping import StepError
@@ -115,6 +117,11 @@ gym.register(id="Words-v0", entry_point="tests.sources.test_stepping:Words", dis
     [
         ({"reward": "1.5"}, "the reward is '1.5', which is no number"),
         ({"reward": None}, "the reward is None, which is no number"),
+        (
+            {"reward": np.ones(2)},
+            "Words-v0, which is to observe Discrete(3), failed to step: TypeError: the reward"
+            " is an array of shape (2,), where a single number is expected",
+        ),
         ({"terminated": "no"}, "terminated is 'no', which is neither true nor false"),
         ({"truncated": 0.5}, "truncated is 0.5, which is neither true nor false"),
     ],
@@ -126,9 +133,20 @@ def test_words_are_neither_rewards_nor_ends(given: dict[str, Any], complaint: st
         next(collect(env, policy, generator(0, "x"), steps=10, exploration=Exploration(0.5), num_envs=2))
 
 
-@pytest.mark.parametrize("given", [{"reward": np.float32(1)}, {"reward": True}, {"terminated": 0}, {}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reward": np.float32(1)},
+        {"reward": True},
+        {"reward": np.ones((1, 1)), "truncated": np.zeros(1, dtype=bool)},
+        {"terminated": 0},
+        {},
+    ],
+)
 def test_numbers_of_any_kind_are(given: dict[str, Any]) -> None:
     env = Environment("Words-v0", kwargs=given)
     policy = TabularPolicy(np.full((3, 2), 0.5), 0.9)
     batch = next(collect(env, policy, generator(0, "x"), steps=10, exploration=Exploration(0.5), num_envs=2))
     assert (batch.reward == 1).all()
+    ((step, _),) = islice(play_one(env, policy, 0, pictures=False), 1)
+    assert step.reward.tolist() == [1.0]

@@ -80,7 +80,9 @@ def again(record: Any) -> Any:
         Environment("FuelTaxi-v0"),
         Environment("FrozenLake-v1", {"is_slippery": False, "desc": ["SF", "FG"]}),
         Environment("LunarLander-v3", {"gravity": -9.5, "continuous": True}, max_episode_steps=50),
-        Environment("CartPole-v1", action_names=("left", "right")),
+        Environment(
+            "CartPole-v1", action_names=("left", "right"), observation_names=("x", "v", "angle", "turning")
+        ),
     ],
     ids=lambda env: env.id,
 )
@@ -88,6 +90,7 @@ def test_an_environment_is_made_again_as_it_was(env: Environment) -> None:
     made = again(describe_env(env)).make()
     assert (made.id, made.kwargs, made.max_episode_steps) == (env.id, env.kwargs, env.max_episode_steps)
     assert tuple(made.action_names) == tuple(env.action_names)
+    assert tuple(made.observation_names) == tuple(env.observation_names)
     worlds = env.make(), made.make()
     for world in worlds:
         world.action_space.seed(1)

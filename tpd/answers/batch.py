@@ -27,6 +27,10 @@ class Choice(NamedTuple):
     """The agent's own action; None where that is not known."""
     best: tuple[str, float] | None = None
     """A third action that the explained returns favour over the agent's own, and its return."""
+    own_return: float | None = None
+    """The return of the agent's own action, where a third one is favoured."""
+    inevitable: tuple[str, ...] = ()
+    """Events with a large penalty that are certain after every valid action, where all are explained."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,7 +82,9 @@ class Answers:
         for row, question in enumerate(self.contrasted.tolist()):
             about = self.choices[question]
             assert about.foil is not None
-            said[question] = self._narrator.paragraph(row, about.fact, about.foil, about.own, about.best)
+            said[question] = self._narrator.paragraph(
+                row, about.fact, about.foil, about.own, about.best, about.own_return, about.inevitable
+            )
         alone = np.flatnonzero(self.foil == NO_PAIR)
         if len(alone):
             narrator = Narrator(self.facts[self.fact[alone]])

@@ -62,11 +62,21 @@ class Differences:
 
     def main(self, row: int, share: float = SHARE) -> list[Difference]:
         """What `main_differences` says of a row."""
+        gains = self._gains[row]
+        chosen = sorted(self.gains(row, share), key=lambda name: gains[self._names.index(name)] < 0)
+        return [self._difference(row, self._names.index(name), share) for name in chosen]
+
+    def gains(self, row: int, share: float = SHARE) -> dict[str, float]:
+        """The same outcomes with what they add, the larger first; without when, which takes longer."""
         if not self._known[row]:
-            return []
+            return {}
         gains = self._gains[row]
         chosen = _largest([abs(gain) for gain in gains], (1 - share) * abs(sum(gains)))
-        return [self._difference(row, i, share) for i in sorted(chosen, key=lambda i: gains[i] < 0)]
+        return {self._names[i]: gains[i] for i in chosen}
+
+    def steps(self, row: int, outcome: str, share: float = SHARE) -> tuple[int, int]:
+        """The first and the last step at which most of the difference in an outcome falls."""
+        return narrowest(self._steps[row, :, self._names.index(outcome)].tolist(), share)
 
     def _difference(self, row: int, i: int, share: float) -> Difference:
         return Difference(

@@ -1,42 +1,43 @@
-"""Turning points: the steps of recorded episodes at which what is expected of the future changes most.
+"""Turning points of recorded episodes: the steps at which the forecast of a decisive event changes most.
 
 Before a step stands what was expected when its action was taken; after it, what is expected of the same
 stretch of time once its outcome and the next action are known. Both forecast the same, so that they agree
-as long as everything goes as expected. An explainer that learned little changes its mind without a cause.
+as long as everything goes as expected. The step that ends an episode is none: nothing is forecast after it.
+An explainer that learned little changes its mind without a cause; `turning_search` asks the simulator.
 """
 
 import numpy as np
 import pandas as pd
 
+from tpd.answers.decisive import decisive_in, ending_in, plain_events
 from tpd.core.explanation import Explanation, plain
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import BoolArray, DiscretePolicy, Episodes, FloatArray, IntArray, Transitions
 from tpd.predictors.explainer import Explainer
 from tpd.sources.episodes import Recording
 
-END = "end of the episode"
-
 
 def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
-    """One row for each recorded step whose future is recorded too, the largest changes first.
+    """One row for each recorded step that another one follows, the largest changes first.
 
-    `change` is that of the one `outcome` that changed most: how likely it is within the horizon or, if its
-    first occurrence is not explained, in which share of the steps it happens. So it lies between 0 and 1
+    `change` is that of the one `outcome` that changed most, of the decisive events or, where there are none,
+    of all: how likely it is within the horizon or, if it may happen often and its first occurrence is not
+    explained, in which share of the steps it happens (`once` is then False). So it lies between 0 and 1
     whatever the outcomes; what is not learned is left out. `chance` is the part of `after - before` due to
     what the step led to, `choice` the part due to the action chosen then. NaN is unknown.
     """
     if explainer.predictor.horizon < 2:
         raise ValueError("turning points need a horizon of 2 steps or more")
     episodes, legend = recording.episodes, explainer.legend
+    forecasts = _Forecasts(recording, legend)
     every = explainer.explain(episodes.transitions.observation, episodes.transitions.action)
     rows = _followed(episodes)
-    steps, alive = episodes.transitions[rows], ~episodes.transitions.terminated[rows]
-    seen = _seen(legend, steps, recording.happened[rows])
-    before = _forecast(every[rows], every.horizon)
-    after = _continued(every, seen, alive, _forecast(every[rows[alive] + 1], every.horizon - 1))
-    between = _continued(every, seen, alive, _before_choosing(explainer, steps[alive]))
-    names = forecast_names(legend)
-    told = _told(every[rows])
+    steps, horizon = episodes.transitions[rows], every.horizon
+    seen = forecasts.seen(steps, recording.happened[rows])
+    before = forecasts.of(every[rows], horizon)
+    after = forecasts.continued(every, seen, forecasts.of(every[rows + 1], horizon - 1))
+    between = forecasts.continued(every, seen, _before_choosing(explainer, forecasts, steps))
+    told = forecasts.told(every[rows])
     most, change = _largest(np.where(told[:, :-1], np.abs(after - before)[:, :-1], 0))
     change[~told[:, :-1].any(axis=1)] = np.nan
     at = np.arange(len(rows)), most
@@ -46,11 +47,13 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
             "episode": episode,
             "step": rows - episodes.begins[episode],
             "action": plain(steps.action),
-            "happened": _happened(legend, recording.happened[rows]),
+            "happened": happened_in_words(legend, recording.happened[rows]),
             "change": change,
             "outcome": [
-                None if unknown else names[k] for k, unknown in zip(most, np.isnan(change), strict=True)
+                None if unknown else forecasts.names[k]
+                for k, unknown in zip(most, np.isnan(change), strict=True)
             ],
+            "once": forecasts.once[most],
             "before": before[at],
             "after": after[at],
             "chance": (between - before)[at],
@@ -62,71 +65,67 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     return found.sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 
-def forecast_names(legend: Legend) -> list[str]:
-    """What is forecast: first occurrences, events of which none is explained, and the end."""
-    return [*(name for name in legend.events if FIRST + name not in legend.events), END]
+class _Forecasts:
+    """What is forecast of recorded episodes: arrays [batch, event + 1], of which the last is the return."""
+
+    def __init__(self, recording: Recording, legend: Legend) -> None:
+        decisive, ending = decisive_in(recording, legend), ending_in(recording, legend)
+        self.names = forecast_names(legend, decisive)
+        self._columns = [legend.names.index(name) for name in self.names]
+        self.once = np.array([name.startswith(FIRST) or name in ending for name in self.names], np.bool_)
+        """[event]: whether it is asked if the event happens at all, not in which share of the steps"""
+
+    def of(self, explanation: Explanation, steps: int) -> FloatArray:
+        """What is expected within so many steps; NaN if unknown."""
+        until = steps - 1
+        sums = explanation.expected[:, :steps, self._columns].sum(axis=1)
+        shares = np.clip(np.where(self.once, sums, sums / explanation.horizon), 0, 1)
+        returns = np.full(len(explanation), np.nan)
+        if explanation.legend.reward_bound is not None:
+            returns = explanation.expected_return[:, until]
+        found = np.column_stack([shares, returns])
+        return np.where(explanation.foreseen[:, until, None], found, np.nan)
+
+    def told(self, explanation: Explanation) -> BoolArray:
+        """Of which events, and last whether of the return, the forecast is learned."""
+        told = explanation.told
+        return np.column_stack([told.by[:, -1, self._columns], told.returns[:, -1]])
+
+    def seen(self, steps: Transitions, happened: FloatArray) -> FloatArray:
+        """What the steps themselves brought, and last their reward."""
+        return np.column_stack([happened[:, self._columns], steps.reward])
+
+    def continued(self, every: Explanation, seen: FloatArray, later: FloatArray) -> FloatArray:
+        """What a step brought, and what is forecast of later."""
+        now, coming = seen[:, :-1], later[:, :-1]
+        events = np.where(self.once, np.where(now > 0, 1, coming), now / every.horizon + coming)
+        return np.column_stack([events, seen[:, -1] + every.discount * later[:, -1]])
+
+
+def forecast_names(legend: Legend, decisive: list[str]) -> list[str]:
+    """What is forecast of the decisive events, or of all: their first occurrences, where explained."""
+    names = decisive or list(plain_events(legend))
+    return [FIRST + name if FIRST + name in legend.names else name for name in names]
 
 
 def _followed(episodes: Episodes) -> IntArray:
-    """[step]: the steps after which it is recorded how the episode goes on, or that it terminated."""
+    """[step]: the steps that another one of the same episode follows."""
     last = np.zeros(len(episodes.transitions), dtype=np.bool_)
     last[[*(episodes.begins[1:] - 1), -1]] = True
-    return np.flatnonzero(~last | episodes.transitions.terminated)
+    return np.flatnonzero(~last)
 
 
-def _forecast(explanation: Explanation, steps: int) -> FloatArray:
-    """[batch, event + 1]: what is expected within so many steps, and last the return; NaN if unknown."""
-    legend, until = explanation.legend, steps - 1
-    columns = [legend.names.index(name) for name in forecast_names(legend)[:-1]]
-    sums = explanation.expected[:, :steps, columns].sum(axis=1)
-    shares = np.where(_once(legend)[:-1], sums, sums / explanation.horizon)
-    ended = 1 - explanation.running[:, until] - explanation.unknown[:, until]
-    returns = np.full(len(explanation), np.nan)
-    if legend.reward_bound is not None:
-        returns = explanation.expected_return[:, until]
-    found = np.column_stack([np.clip(np.column_stack([shares, ended]), 0, 1), returns])
-    return np.where(explanation.foreseen[:, until, None], found, np.nan)
-
-
-def _told(explanation: Explanation) -> BoolArray:
-    """[batch, event + 1]: of which events, and last whether of the return, the forecast is learned."""
-    columns = [explanation.legend.names.index(name) for name in forecast_names(explanation.legend)[:-1]]
-    told = explanation.told
-    return np.column_stack([told.by[:, -1, columns], told.ended[:, -1], told.returns[:, -1]])
-
-
-def _once(legend: Legend) -> BoolArray:
-    """[event]: whether it is asked if the event happens at all, not how often."""
-    return np.array([name.startswith(FIRST) or name == END for name in forecast_names(legend)])
-
-
-def _seen(legend: Legend, steps: Transitions, happened: FloatArray) -> FloatArray:
-    """[batch, event + 1]: what the steps themselves brought, and last their reward."""
-    columns = [legend.names.index(name) for name in forecast_names(legend)[:-1]]
-    return np.column_stack([happened[:, columns], steps.terminated, steps.reward])
-
-
-def _continued(every: Explanation, seen: FloatArray, alive: BoolArray, later: FloatArray) -> FloatArray:
-    """[batch, event + 1]: what a step brought, and what is forecast of later where the episode goes on."""
-    coming, once = np.zeros(seen.shape), _once(every.legend)
-    coming[alive] = later
-    events = np.where(
-        once, np.where(seen[:, :-1] > 0, 1, coming[:, :-1]), seen[:, :-1] / every.horizon + coming[:, :-1]
-    )
-    return np.column_stack([events, seen[:, -1] + every.discount * coming[:, -1]])
-
-
-def _before_choosing(explainer: Explainer, steps: Transitions) -> FloatArray:
+def _before_choosing(explainer: Explainer, forecasts: _Forecasts, steps: Transitions) -> FloatArray:
     """[batch, event + 1]: the forecast after each step, over the actions that the policy may choose there.
 
     NaN where the policy cannot be asked for them.
     """
     if not isinstance(explainer.policy, DiscretePolicy):
-        return np.full((len(steps), len(forecast_names(explainer.legend)) + 1), np.nan)
+        return np.full((len(steps), len(forecasts.names) + 1), np.nan)
     probabilities = explainer.policy.probabilities(steps.next_observation)
     row, action = np.nonzero(probabilities)
     chosen = explainer.explain(steps.next_observation[row], action)
-    weighted = probabilities[row, action][:, None] * _forecast(chosen, chosen.horizon - 1)
+    weighted = probabilities[row, action][:, None] * forecasts.of(chosen, chosen.horizon - 1)
     sums = np.zeros((len(steps), weighted.shape[1]))
     np.add.at(sums, row, weighted)
     return sums
@@ -139,11 +138,10 @@ def _largest(changes: FloatArray) -> tuple[IntArray, FloatArray]:
     return most, np.where(unknown, np.nan, changes[np.arange(len(changes)), most])
 
 
-def _happened(legend: Legend, happened: FloatArray) -> list[str]:
+def happened_in_words(legend: Legend, happened: FloatArray) -> list[str]:
     """The events of each step, in words."""
-    events = dict.fromkeys(name.removeprefix(FIRST) for name in legend.events)
-    columns = [legend.names.index(name if name in legend.names else FIRST + name) for name in events]
+    events = plain_events(legend)
     return [
         ", ".join(name for name, value in zip(events, row, strict=True) if value)
-        for row in happened[:, columns]
+        for row in happened[:, list(events.values())]
     ]

@@ -1,6 +1,8 @@
 """What a user may call an agent, and the policy source that it is."""
 
 import copy
+import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,8 @@ from tpd.envs import Environment
 from tpd.policies.given import GivenPolicy
 from tpd.run.configs import group
 from tpd.run.parts import make_env, make_trainer
+
+log = logging.getLogger(__name__)
 
 SB3_MODEL = "stable_baselines3.common.base_class"
 MONITOR = "Monitor"
@@ -131,3 +135,23 @@ def _without(name: str, option: str, *keys: str) -> DictConfig:
     plain = OmegaConf.to_container(group(name, option), resolve=False)
     assert isinstance(plain, dict)
     return DictConfig({key: value for key, value in plain.items() if key not in keys})
+
+
+def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
+    """The environment named, or that of the agent; refused where the agent was loaded for another one."""
+    if isinstance(agent, Agent) and (env is None or env == agent.env.id):
+        return agent.env
+    made = environment(environment_of(agent) if env is None else env)
+    if isinstance(agent, Agent):
+        _check_same_world(agent.env.registered_id, made.registered_id)
+    return made
+
+
+def _check_same_world(loaded: str | None, explained: str | None) -> None:
+    """Refuse another environment than the one that the agent was loaded for; another version is said."""
+    if loaded is None or explained is None or loaded == explained:
+        return
+    same = f"the agent was loaded for {loaded} and is explained in {explained}"
+    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
+        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
+    log.warning(same)

@@ -1,16 +1,19 @@
 """What a user may call an environment, and the Environment that it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 from hydra.utils import instantiate
 
+from tpd.core.observations import batch
+from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.made import MadeEnvironment
 from tpd.run.configs import CONFIG_FOLDER, group
@@ -74,11 +77,15 @@ def known_name(env_id: str) -> str | None:
 
 
 def with_known_names(env: Environment) -> Environment:
-    """The environment with the names that the configs have for its actions, where no wrapper changes them."""
+    """The environment with the names that the configs have for its actions and observations, where no
+    wrapper changes them.
+    """
     known = known_name(env.id)
     if known is None or env.wrappers or env.action_names:
         return env
-    return replace(env, action_names=tuple(group("env", known).get("action_names", ())))
+    config = group("env", known)
+    observed = env.observation_names or config.get("observation_names", ())
+    return replace(env, action_names=tuple(config.get("action_names", ())), observation_names=tuple(observed))
 
 
 @cache
@@ -90,7 +97,7 @@ def _known() -> dict[str, str]:
 
 
 def _is_plain(config: Any) -> bool:
-    return set(config) <= {"_target_", "id", "action_names"}
+    return set(config) <= {"_target_", "id", "action_names", "observation_names"}
 
 
 def experiment(env: Environment) -> str:
@@ -100,3 +107,42 @@ def experiment(env: Environment) -> str:
     if known is None or not path.exists():
         return "agent"
     return known if "agent" in group("experiment", known).get("defaults", ()) else "agent"
+
+
+def one_observation(env: Environment, given: Any) -> Array:
+    """[1, ...]: an observation, which may be a plain dict, as the policy takes it."""
+    space = env.observation_space
+    due, got = _shape_in_words(space, space.sample()), _shape_in_words(space, given)
+    if due != got:
+        raise ValueError(
+            f"an observation of {env.id} is {due}, got {got}; explainer.env.observation_space.sample() is an "
+            "example"
+        )
+    return batch(space, [given])
+
+
+def check_batch(env: Environment, observations: Array) -> None:
+    """Refuse what is no batch of observations [batch, ...] of the environment."""
+    shape = env.observation_space.shape
+    if shape is None or observations.dtype.names is not None or observations.shape[1:] == shape:
+        return
+    due = ", ".join(["batch", *map(str, shape)])
+    raise ValueError(
+        f"a batch of observations of {env.id} has the shape [{due}], got {observations.shape}; one "
+        "observation is explained as observation[None]"
+    )
+
+
+def _shape_in_words(space: gym.Space[Any], given: Any) -> str:
+    """What is given for an observation of the space: an array and its shape, or a dict of arrays."""
+    if isinstance(space, gym.spaces.Dict):
+        keys = given if isinstance(given, Mapping) else getattr(getattr(given, "dtype", None), "names", None)
+        if keys is not None:
+            parts = ", ".join(f"{key!r} of shape {np.shape(given[key])}" for key in sorted(keys))
+            return f"a dict with {parts}"
+    elif isinstance(given, Mapping):
+        return "a dict"
+    try:
+        return f"an array of shape {np.shape(given)}" if np.ndim(given) else "a single number"
+    except ValueError:  # rows of several lengths
+        return "no array"

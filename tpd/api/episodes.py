@@ -1,17 +1,27 @@
 """Episodes that an agent played, each a sequence of moments that can be asked about."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import overload
 
 import numpy as np
 import pandas as pd
 
+from tpd.answers.sentences.formatting import percent
+from tpd.answers.turning_search import LEAST_JUMP, TurningPoint, search_turning_points
+from tpd.api.threads import one_thread
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Episodes, Transitions
 from tpd.evaluation.played_return import episode_returns
+from tpd.predictors.simulation import Simulator
 from tpd.sources.episodes import Recording
 from tpd.sources.moments import Moment
+
+SECONDS, MOST_POINTS = 10.0, 3
+"""Of a search for turning points."""
+NO_POINTS = f"no step made a decisive event more or less likely by {percent(LEAST_JUMP)} or more"
+_Simulators = Callable[[], Simulator]
 
 
 class PlayedEpisode(Sequence[Moment]):
@@ -26,8 +36,10 @@ class PlayedEpisode(Sequence[Moment]):
     <Moment: episode of seed 4, step 24>
     """
 
-    def __init__(self, recording: Recording, number: int, legend: Legend) -> None:
+    def __init__(self, recording: Recording, number: int, legend: Legend, simulator: _Simulators) -> None:
         self._recording, self._number, self._legend = recording, number, legend
+        self._simulator = simulator
+        self._points: dict[tuple[float, int], list[TurningPoint]] = {}
         self.seed = int(recording.seeds[number])
         self.transitions: Transitions = recording.episodes[number]
         """[time]"""
@@ -59,6 +71,25 @@ class PlayedEpisode(Sequence[Moment]):
         steps = {names[k].removeprefix(FIRST): np.flatnonzero(rows[:, k]).tolist() for k in events}
         return {name: when for name, when in steps.items() if when}
 
+    def turning_points(self, seconds: float = SECONDS, most: int = MOST_POINTS) -> list[TurningPoint]:
+        """The steps that made a decisive event more or less likely, the largest changes first, by rollouts.
+
+        A decisive event ends an episode, or carries a large part of the reward. The search takes about so
+        many seconds; what it has not narrowed down to one step by then is told as a range of steps.
+        """
+        if (seconds, most) not in self._points:
+            with one_thread():
+                found = search_turning_points(self._simulator(), self._recording, self._number, seconds, most)
+            self._points[seconds, most] = found
+        return self._points[seconds, most]
+
+    def __str__(self) -> str:
+        try:
+            points = [str(point) for point in self.turning_points()] or [NO_POINTS]
+        except ValueError as error:
+            points = [f"turning points were not searched for: {error}"]
+        return "\n  ".join([repr(self), *points])
+
     @property
     def _rare(self) -> dict[str, list[int]]:
         """What happened but once, or on the last step: what an episode is remembered for."""
@@ -82,10 +113,11 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     True
     """
 
-    def __init__(self, recording: Recording, legend: Legend) -> None:
+    def __init__(self, recording: Recording, legend: Legend, simulator: _Simulators) -> None:
         self.recording, self._legend = worst_first(recording), legend
+        once = functools.cache(simulator)
         self._episodes = [
-            PlayedEpisode(self.recording, number, legend) for number in range(len(recording.seeds))
+            PlayedEpisode(self.recording, number, legend, once) for number in range(len(recording.seeds))
         ]
 
     def __len__(self) -> int:

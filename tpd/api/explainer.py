@@ -1,31 +1,31 @@
 """The explainer that users make: an agent, its environment, and what is asked of the future."""
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from tpd.answers.answer import Answer
-from tpd.api.agents import Agent, AgentLike, environment_of, trainer_of
-from tpd.api.environments import EnvLike, environment, experiment
+from tpd.api.agents import AgentLike, explained_environment, trainer_of
+from tpd.api.behaviour import foil_of
+from tpd.api.environments import EnvLike, check_batch, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
-from tpd.api.quality import Quality
+from tpd.api.quality import UNLEARNED, Quality
 from tpd.api.threads import one_thread
 from tpd.core.explanation import Explanation
-from tpd.core.observations import batch, pack
+from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, RecurrentPolicy, Trainer
-from tpd.envs import Environment
+from tpd.core.types import RecurrentPolicy, Trainer
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors import explainer as predictors
-from tpd.predictors.simulation import PRECISION
+from tpd.predictors.simulation import PRECISION, Simulator
 from tpd.predictors.unlearned import Unlearned
 from tpd.run import experiment as runs
 from tpd.run.answering import answered
@@ -35,7 +35,8 @@ from tpd.run.fact_and_foil import compared_actions
 from tpd.run.parts import Parts, build, settings
 from tpd.run.results import Findings, live_run, save_learned
 from tpd.show.progress import ProgressBars
-from tpd.sources.episodes import Recording, picture_of, record
+from tpd.sources.episodes import picture_of, record
+from tpd.sources.forbidden_actions import forbidden_actions
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.recordings import save_recording
@@ -45,6 +46,8 @@ from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, NoRun
 log = logging.getLogger(__name__)
 
 TABULAR = ("explainer=replayed", "training=after")
+PATIENCE = 1.0
+"""Seconds without a progress bar."""
 ENOUGH_EPISODES = 5
 """To compare their return with the one expected."""
 UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
@@ -83,7 +86,7 @@ class Explainer:
         deterministic: bool = True,
         tracking: str | None = None,
     ) -> None:
-        self.env = _environment(agent, env)
+        self.env = explained_environment(agent, env)
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._trainer: Trainer = trainer_of(agent, self.env, deterministic, vec_normalize)
         found = outcomes_of(events, self.env, self._trainer.policy)
@@ -94,15 +97,15 @@ class Explainer:
             log.info("%s", note)
         self.env.check_info(self.outcomes.info_keys)
         self.tracking = tracking
-        self.quality: Quality | None = None
-        """How far learned answers can be trusted; None before `learn`."""
-        self._learned: tuple[Parts, Findings] | None = None
-        self._recording: Recording | None = None
+        self.quality = Quality((UNLEARNED,))
+        """How far learned answers can be trusted."""
+        self._warned = False
         self._run = self._unlearned()
 
-    def _adopt(self, run: SavedRun, quality: Quality | None) -> None:
-        """Go on with what a saved run has learned."""
-        self._run, self.quality = run, quality
+    def _adopt(self, run: SavedRun, quality: Quality) -> None:
+        """Go on with what a run has learned, and with its episodes if it has any."""
+        self._run = replace(run, recording=run.recording or self._run.recording)
+        self.quality = quality
 
     def _unlearned(self) -> SavedRun:
         """A run that has learned nothing, so that only the simulator can be asked."""
@@ -115,7 +118,9 @@ class Explainer:
         """The policy that is explained."""
         return self._run.explainer.policy
 
-    def play(self, seeds: Sequence[int] = range(20), *, steps: int | None = None) -> PlayedEpisodes:
+    def play(
+        self, seeds: Sequence[int] = range(20), *, steps: int | None = None, progress: bool = True
+    ) -> PlayedEpisodes:
         """Episodes of the agent itself, one for each seed of the environment's reset, the worst first.
 
         steps: at most so many of each episode.
@@ -125,17 +130,25 @@ class Explainer:
         chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
         if not chosen:
             raise ValueError("seeds: name at least one")
-        with one_thread(), ProgressBars(len(chosen) > 1) as bars:
+        with one_thread(), ProgressBars(progress and len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
-        played = PlayedEpisodes(recording, self.outcomes.legend)
-        self._recording = played.recording  # in the order of what is returned, so that numbers agree
+        self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
+        simulator = partial(Simulator, self.env, self.policy, self.outcomes, horizon=self.horizon)
+        played = PlayedEpisodes(recording, self.outcomes.legend, simulator)
+        self._run = replace(self._run, recording=played.recording)  # in this order, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
             warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
             if warning:
                 log.warning(warning)
         return played
+
+    def _warn_of_forbidden(self, warning: str) -> None:
+        """Once, however often episodes are played."""
+        if warning and not self._warned:
+            log.warning(warning)
+            self._warned = True
 
     def why(
         self,
@@ -145,17 +158,21 @@ class Explainer:
         *,
         rollouts: int | None = None,
         precision: float = PRECISION,
+        progress: bool = True,
     ) -> Answer:
         """Why the agent acts as it does at a moment, or after an observation, instead of taking the foil.
 
         A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
         action, foil: by name or number; the agent's own action, and the best of the others, if left out.
         Where actions consist of parts, `{part: choice}` changes these parts and leaves the rest.
+            The foil may also be a `tpd.Behaviour`, or a list of numbered actions, one after the other.
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
+        progress: whether to show it, where the answer takes longer than a second.
         """
-        with one_thread():
-            return self._why(self._state(moment), action, foil, Asking(rollouts, precision))
+        with one_thread(), ProgressBars(progress, after=PATIENCE) as bars:
+            asking = Asking(rollouts, precision, bars.counter("steps of the simulator", None))
+            return self._why(self._state(moment), action, foil, asking)
 
     def _why(self, state: NamedState, action: Any, foil: Any, asking: Asking) -> Answer:
         expectations = Expectations(self._run, state, asking)
@@ -164,7 +181,7 @@ class Explainer:
         own = None if state.moment is None else state.moment.taken
         own = self.policy.action(state.observation)[0] if own is None else own
         chosen = own if action is None else np.asarray(self.env.action(action, own))
-        return answered(*compared_actions(expectations, own, chosen, foil))
+        return answered(*compared_actions(expectations, own, chosen, foil_of(foil, self.env)))
 
     def _state(self, asked: Moment | Any) -> NamedState:
         if isinstance(asked, Moment):
@@ -176,7 +193,9 @@ class Explainer:
             )
         if isinstance(asked, PlayedEpisode):
             raise TypeError("ask about a moment of the episode, for example episode[10]")
-        observation = self._one_observation(asked)
+        if isinstance(asked, PlayedEpisodes):
+            raise TypeError("ask about a moment of one of the episodes, for example episodes[0][10]")
+        observation = one_observation(self.env, asked)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 
     def learn(
@@ -195,7 +214,6 @@ class Explainer:
         parts = self._build(steps, seed, overrides)
         with one_thread():
             findings = self._learn(parts, progress)
-        self._learned = parts, findings
         rolled_out = None if parts.examiner is None else parts.examiner.rolled_out
         judged = None if rolled_out is None else (parts.explainer, *rolled_out)
         self._adopt(live_run(parts, None), Quality.of(findings, judged))
@@ -233,58 +251,36 @@ class Explainer:
         print(f"plots, report and explainer: {folder}; in MLflow: {tracking.ui_command()}")
         return findings
 
-    def explain(self, observations: Any, actions: Array | None = None, *, draws: int = 0) -> Explanation:
+    def explain(self, observations: Any, actions: Any = None, *, draws: int = 0) -> Explanation:
         """What was learned about a batch of observations; after the agent's own actions if none are given.
 
-        With draws, for example 59, the explanation has bands.
+        actions: one for each observation, by number or name.
+        draws: with some, for example 59, the explanation has bands.
         """
         explainer = self._run.explainer
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
+        given = pack(observations)
+        if not isinstance(self.policy, RecurrentPolicy):  # else the hidden state is part of them
+            check_batch(self.env, given)
+        if actions is not None and np.asarray(actions).dtype.kind == "U":
+            actions = np.array([self.env.action(str(name)) for name in actions])
         with one_thread():
-            return explainer.explain(pack(observations), actions, draws)
+            explanation = explainer.explain(given, actions, draws)
+        return replace(explanation, action_names=self.env.numbered_action_names)
 
     def save(self, folder: str | Path) -> None:
         """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
 
         The episodes that were played last are written, too, so that their moments can be asked about.
         """
-        if self._learned is None:
-            raise ValueError("there is nothing to save that was learned here: call learn() first")
-        save_learned(*self._learned, Path(folder))
-        if self._recording is not None:
-            save_recording(self._recording, Path(folder) / EPISODES)
-
-    def _one_observation(self, given: Any) -> Array:
-        """[1, ...]: an observation, which may be a plain dict, as the policy takes it."""
-        space = self.env.observation_space
-        due = {key: part.shape for key, part in space.items()} if isinstance(space, gym.spaces.Dict) else {}
-        shapes = {key: np.shape(given[key]) for key in due} if due else np.shape(given)
-        if shapes != (due or space.shape):
-            raise ValueError(
-                f"an observation of {self.env.id} has the shape {due or space.shape}, got {shapes}"
-            )
-        return batch(space, [given])
+        if self._run.about is None:
+            raise ValueError("there is nothing to save: nothing is learned yet, call learn() first")
+        quality = self.quality
+        save_learned(self._run, quality.lines, quality.forecasts, quality.skill, Path(folder))
+        if self._run.recording is not None:
+            save_recording(self._run.recording, Path(folder) / EPISODES)
 
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
         return f"<Explainer of {self.env.id}: {len(self.outcomes.outcomes)} outcomes, {learned}>"
-
-
-def _environment(agent: AgentLike, env: EnvLike | None) -> Environment:
-    if isinstance(agent, Agent) and (env is None or env == agent.env.id):
-        return agent.env
-    made = environment(environment_of(agent) if env is None else env)
-    if isinstance(agent, Agent):
-        _check_same_world(agent.env.registered_id, made.registered_id)
-    return made
-
-
-def _check_same_world(loaded: str | None, explained: str | None) -> None:
-    """Refuse another environment than the one that the agent was loaded for; another version is said."""
-    if loaded is None or explained is None or loaded == explained:
-        return
-    same = f"the agent was loaded for {loaded} and is explained in {explained}"
-    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
-        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
-    log.warning(same)

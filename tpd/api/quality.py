@@ -12,30 +12,37 @@ from tpd.evaluation.forecasts import ForecastSkill
 from tpd.guards.files import blame, require_file
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.run.results import FORECASTS, RESULT, Findings
+from tpd.run.results import Findings
+from tpd.store.saved_runs import FORECASTS, RESULT
 from tpd.store.tables import read_table
 
 LARGEST_RESULT = 2**20
 RolledOut = tuple[Explainer, MonteCarlo, SampledCases]
 COLUMNS = ["actions", "outcome", "range", "skill", "verdict"]
+UNLEARNED = "nothing is learned yet: call learn()"
+NOT_JUDGED = "what was learned was never judged (evaluation=none)"
+SKILL = (
+    'skill of forecasts of what happens up to and with a step ("by 5"), after the actions of the policy and '
+    "after foils: 1 is perfect, 0 no better than the mean"
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quality:
     """How good learned explanations are, by fresh episodes that nobody learned from.
 
-    `lines` begins with the return played here beside the one expected. `table` has the skill of each outcome
-    by step 5, 15 and 29 (1 is perfect, 0 no better than the mean), and a verdict: learned, not learned, or
-    too rare to tell.
+    `lines` begins with the return played here beside the one expected; ± is the standard error of the mean.
+    `table` has the skill of each outcome by step 5, 15 and 29 (1 is perfect, 0 no better than the mean), and
+    a verdict: learned, not learned, or too rare to tell. It is None where nothing was judged.
 
     >>> import tpd
-    >>> quality = tpd.Quality(("mean return played here: 200 ± 3 over 100 episodes",))
-    >>> print(quality)
-    mean return played here: 200 ± 3 over 100 episodes
+    >>> tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1").quality
+    nothing is learned yet: call learn()
     """
 
     lines: tuple[str, ...]
-    table: pd.DataFrame | None = None
+    forecasts: pd.DataFrame | None = None
+    """A row for each outcome, kind of actions and range of steps; None where nothing was judged."""
     skill: ForecastSkill | None = None
     """After the policy's own actions, to be drawn; None for an explainer that was loaded."""
     rolled_out: RolledOut | None = None
@@ -44,30 +51,36 @@ class Quality:
     @classmethod
     def of(cls, findings: Findings, rolled_out: RolledOut | None) -> "Quality":
         """From what was found about an explainer."""
-        if findings.forecasts is None:
-            return cls(tuple(findings.lines), rolled_out=rolled_out)
-        frame = findings.forecasts.frame()
-        return cls(tuple(findings.lines), _by_step(frame), findings.forecasts.policy, rolled_out)
+        lines, forecasts = tuple(findings.lines), findings.forecasts
+        if forecasts is None:
+            return cls(lines, rolled_out=rolled_out)
+        return cls(lines, forecasts.frame(), forecasts.policy, rolled_out)
 
     @classmethod
-    def read(cls, folder: Path) -> "Quality | None":
-        """What was found when an explainer was saved; None where nobody judged it."""
+    def read(cls, folder: Path) -> "Quality":
+        """What was found when an explainer was saved."""
         path = folder / RESULT
         if not path.is_file():
-            return None
+            return cls(())
         require_file(path, LARGEST_RESULT)
         with blame(path):
             lines = tuple(path.read_text().splitlines())
         table = folder / FORECASTS
         if not table.is_file():
             return cls(lines)
-        return cls(lines, _by_step(read_table(table, [name for name in COLUMNS if name != "skill"])))
+        return cls(lines, read_table(table, [name for name in COLUMNS if name != "skill"]))
+
+    @property
+    def table(self) -> pd.DataFrame | None:
+        """A row for each outcome: skill and verdict by each step; None where nothing was judged."""
+        return None if self.forecasts is None else _by_step(self.forecasts)
 
     def plot(self) -> Any:
         """A matplotlib figure: how often events happened against how likely they were said to be."""
         if self.skill is None:
             raise ValueError(
-                "there is nothing to draw: learn first (the figure of a saved explainer lies in it)"
+                "there is nothing to draw: only what learn() has judged here can be drawn (the figure of an "
+                "explainer that was loaded is plots/reliability.png in the folder that it was first saved to)"
             )
         return draw(self.skill, "reliability")
 
@@ -78,12 +91,16 @@ class Quality:
         """
         return None if self.rolled_out is None else draw(self.rolled_out, "survival")
 
-    def __str__(self) -> str:
-        shown = [] if self.table is None else [self.table.to_string()]
-        return "\n".join([*self.lines, *shown])
+    @property
+    def _said(self) -> tuple[str, ...]:
+        """The lines, and what the table below them shows."""
+        return (*self.lines, SKILL) if self.forecasts is not None else self.lines or (NOT_JUDGED,)
+
+    def __repr__(self) -> str:
+        return "\n".join([*self._said, *([] if self.table is None else [self.table.to_string()])])
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{escape(line)}</p>" for line in self.lines)
+        said = "".join(f"<p>{escape(line)}</p>" for line in self._said)
         return said + ("" if self.table is None else self.table.to_html())
 
 

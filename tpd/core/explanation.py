@@ -9,10 +9,12 @@ import numpy as np
 
 from tpd.core import notebook as html
 from tpd.core.bands import LEVEL, Band, band_of
+from tpd.core.beyond import Beyond, Whole, alike, all_beyond, mean_of_both
 from tpd.core.colours import colour
 from tpd.core.drawing import draw
 from tpd.core.efo import compose
-from tpd.core.intervals import difference_band, mean_band
+from tpd.core.intervals import difference_band, mean_band, paired
+from tpd.core.observations import MOST_NUMBERS, numbers
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
 from tpd.core.verdicts import Verdict, Verdicts, is_told
@@ -100,6 +102,10 @@ class Explanation:
     every pair shares one random stream. `expected` is their mean, and nothing learned is mixed in."""
     verdicts: Verdicts | None = None
     """Whether the predictor was found to know what it says; None where nobody judged it, or nobody has to"""
+    action_names: tuple[str, ...] = ()
+    """What actions are called, by their number; empty where they have no names"""
+    beyond: Beyond | None = None
+    """The rest of the return to the end of the episode, where it was asked for and can be estimated"""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -124,6 +130,8 @@ class Explanation:
             None if self.draws is None else self.draws[:, index],
             None if self.rollouts is None else self.rollouts[:, index],
             None if self.verdicts is None else self.verdicts[index],
+            self.action_names,
+            None if self.beyond is None else self.beyond[index],
         )
 
     def __repr__(self) -> str:
@@ -270,6 +278,30 @@ class Explanation:
             return mean_band(self.drawn_returns, np.False_, self.certain, level)
         return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
 
+    def reward_band(self, level: float = LEVEL) -> Band:
+        """[batch, horizon]: where the expected reward at step h lies."""
+        drawn = self._drawn @ self._weights
+        if self.rollouts is not None:
+            return mean_band(drawn, np.False_, self.certain, level)
+        return band_of(drawn, self.expected_reward, self.foreseen, level)
+
+    def beyond_band(self, level: float = LEVEL) -> Band | None:
+        """[batch]: where the rest of the return after the last step lies; None without draws of it."""
+        if self.beyond is None or not len(self.beyond.draws):
+            return None
+        if self.beyond.certain.all():
+            return Band(self.beyond.mean, self.beyond.mean)
+        if self.rollouts is not None:
+            band = mean_of_both(np.zeros((1, len(self))), self.beyond.draws, level)
+        else:
+            band = band_of(self.beyond.draws, self.beyond.mean, self.beyond.estimated, level)
+        return Band(*(np.where(self.beyond.certain, self.beyond.mean, end) for end in band))
+
+    def _drawn_sums(self) -> FloatArray:
+        """[draw, batch, outcome]: discounted sums over the horizon, in every draw or rollout."""
+        powers = (self.discount ** np.arange(self.horizon)).astype(self._drawn.dtype)
+        return np.asarray(powers @ self._drawn)
+
     @property
     def _events(self) -> BoolArray:
         """[outcome]: which happen or not."""
@@ -315,7 +347,10 @@ class Explanation:
         return Remainder(running, unknown, bound, gap)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: what is expected, and how well that is known."""
+        """One row for each pair, step and outcome: what is expected at that step, and how well it is known.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the discounted return.
+        """
         known = {"unknown": self.unknown, "support": self.support}
         told = self.told.at
         expected = np.where(self.known[:, None, None] & told, self.expected, np.nan)
@@ -360,8 +395,22 @@ class Explanation:
 
     def name_of(self, row: int) -> str:
         """A pair in a few words."""
-        state = f"state {self.observations[row]}, " if self._numbered else f"pair {row}, "
-        return f"{state}action {plain(self.actions)[row]}"
+        return f"{self._state_name(row)}: {self.action_name(row)}"
+
+    def _state_name(self, row: int) -> str:
+        """The numbers of the state, or that of the pair where they are many."""
+        state = self.observations[row]
+        if self._numbered:
+            return f"state {state}"
+        few = state.dtype.names is None and state.size <= MOST_NUMBERS
+        return f"state {numbers(state)}" if few else f"pair {row}"
+
+    def action_name(self, row: int) -> str:
+        """The action of a pair in a few words."""
+        action = self.actions[row]
+        if self.action_names:
+            return self.action_names[int(action)]
+        return f"action {numbers(action) if np.ndim(action) else action}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -486,6 +535,42 @@ class Contrast:
         difference = self.expected[:, :, k] @ powers
         return band_of(fact - foil, difference, self.foreseen[:, -1], level)
 
+    def gain_band(self, level: float = LEVEL) -> Band:
+        """[batch, outcome]: where the difference of what each outcome adds to the return lies."""
+        weights = self.fact._weights
+        fact, foil = (side._drawn_sums() * weights for side in (self.fact, self.foil))
+        if self.rolled_out:
+            return self._paired_band(fact, foil, np.False_, level)
+        powers = self.fact.discount ** np.arange(self.horizon)
+        return band_of(fact - foil, powers @ self.expected * weights, self.foreseen[:, -1], level)
+
+    def whole(self, level: float = LEVEL) -> Whole:
+        """How the returns differ to the end of the episode; to the horizon where one end is not estimated."""
+        powers, weights = self.fact.discount ** np.arange(self.horizon), self.fact._weights
+        mean = powers @ self.expected @ weights
+        fact, foil = self.fact.beyond, self.foil.beyond
+        estimated = np.zeros(len(mean), dtype=np.bool_)
+        if fact is not None and foil is not None:
+            estimated = fact.estimated & foil.estimated
+            mean = mean + np.where(estimated, fact.mean - foil.mean, 0)
+        if not self.drawn:
+            return Whole(mean, None, estimated, estimated)
+        within = paired(*(side._drawn_sums() @ weights for side in (self.fact, self.foil)))
+        certain = self.fact.certain & self.foil.certain
+        rest = np.zeros((1, len(mean)))
+        if fact is not None and foil is not None:
+            rest = np.where(estimated, paired(*alike([fact.draws, foil.draws])), 0)
+            certain &= ~estimated | (fact.certain & foil.certain)
+        if not self.rolled_out:
+            band = band_of(within + rest, mean, self.foreseen[:, -1], level)
+            apart = (rest > 0).all(axis=0) | (rest < 0).all(axis=0)
+            return Whole(mean, band, estimated, estimated & apart)
+        plain = difference_band(within, np.zeros((1, 1)), np.False_, certain, level)
+        both = mean_of_both(within, rest, level)
+        ends = [np.where(certain, mean, np.where(estimated, *pair)) for pair in zip(both, plain, strict=True)]
+        later = mean_of_both(np.zeros((1, len(mean))), rest, level)
+        return Whole(mean, Band(*ends), estimated, estimated & ((later.low > 0) | (later.high < 0)))
+
     def _band(
         self,
         fact: FloatArray,
@@ -515,7 +600,10 @@ class Contrast:
         return np.asarray(self.fact.expected_return - self.foil.expected_return)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: fact, foil and their difference."""
+        """One row for each pair, step and outcome: fact, foil and their difference at that step.
+
+        Values are undiscounted; `expected_return` [batch, horizon] is the difference of the returns.
+        """
         pairs, foils = self.fact._pairs(), self.foil._pairs()
         foils = {f"foil_{name}": foils[name] for name in ("state", "action") if name in foils}
         fact, foil = (
@@ -594,6 +682,7 @@ def together(parts: Sequence[Explanation]) -> Explanation:
         draws=over_pairs("draws"),
         rollouts=over_pairs("rollouts"),
         verdicts=_joined_verdicts([part.verdicts for part in parts]),
+        beyond=all_beyond([part.beyond for part in parts]),
     )
 
 

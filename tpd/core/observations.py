@@ -9,6 +9,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from tpd.core.types import Array
 
+MOST_NUMBERS = 8
+"""Of an observation or action, that are shown."""
+
 
 def pack(observations: Array | Mapping[str, Array]) -> Array:
     """[batch, ...]: a batch as one array; what is an array already stays as it is."""
@@ -43,3 +46,13 @@ def check_space(space: spaces.Space[Any], owner: str) -> None:
     for part in parts:
         if not isinstance(part, known):
             raise TypeError(f"{owner} has observations of {part}, which are not explained")
+
+
+def numbers(values: Any) -> str:
+    """A few numbers as text; those of a dict by their names."""
+    keys = getattr(getattr(values, "dtype", None), "names", None)
+    if keys:
+        return ", ".join(f"{key} {numbers(values[key])}" for key in keys)
+    flat = np.ravel(values)
+    shown = ", ".join(f"{value:.3g}" for value in flat[:MOST_NUMBERS])
+    return f"({shown}, …)" if len(flat) > MOST_NUMBERS else f"({shown})"

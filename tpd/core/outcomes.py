@@ -90,7 +90,7 @@ class Outcome:
                 raise TypeError(f"it gave {given.dtype}, and no numbers")
             with np.errstate(over="ignore"):  # what is too large is not within bounds
                 return given.astype(np.float32)
-        except Exception as error:  # of a function of the user's
+        except (Exception, SystemExit) as error:  # of a function of the user's
             reason = " ".join(str(error).split())
             said = f"outcome {self.name!r} failed: {type(error).__name__}: {reason}"
             if isinstance(error, KeyError):

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-from tpd.core.observations import check_space
+from tpd.core.observations import check_space, numbers
 from tpd.core.types import Array, BoolArray
 from tpd.envs.action_parts import ActionParts
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
@@ -29,17 +29,28 @@ StateDescription = int | Mapping[str, Any] | Sequence[float]
 
 class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
     """Refuses rewards that are no numbers and ends that are neither true nor false: arrays would take the
-    word "no" for true, and "5" for 5.
+    word "no" for true, and "5" for 5. An array that holds one number is that number.
     """
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observed, reward, terminated, truncated, info = self.env.step(action)
-        if not isinstance(reward, NUMBER) and np.asarray(reward).dtype.kind not in "biuf":
-            raise TypeError(f"the reward is {shown(reward)}, which is no number")
-        for name, ended in (("terminated", terminated), ("truncated", truncated)):
-            if not isinstance(ended, FLAG) and np.asarray(ended).dtype.kind not in "biu":
-                raise TypeError(f"{name} is {shown(ended)}, which is neither true nor false")
+        if not isinstance(reward, NUMBER):
+            reward = _single("the reward", reward, "biuf", "no number")
+        if not isinstance(terminated, FLAG):
+            terminated = _single("terminated", terminated, "biu", "neither true nor false")
+        if not isinstance(truncated, FLAG):
+            truncated = _single("truncated", truncated, "biu", "neither true nor false")
         return observed, reward, terminated, truncated, info
+
+
+def _single(name: str, value: Any, kinds: str, otherwise: str) -> Any:
+    """The one number that an array of these kinds holds."""
+    array = np.asarray(value)
+    if array.dtype.kind not in kinds:
+        raise TypeError(f"{name} is {shown(value)}, which is {otherwise}")
+    if array.size != 1:
+        raise TypeError(f"{name} is an array of shape {array.shape}, where a single number is expected")
+    return array.item()
 
 
 MUJOCO_GL = "MUJOCO_GL"
@@ -72,6 +83,8 @@ class Environment:
     """Put around the environment, the first one innermost."""
     mask_function: Callable[[Array], BoolArray] | None = None
     """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
+    observation_names: Sequence[str] = ()
+    """What each number of an observation is called; empty asks the environment itself, and numbers them."""
     choice_names: Sequence[str] = ()
     """What the choices are called, where an action consists of parts with a few choices each, which then are
     what `action_names` names."""
@@ -252,7 +265,7 @@ class Environment:
             owner, due = f"the mask function of {self.id}", (len(observations), self.num_actions)
             try:
                 given = self.mask_function(observations)
-            except Exception as error:  # of a function of the user's
+            except (Exception, SystemExit) as error:  # of a function of the user's
                 raise MaskError(f"{owner} failed: {type(error).__name__}: {error}") from error
             return _checked_mask(f"{owner} gives", given, due)
         if self.model is None:
@@ -271,6 +284,11 @@ class Environment:
         if self.parts is not None:
             return self.parts.name(action)
         return name_action(action, self._action_names if self.discrete else self.action_names, self.discrete)
+
+    @property
+    def numbered_action_names(self) -> tuple[str, ...]:
+        """What actions are called, by their number; none where actions are not numbered."""
+        return self._action_names if self.discrete else ()
 
     def name_of_state(self, state: Any) -> str:
         """The state in words, where the environment has any."""
@@ -309,6 +327,18 @@ class Environment:
         if len(names) != self.num_actions:
             raise ValueError(f"{self.id} has {self.num_actions} actions but {len(names)} names: {names}")
         return names
+
+    @functools.cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """What each number of an observation is called, the parts of a Dict space one after the other."""
+        space = self.observation_space
+        given = tuple(self.observation_names) or tuple(getattr(self._probe, "observation_names", ()))
+        numbered = _numbered_features(space)
+        if given and len(given) != len(numbered):
+            raise ValueError(
+                f"{self.id} has observations of {len(numbered)} numbers but {len(given)} names: {given}"
+            )
+        return given or numbered
 
     def state(self, description: StateDescription) -> Array:
         """[...]: one observation, given as an index, by its fields or as a vector."""
@@ -368,22 +398,20 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
     return ", ".join(f"{name} {value:{digits}}" for name, value in pairs)
 
 
+def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tuple[str, ...]:
+    """The numbers of an observation by their place: `observation[3]`, or `lidar[3]` of a Dict space."""
+    if isinstance(space, gym.spaces.Dict):
+        return tuple(each for key, part in space.items() for each in _numbered_features(part, str(key)))
+    shape = space.shape or ()
+    return tuple(f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(shape))
+
+
 def draw(env: gym.Env[Any, Any]) -> Array:
     """[height, width, 3]: the environment as it is now."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # many draw with pygame; no screen is needed
     if not os.environ.get("DISPLAY") and sys.platform == "linux":
         os.environ.setdefault(MUJOCO_GL, "egl")  # nor for MuJoCo, where there is Mesa or a driver
     return np.asarray(env.render())
-
-
-def numbers(values: Any) -> str:
-    """A few numbers as text; those of a dict by their names."""
-    keys = getattr(getattr(values, "dtype", None), "names", None)
-    if keys:
-        return ", ".join(f"{key} {numbers(values[key])}" for key in keys)
-    flat = np.ravel(values)
-    shown = ", ".join(f"{value:.3g}" for value in flat[:8])
-    return f"({shown}, …)" if len(flat) > 8 else f"({shown})"
 
 
 def _checked_mask(what: str, given: Any, due: tuple[int, ...]) -> BoolArray:

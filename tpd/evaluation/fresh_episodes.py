@@ -1,5 +1,6 @@
 """Fresh episodes, which nobody learned from: forecasts are judged by them, and the policy by its return."""
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.explainer import Explainer
 from tpd.sources.collection import NO_EXPLORATION, play
 from tpd.sources.exploration import Exploration
+from tpd.sources.forbidden_actions import forbidden_actions
+
+log = logging.getLogger(__name__)
 
 POLICY, FOIL = "policy", "foil"
 """Whose action a forecast is of, in tables."""
@@ -74,6 +78,8 @@ def judge_forecasts(
 
     own = played(NO_EXPLORATION, "fresh episodes", UNTIL_POLICY)
     other = played(departing, "fresh episodes with foils", UNTIL_FOIL)
+    if warning := forbidden_actions(env, own.transitions, outcomes):
+        log.warning(warning)
     assert other.transitions.own is not None
     foils = not other.transitions.own.all()
     return Forecasts(

@@ -34,9 +34,9 @@ class PlayedReturn:
     @property
     def line(self) -> str:
         """The first line of every result."""
-        error = "" if math.isnan(self.error) else f" ± {self.error:.3g}"
-        over = f"{self.episodes} episode{'' if self.episodes == 1 else 's'}"
-        said = f"mean return played here: {self.mean:.4g}{error} over {over}"
+        over = f"over {self.episodes} episode{'' if self.episodes == 1 else 's'}"
+        error = "" if math.isnan(self.error) else f" ± {self.error:.3g} (standard error)"
+        said = f"mean return played here: {self.mean:.4g}{error} {over}"
         if self.expected is None:
             return f"{said}; no expected return given"
         return f"{said}; expected: {self.expected.mean:.4g} ({self.expected.source})"

@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, DiscretePolicy, FloatArray
+from tpd.core.beyond import Beyond
+from tpd.core.outcomes import Legend, OutcomeSet
+from tpd.core.pairs import pair_of
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Visits
 from tpd.predictors.pair_table import PairTable
+from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 from tpd.sources.collection import play
 
 
@@ -52,6 +55,7 @@ class ExactSolution:
         outcome, continuation = outcomes.observe(transitions)
         self._immediate = self._per_pair(probability[:, None] * outcome)
         self._carried = probability[:, None] * continuation
+        self._probability, self._outcome, self._goes_on = probability, outcome[:, :-1], continuation[:, -1]
         self._solved_for: FloatArray | None = None
         self._solution: FloatArray = np.empty(0)
 
@@ -88,6 +92,27 @@ class ExactSolution:
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: infinite, for nothing here is estimated."""
         return np.full(np.shape(observations), np.inf)
+
+    def beyond(
+        self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
+    ) -> Beyond | None:
+        """The return after the horizon, exactly; NaN where nothing discounts it and it need not end."""
+        assert isinstance(policy, DiscretePolicy)
+        states, choices = self._shape
+        if states > MOST_STATES:
+            return None
+        edges = Edges(
+            self._pair,
+            self._next_state,
+            self._outcome @ np.array([weight or 0.0 for weight in legend.weights]),
+            self._goes_on,
+            np.arange(states * choices).reshape(self._shape),
+            policy.probabilities(self._states),
+        )
+        episodes = Episodes(edges, states * choices, policy.discount, self.horizon)
+        value = episodes.returns(self._probability)[pair_of(observations, actions, choices)]
+        certain = np.isfinite(value)
+        return Beyond(value, np.zeros((0, len(value))), certain, np.zeros(len(value), dtype=np.int64))
 
     def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
         """Every pair met in episodes of the policy, and the valid actions passed over there."""

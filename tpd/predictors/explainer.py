@@ -1,10 +1,12 @@
 """The explainer: a predictor, the policy it speaks of, and the words for its outcomes."""
 
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.beyond import SeesBeyond, nothing_left
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import before_the_end, reconciled
 from tpd.core.outcomes import Legend, OutcomeSet
@@ -174,6 +176,19 @@ class Explainer:
             draws=drawn,
             verdicts=self._verdicts_of(observations, actions),
         )
+
+    def to_the_end(self, explanation: Explanation) -> Explanation:
+        """The same with what comes after the horizon, where the predictor can tell."""
+        predictor = self.predictor
+        if isinstance(predictor, SolvingPredictor):
+            predictor = predictor.solved()
+        if not isinstance(predictor, SeesBeyond) or explanation.legend.reward_bound is None:
+            return explanation
+        if not (np.abs(explanation.running[:, -1]) + explanation.unknown[:, -1] > ROUNDING).any():
+            return replace(explanation, beyond=nothing_left(len(explanation)))
+        draws = 0 if explanation.draws is None else len(explanation.draws)
+        pairs = explanation.observations, explanation.actions
+        return replace(explanation, beyond=predictor.beyond(*pairs, self.policy, self.legend, draws))
 
     def _support(self, predictor: Predictor, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often each pair was tried; 0 as long as nothing was learned from that."""

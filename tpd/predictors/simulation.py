@@ -5,7 +5,8 @@ Rollout i of every action has stream i for world and policy, so that fact and fo
 the band is narrow enough would bias the answer.
 """
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Policy, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
+from tpd.policies.followed import Followed
 from tpd.predictors.streams import PolicyStreams
 from tpd.sources.forks import Forks, Start
 from tpd.sources.hidden_state import with_next_state
@@ -69,6 +71,7 @@ class Simulator:
     precision: half the width that the band of an event may have, and of other outcomes as a share of
         their range.
     most: as many rollouts as that are made at most, whatever the precision.
+    progress: is told how many steps were made, each time that some were.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Simulator:
         precision: float = PRECISION,
         most: int = MOST_ROLLOUTS,
         seed: int = 0,
+        progress: Callable[[int], None] = lambda steps: None,
     ) -> None:
         self.env = env
         self.policy = policy
@@ -89,8 +93,17 @@ class Simulator:
         self.precision = number("precision", precision, 0.001, 0.5)
         self.most = whole_number("most", most, at_least=2)
         self.seed = seed
+        self.progress = progress
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
+        self.followed: Followed | None = None
+        """What is done for the first steps instead of what the policy does."""
+
+    def but(self, *, horizon: int | None = None, followed: Followed | None = None) -> "Simulator":
+        """The same, and with the same random streams, but with another horizon or a behaviour first."""
+        other = copy.copy(self)
+        other.horizon, other.followed = horizon or self.horizon, followed
+        return other
 
     def explain(self, moment: Moment, actions: Array, rollouts: int | None = None) -> Explanation:
         """What follows each action [choice, ...] at the moment; `rollouts` of each, or as many as needed."""
@@ -109,6 +122,7 @@ class Simulator:
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
             rollouts=sample.seen[..., :-1],
+            action_names=self.env.numbered_action_names,
         )
 
     def sample(self, asked: Sequence[Choices], rollouts: int | None) -> Iterator[Sample]:
@@ -179,10 +193,11 @@ class Simulator:
         self, asked: Sequence[Choices], streams: IntArray, purpose: int, watched: bool
     ) -> Iterator[tuple[FloatArray, BoolArray]]:
         """The rollouts of these streams."""
+        self.progress(0)  # to fork may take long
         width = len(streams)
         keys = [[(one.seed, purpose, int(stream)) for stream in streams] for one in asked]
         starts = [
-            Start(one.moment, np.tile(_world_seeds(its_keys), len(one.actions)))
+            Start(one.moment, np.tile(world_seeds(its_keys), len(one.actions)))
             for one, its_keys in zip(asked, keys, strict=True)
         ]
         observations = np.concatenate(
@@ -190,7 +205,7 @@ class Simulator:
         )
         actions = np.concatenate([np.repeat(one.actions, width, axis=0) for one in asked])
         rows = [key for one, its_keys in zip(asked, keys, strict=True) for key in its_keys * len(one.actions)]
-        policy = PolicyStreams(self.policy, rows)
+        policy = PolicyStreams(self.env, self.policy, rows, self.followed)
         with closing(self.forks.worlds(starts, self.horizon, watched)) as worlds:
             seen = self._play(worlds, policy, observations, actions)
             chance = policy.drew | worlds.drew() if watched else policy.drew
@@ -206,17 +221,19 @@ class Simulator:
         seen = _Seen(self.outcomes, len(actions), self.horizon)
         running = np.arange(len(actions))
         for h in range(self.horizon):
-            step = self._transitions(observations, actions, worlds.step(running, actions))
+            step = self.transitions(observations, actions, worlds.step(running, actions))
             seen.add(step, running)
+            self.progress(len(running))
             running = running[~step.terminated]
             if not len(running):
                 break
             if h + 1 < self.horizon:
                 observations = step.next_observation[~step.terminated]
-                actions = policy.sample(observations, running)
+                actions = policy.sample(observations, running, h + 1)
         return seen.finish()
 
-    def _transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:
+    def transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:
+        """What worlds that were stepped have shown."""
         shown, reward, terminated, truncated, info = zip(*steps, strict=True)
         observed = batch(self.env.observation_space, shown)
         return Transitions(
@@ -264,7 +281,7 @@ class _Seen:
         self._waiting = []
 
 
-def _world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:
+def world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:
     """[stream]: a seed for the generators of each world."""
     return np.array([np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1 for key in keys])
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tpd.core.types import Array, BoolArray, DiscretePolicy, IntArray, Policy
+from tpd.envs import Environment
+from tpd.policies.followed import Followed, observed
 from tpd.sources.random_sources import GLOBAL
 
 POLICY = 1
@@ -15,17 +17,35 @@ POLICY = 1
 class PolicyStreams:
     """Samples for many rollouts at once, each from its own generator, whoever else is in the batch."""
 
-    def __init__(self, policy: Policy, keys: Sequence[tuple[int, ...]]) -> None:
-        self._policy = policy
-        self._keys = keys
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy,
+        keys: Sequence[tuple[int, ...]],
+        followed: Followed | None = None,
+    ) -> None:
+        self._env, self._policy, self._keys, self._followed = env, policy, keys, followed
         self._generators: dict[int, np.random.Generator] = {}
         self.drew: BoolArray = np.zeros(len(keys), dtype=np.bool_)
         """[rollout]: whether chance had a part in any of its actions"""
 
-    def sample(self, observations: Array, rows: IntArray) -> Array:
-        """[row, ...]: the actions of these rollouts, where they see these observations."""
-        if isinstance(self._policy, DiscretePolicy):
-            probabilities = self._policy.probabilities(observations)
+    def sample(self, observations: Array, rows: IntArray, step: int) -> Array:
+        """[row, ...]: the actions of these rollouts at a step, where they see these observations.
+
+        What is followed in place of the policy draws from the same generators.
+        """
+        followed = self._followed
+        instead = None if followed is None else followed.at(step)
+        if followed is None or instead is None:
+            return self._sample(self._policy, observations, rows)
+        shown = observed(self._env, self._policy, observations)
+        actions = np.asarray(followed.asked(self._sample, instead, shown, rows))
+        followed.check(self._env, shown, actions)
+        return actions
+
+    def _sample(self, policy: Policy, observations: Array, rows: IntArray) -> Array:
+        if isinstance(policy, DiscretePolicy):
+            probabilities = policy.probabilities(observations)
             self.drew[rows] |= probabilities.max(axis=1) < 1
             chances = np.array([self._generator(row).random() for row in rows])
             from tpd.kernels.stepping import draw_columns  # numba takes long to import
@@ -33,13 +53,11 @@ class PolicyStreams:
             return draw_columns(probabilities, np.arange(len(rows)), chances)
         untouched = np.random.default_rng(0)
         before = untouched.bit_generator.state, pickle.dumps(GLOBAL)
-        actions = np.array(self._policy.sample(observations, untouched))  # a copy, for it is kept
+        actions = np.array(policy.sample(observations, untouched))  # a copy, for it is kept
         if (untouched.bit_generator.state, pickle.dumps(GLOBAL)) == before:
             return actions  # nothing was drawn
         self.drew[rows] = True
-        each = [
-            self._policy.sample(observations[i : i + 1], self._generator(row)) for i, row in enumerate(rows)
-        ]
+        each = [policy.sample(observations[i : i + 1], self._generator(row)) for i, row in enumerate(rows)]
         return np.concatenate(each)
 
     def _generator(self, row: int) -> np.random.Generator:

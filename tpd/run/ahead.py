@@ -46,7 +46,7 @@ def roll_out_ahead(
             run.outcomes(),
             horizon=run.explainer.predictor.horizon,
         )
-        for episode, step in _places(recording, points, numbers):
+        for episode, step in telling_steps(recording, points, numbers):
             if time.monotonic() - began > seconds or len(found) == MOST_STEPS:
                 break
             if (episode, step) not in found:
@@ -56,10 +56,10 @@ def roll_out_ahead(
     return [found[place] for place in sorted(found)]
 
 
-def _places(
+def telling_steps(
     recording: Recording, points: pd.DataFrame | None, numbers: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Episode and step, the most telling first."""
+    """Episode and step, the most telling first; a step may come twice."""
     terminated = [i for i in numbers if recording.episodes[i].terminated[-1]]
     terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # the way to the end takes time
     for round_number, before in enumerate(BEFORE_ENDS):

@@ -6,12 +6,21 @@ from dataclasses import replace
 import numpy as np
 
 from tpd.answers.answer import Answer, Side, verdict_words
+from tpd.answers.asked import Asked
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
-from tpd.answers.sentences.compare import overtakes
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.inevitable import inevitable
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
+from tpd.answers.sentences.switch import switch_in_words
+from tpd.answers.switch import Switch, switch_in_rollouts, switch_in_table
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.explanation import Explanation
 from tpd.core.pairs import NO_PAIR
+from tpd.core.types import DiscretePolicy, IntArray
 from tpd.run.fact_and_foil import Compared
+from tpd.store.descriptions import UntrustedError
 
 NO_CHOICE = "There is no other valid action here."
 
@@ -19,7 +28,7 @@ NO_CHOICE = "There is no other valid action here."
 def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) -> Answer:
     """The answer about a fact and its foil; with `what_if`, also at which reward of it they change places."""
     compared = [fact] if foil is None else [fact, foil]
-    explained = [side.explain() for side in compared]
+    explained = _explained(compared)
     answer = Answers(
         facts=explained[0],
         foils=explained[-1],
@@ -30,7 +39,11 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         run=fact.run.name,
         reason="" if fact.expectations.simulated else fact.expectations.reason,
     )[0]
-    further = [NO_CHOICE] if foil is None else []
+    further, switch = [NO_CHOICE] if foil is None else [], switch_of(fact, explained[0])
+    if switch is not None:
+        env = fact.run.env
+        actions = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else []
+        further.append(switch_in_words(switch, actions))
     if what_if is not None and answer.contrast is not None and foil is not None:
         further.append(overtakes(answer.contrast, 0, what_if, fact.name, foil.name))
     learned = all(side.expectations.simulated and side.run.explainer.informed for side in compared)
@@ -46,7 +59,48 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
         remarks=(*answer.remarks, *_time_limits(compared)),
+        asked=_asked(fact, foil, explained if fact.expectations.simulated else []),
+        switch=switch,
     )
+
+
+def _asked(fact: Compared, foil: Compared | None, rolled_out: Sequence[Explanation]) -> Asked:
+    """What more can be asked of; a foil in another state or run is none here."""
+    run, here = fact.run, foil is not None and foil.expectations is fact.expectations
+    return Asked(
+        run.explainer,
+        run.env,
+        fact.state.observation,
+        fact.action,
+        foil.action if foil is not None and here else None,
+        tuple(side.name for side in (fact, foil) if side is not None),
+        fact.own,
+        run.states_met,
+        tuple(rolled_out),
+    )
+
+
+def _explained(compared: Sequence[Compared]) -> list[Explanation]:
+    """Each side, to the end of the episode; those of one place at once, which takes half the time."""
+    apart = len({id(side.expectations) for side in compared}) > 1
+    if apart or any(side.followed is not None for side in compared):
+        return [side.explain() for side in compared]
+    here, actions = compared[0].expectations, np.stack([side.action for side in compared])
+    both = here.to_the_end(here.explain(actions, draws=ENOUGH_DRAWS))
+    return [both[row] for row in range(len(compared))]
+
+
+def switch_of(fact: Compared, explanation: Explanation) -> Switch | None:
+    """What would switch the plan after the fact, where its future was rolled out or follows from a table."""
+    if explanation.rollouts is not None:
+        return switch_in_rollouts(explanation)
+    try:
+        dynamics, policy = fact.run.dynamics(), fact.run.explainer.policy
+    except UntrustedError:
+        return None  # the events are functions of strangers
+    if dynamics is None or not isinstance(policy, DiscretePolicy):
+        return None
+    return switch_in_table(explanation, dynamics, policy)
 
 
 def _time_limits(compared: Sequence[Compared]) -> list[str]:
@@ -82,20 +136,39 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
         return Choice(fact.state.name, fact.name)
     if fact.expectations is not foil.expectations or fact.own is None:
         return Choice(fact.state.name, fact.name, foil.name)
-    named = (side.name for side in (fact, foil) if np.array_equal(side.action, fact.own))
+    actions = [side for side in (fact, foil) if side.followed is None]
+    named = (side.name for side in actions if np.array_equal(side.action, fact.own))
     own = next(named, fact.run.env.name_of_action(fact.own))
-    return Choice(fact.state.name, fact.name, foil.name, own, _third(fact, foil))
+    choice = Choice(fact.state.name, fact.name, foil.name, own)
+    if not fact.run.env.discrete:
+        return choice
+    every = np.flatnonzero(fact.run.env.mask(fact.state.observation)[0])
+    explanation = fact.expectations.explain(every)
+    return _third(fact, foil, every, explanation, choice)._replace(inevitable=inevitable(explanation))
 
 
-def _third(fact: Compared, foil: Compared) -> tuple[str, float] | None:
-    """A third action that the explained returns favour over the agent's own, and its return."""
-    run = fact.run
-    if not run.env.discrete:
-        return None
-    valid = run.env.mask(fact.state.observation)
-    options = np.where(valid, np.cumsum(valid) - 1, NO_PAIR)
-    explanation = fact.expectations.explain(np.flatnonzero(valid[0]))
-    best, returns = favoured(run.explainer, explanation, options, np.array([fact.own]))
-    if best[0] in (fact.own, fact.action, foil.action):
-        return None
-    return run.env.name_of_action(best[0]), float(returns[0, best[0]])
+def _third(
+    fact: Compared, foil: Compared, every: IntArray, explanation: Explanation, choice: Choice
+) -> Choice:
+    """With a third action that the explained returns favour over the agent's own, if there is one.
+
+    It has to be ahead within the horizon and, where that is estimated, to the end of the episode.
+    """
+    run, here = fact.run, fact.expectations
+    options = np.full((1, run.env.num_actions), NO_PAIR)
+    options[0, every] = np.arange(len(every))
+    assert fact.own is not None
+    (best,), _ = favoured(run.explainer, explanation, options, np.array([fact.own]))
+    if best in [fact.own, *(side.action for side in (fact, foil) if side.followed is None)]:
+        return choice
+    both = here.to_the_end(here.explain(np.array([best, fact.own]), draws=ENOUGH_DRAWS))
+    contrast = both[0] - both[1]
+    verdict = ContrastNarrator(contrast, here.tie).verdict(0)
+    if not verdict.settled or verdict.gain < 0:
+        return choice
+    returns = both.expected_return[:, -1]
+    if verdict.whole and both.beyond is not None:
+        returns = returns + both.beyond.mean
+    return choice._replace(
+        best=(run.env.name_of_action(best), float(returns[0])), own_return=float(returns[1])
+    )

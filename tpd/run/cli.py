@@ -1,5 +1,6 @@
 """The command line. Heavy imports wait until there is work, so that --help answers at once."""
 
+import gc
 import logging
 import os
 import sys
@@ -105,6 +106,7 @@ def sync() -> None:
 def explain() -> None:
     """Answer a question about a finished run."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    gc.set_threshold(100_000, 50, 50)  # to look for garbage takes a tenth of all imports, which leave none
     from tpd.run.explain import main
 
     main(sys.argv[1:])

@@ -16,6 +16,12 @@ from tpd.store.run_folders import resume_folder
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 ENOUGH_TRANSITIONS = 200_000
+EXTRAS = {
+    "hydra/sweeper/optuna": "optuna",
+    "hydra/launcher/ray": "ray",
+    "hydra/launcher/submitit": "cluster",
+}
+"""Plugins of Hydra, and the extras of this package that install them."""
 # in a wheel the configs lie inside the package, in a checkout beside it
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
@@ -42,7 +48,17 @@ def composed(overrides: Sequence[str]) -> DictConfig:
     try:
         return _composed(overrides)
     except HydraException as error:
-        raise SettingError(_unknown(overrides) or " ".join(str(error).split())) from error
+        said = " ".join(str(error).split()).partition(" Config search path")[0]
+        raise SettingError(_not_installed(said) or _unknown(overrides) or said) from error
+
+
+def _not_installed(said: str) -> str:
+    """Which extra has the plugin that Hydra does not find; empty where it misses something else."""
+    plugin = next((plugin for plugin in EXTRAS if f"'{plugin}" in said), None)
+    if plugin is None:
+        return ""
+    extra = EXTRAS[plugin]
+    return f"{plugin} is not installed: the extra {extra!r} has it, pip install 'tpd[{extra}]'"
 
 
 def check(words: Sequence[str]) -> None:
@@ -83,13 +99,13 @@ def _unknown(overrides: Sequence[str]) -> str:
     pairs = [(word, *word.partition("=")[::2]) for word in overrides]
     chosen = [word for word, key, value in pairs if value in options.get(key, ())]
     try:
-        settings = OmegaConf.to_container(_composed(chosen))
-    except HydraException:  # of an experiment, for example one that needs a sweeper that is not installed
+        settings = OmegaConf.to_container(_composed(chosen, with_hydra=True))
+    except HydraException:  # of an experiment
         return ""
     known = {*_keys(settings), *options}  # type: ignore[arg-type]
     named = [key for key in known if not key.rpartition(".")[2].startswith("_")]
     for word, key, value in pairs:
-        if word.startswith(("+", "~", "hydra")) or "@" in key:
+        if word.startswith(("+", "~", "hydra/")) or "@" in key:
             continue
         if "=" not in word:
             near = "" if word in known else did_you_mean(word, named)
@@ -98,8 +114,13 @@ def _unknown(overrides: Sequence[str]) -> str:
             near, every = did_you_mean(value, options[key]), ", ".join(options[key])
             return f"{key}={value}: there is no such {key} (there are {every}){near}"
         if key not in known:
-            return f"{key}: there is no such setting (--help lists all){did_you_mean(key, named)}"
+            near = did_you_mean(key, [name for name in named if _of_hydra(name) == _of_hydra(key)])
+            return f"{key}: there is no such setting (--help lists all){near}"
     return ""
+
+
+def _of_hydra(key: str) -> bool:
+    return key.startswith("hydra")
 
 
 def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
@@ -110,12 +131,12 @@ def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
-def _composed(overrides: Sequence[str]) -> DictConfig:
+def _composed(overrides: Sequence[str], with_hydra: bool = False) -> DictConfig:
     outer = GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = None
     try:
         with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
-            return compose("config", list(overrides))
+            return compose("config", list(overrides), return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = outer
 

@@ -1,17 +1,24 @@
 """What is expected at a place of a run: by rollouts where the simulator can be asked, else as learned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tpd.core.bands import LEVEL
+from tpd.core.beyond import Beyond, all_beyond
 from tpd.core.explanation import Explanation, together
 from tpd.core.intervals import trials_for
-from tpd.core.types import Array
+from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import number, whole_number
+from tpd.policies.followed import Followed
 from tpd.policies.stored import AbsentPolicy
+from tpd.predictors import run_on
+from tpd.predictors.pair_table import HasTable
+from tpd.predictors.replayed.posterior import Posterior
 from tpd.predictors.simulation import MOST_ROLLOUTS, PRECISION, Simulator
+from tpd.predictors.tabular_dynamics import Future, TabularDynamics
 from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.saved_runs import SavedRun
@@ -27,6 +34,8 @@ class Asking:
     rollouts: int | None = None
     """Of each action; 0 does without, None makes as many as the precision needs."""
     precision: float = PRECISION
+    progress: Callable[[int], None] = lambda steps: None
+    """Is told how many steps the simulator has made."""
 
     def __post_init__(self) -> None:
         number("precision", self.precision, 0.001, 0.5)
@@ -48,6 +57,7 @@ class Expectations:
         self.state = state
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
+        self._beyond: dict[bytes, Beyond] = {}
         self._simulator: Simulator | None = None
         self.reason = reason_not_to_ask(run, state, asking)
         """Why the simulator is not asked; empty where it is."""
@@ -75,22 +85,50 @@ class Expectations:
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
 
+    def to_the_end(self, explanation: Explanation) -> Explanation:
+        """The same with what comes after the horizon, as far as it can be estimated.
+
+        For what the simulator has explained it is rolled out, once for each action.
+        """
+        if self._simulator is None:
+            return self.run.explainer.to_the_end(explanation)
+        if explanation.legend.reward_bound is None:
+            return explanation
+        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]
+        if missing:
+            found = run_on.to_the_end(self._simulator, self._moment, explanation[np.array(missing)])
+            for place, row in enumerate(missing):
+                self._beyond[_key(explanation.actions[row])] = found[place : place + 1]
+        return replace(explanation, beyond=all_beyond([self._beyond[_key(a)] for a in explanation.actions]))
+
+    def follow(self, followed: Followed, draws: int = 0) -> Explanation:
+        """[1]: what is expected if a behaviour is followed instead, by rollouts or by the table."""
+        run = self.run
+        first = followed.first_action(run.env, run.explainer.policy, self.state.observation)
+        if self._simulator is not None:
+            simulator = self._simulator.but(followed=followed)
+            explanation = simulator.explain(self._moment, first[None], self._rollouts)
+            if explanation.legend.reward_bound is None:
+                return explanation
+            return replace(explanation, beyond=run_on.to_the_end(simulator, self._moment, explanation))
+        dynamics = run.dynamics()
+        if dynamics is None:
+            raise ValueError(
+                f"{followed.name}: a behaviour is rolled out by the simulator or followed in a table, and "
+                f"here is neither: {self.reason}"
+            )
+        return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
+
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
         """[action]: as it was learned."""
         here = np.repeat(self.state.observation, len(actions), axis=0)
-        return self.run.explainer.explain(here, actions, draws=draws)
+        explanation = self.run.explainer.explain(here, actions, draws=draws)
+        return replace(explanation, action_names=self.run.env.numbered_action_names)
 
     def _ask_once(self, asking: Asking) -> None:
         """Find out whether the simulator can be asked here."""
-        run = self.run
         try:
-            self._simulator = Simulator(
-                run.env,
-                run.explainer.policy,
-                run.outcomes(),
-                horizon=run.explainer.predictor.horizon,
-                precision=asking.precision,
-            )
+            self._simulator = simulator_of(self.run, precision=asking.precision, progress=asking.progress)
             self._roll_out(self._valid_actions())
         except Exception as error:  # of an environment, in whatever way
             self.leave_out(" ".join(str(error).split()) or type(error).__name__)
@@ -118,6 +156,51 @@ class Expectations:
             self._rollouts = len(found.rollouts)
         for row, action in enumerate(missing):
             self._rolled_out[_key(action)] = found[row : row + 1]
+
+
+def follow_in_table(
+    run: SavedRun,
+    dynamics: TabularDynamics,
+    observation: Array,
+    first: Array,
+    followed: Followed,
+    draws: int,
+) -> Explanation:
+    """[1]: what is expected by known or counted dynamics if a behaviour is followed from there on."""
+    explainer = run.explainer
+    policy, horizon = explainer.policy, explainer.predictor.horizon
+    assert isinstance(policy, DiscretePolicy)
+
+    def choose(step: int, states: IntArray) -> FloatArray:
+        chosen = followed.probabilities(run.env, step, states)
+        return policy.probabilities(states) if chosen is None else chosen
+
+    def future(of: TabularDynamics) -> Future:
+        return of.follow(int(observation[0]), int(first), choose, horizon)
+
+    expected, unknown = future(dynamics)
+    drawn = None
+    table = explainer.predictor.table() if isinstance(explainer.predictor, HasTable) else None
+    if draws and table is not None and table.edges is not None:
+        models = Posterior(table, policy).dynamics(draws)
+        drawn = np.stack([future(model).expected[None, :, :-1] for model in models])
+    return Explanation(
+        observations=observation,
+        actions=first[None],
+        expected=expected[None, :, :-1],
+        running=(1 - np.cumsum(expected[:, -1]) - unknown)[None],
+        support=explainer.predictor.support(observation, first[None]),
+        legend=explainer.legend,
+        discount=policy.discount,
+        unknown=unknown[None],
+        draws=drawn,
+    )
+
+
+def simulator_of(run: SavedRun, **settings: Any) -> Simulator:
+    """Rolls out the policy of a run, to its horizon; settings as for `Simulator`."""
+    horizon = run.explainer.predictor.horizon
+    return Simulator(run.env, run.explainer.policy, run.outcomes(), horizon=horizon, **settings)
 
 
 def without_mixing(sides: Sequence[Expectations]) -> None:

@@ -20,6 +20,7 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.answering import answered
 from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
+from tpd.run.moments import worth_asking
 from tpd.run.question import HELP, Question, QuestionError, parse
 from tpd.show import answer_tables, fragile_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
@@ -51,11 +52,17 @@ def main(arguments: Sequence[str]) -> None:
 def answer(question: Question, scratch: Path) -> None:
     """Find what is asked for, say it, and draw it."""
     run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
+    if question.open and run.recording is not None:
+        print(worth_asking(question, run))
+        return
     _check_rewards(question, run)
     fact, foil = fact_and_foil(question, run, scratch)
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
     out.mkdir(parents=True, exist_ok=True)
-    _tell(answered(fact, foil, question.what_if), run.name, out)
+    told = answered(fact, foil, question.what_if)
+    _tell(told, run.name, out, _switch(told, run))
+    if question.drivers is not False:
+        _drivers(question, told, out)
     if run.env.discrete and question.against is None and question.foil_state is None:
         _rank(question, fact, out)
     print(f"plots: {out}")
@@ -70,20 +77,42 @@ def _check_rewards(question: Question, run: SavedRun) -> None:
         what_if.with_rewards(run.explainer.legend, asked)
 
 
-def _tell(told: Answer, run: str, out: Path) -> None:
+def _switch(told: Answer, run: SavedRun) -> list[str]:
+    """Where the agent would do the foil, if no episode has to be played to find out."""
+    at_hand = run.env.tabular or run.recording is not None
+    if told.asked is None or told.asked.foil is None or not at_hand:
+        return []
+    nearest = told.nearest_state()
+    return [] if nearest.withheld else [nearest.text]
+
+
+def _drivers(question: Question, told: Answer, out: Path) -> None:
+    """What the learned forecast of an event relies on, and what its difference between fact and foil does."""
+    event = None if question.drivers is True else str(question.drivers)
+    both = told.asked is not None and told.asked.foil is not None
+    for against_foil in (False, True) if both else (False,):
+        found = told.drivers(event, question.by, against_foil)
+        print(f"{found.text}\n")
+        if not found.withheld:
+            found.plot().savefig(out / ("drivers_against_foil.png" if against_foil else "drivers.png"))
+
+
+def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
     """The answer in sentences and tables, as a figure and as a file."""
     begin = "\n".join([f"{run}: {told.place}", str(told.how), *told.actions, *told.remarks])
-    print("\n\n".join([begin, *told.sentences]) + "\n")
+    print("\n\n".join([begin, *told.sentences, *further]) + "\n")
     contrast, explanations = told.contrast, [side.explanation for side in told.sides]
     if contrast is not None and told.foil is not None:
         show(answer_tables.comparison(contrast, told.fact.name, told.foil.name))
     for warning in told.warnings:
         print(warning)
-    learned = [side.learned for side in told.sides if side.learned is not None]
+    judged = [side for side in told.sides if side.learned is not None]
+    learned = [side.learned for side in judged if side.learned is not None]
     if learned:
         print()
-        show(answer_tables.learned_beside([side.name for side in told.sides], explanations, learned))
-    told.plot().savefig(out / "explanation.png")
+        rolled_out = [side.explanation for side in judged]
+        show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
+    told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # 6 takes far longer
     save_explanation(together(explanations), out / "explanation.npz")
 
 

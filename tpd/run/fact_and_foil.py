@@ -13,6 +13,7 @@ from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
 from tpd.guards.settings import did_you_mean, shown
+from tpd.policies.followed import Followed, in_turn
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.expectations import Asking, Expectations, without_mixing
 from tpd.run.question import Question, QuestionError
@@ -38,6 +39,8 @@ class Compared:
     """What the agent does there, where that is known."""
     action: Array
     name: str
+    followed: Followed | None = None
+    """A behaviour that is followed from there on, of which the action is the first."""
 
     @property
     def run(self) -> SavedRun:
@@ -49,13 +52,19 @@ class Compared:
 
     @property
     def action_name(self) -> str:
-        return self.run.env.name_of_action(self.action)
+        return self.name if self.followed is not None else self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        """By rollouts where the simulator is asked, else as it was learned."""
-        return self.expectations.explain(self.action[None], draws=ENOUGH_DRAWS)
+        """By rollouts where the simulator is asked, else as it was learned; to the end of the episode."""
+        here = self.expectations
+        if self.followed is not None:
+            return here.follow(self.followed, draws=ENOUGH_DRAWS)
+        return here.to_the_end(here.explain(self.action[None], draws=ENOUGH_DRAWS))
 
-    def learned(self) -> Explanation:
+    def learned(self) -> Explanation | None:
+        """As it was learned; None of a behaviour, of which nothing is."""
+        if self.followed is not None:
+            return None
         return self.expectations.learned(self.action[None], draws=ENOUGH_DRAWS)
 
 
@@ -65,14 +74,14 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
     No second one where there is no choice.
     """
     asking = Asking(question.rollouts, question.precision)
-    state, own = _find(run, question.state)
-    action = _action(run, state, own, question.action, question.run)
+    state, own = find_state(run, question.state)
+    action = chosen_action(run, state, own, question.action, question.run)
     if question.against is not None:
         rival = saved_runs.read(fetch(question.against, question.store, scratch / "against"), question.trust)
         if rival.env.id != run.env.id:
             raise QuestionError(f"{run.env.id} and {rival.env.id} are different worlds, and not compared")
-        there, its_own = _find(rival, question.state)
-        foil = _action(rival, there, its_own, question.foil or question.action, question.against)
+        there, its_own = find_state(rival, question.state)
+        foil = chosen_action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
         here, elsewhere = _both(run, state, rival, there, asking)
         return (
@@ -80,8 +89,8 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
             Compared(elsewhere, its_own, foil, f"{names[1]} ({rival.env.name_of_action(foil)})"),
         )
     if question.foil_state is not None:
-        there, its_own = _find(run, question.foil_state)
-        foil = _action(run, there, its_own, question.foil or question.action, question.run)
+        there, its_own = find_state(run, question.foil_state)
+        foil = chosen_action(run, there, its_own, question.foil or question.action, question.run)
         here, elsewhere = _both(run, state, run, there, asking)
         return (
             Compared(here, own, action, f"{run.env.name_of_action(action)} in {state.name}"),
@@ -93,9 +102,17 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 def compared_actions(
     here: Expectations, own: Array | None, action: Array, foil: Any
 ) -> tuple[Compared, Compared | None]:
-    """An action against a foil, given by name or number, or the best of the others if it is None."""
+    """An action against a foil: by name or number, a behaviour, or the best of the others if it is None.
+
+    Where actions are numbered, a list of them is a behaviour: one after the other.
+    """
     run = here.run
     fact = Compared(here, own, action, _short_name(run, action, own, OWN))
+    if run.env.discrete and isinstance(foil, list | tuple):
+        foil = in_turn(run.env, foil)
+    if isinstance(foil, Followed):
+        first = foil.first_action(run.env, run.explainer.policy, here.state.observation)
+        return fact, Compared(here, own, first, foil.name, foil)
     other = _foil(here, action) if foil is None else np.asarray(run.env.action(foil, action))
     if other is None:
         return fact, None
@@ -131,9 +148,9 @@ def _both(
     return sides
 
 
-def _find(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
+def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
     """The state that is asked for, and what the agent does in it, where that is known."""
-    if state == START:
+    if state is None or state == START:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping):
         _check_keys(run, state)
@@ -158,7 +175,8 @@ def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
             )
 
 
-def _action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
+def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
+    """The action that is asked about, by name or number; the agent's own if it is None."""
     if wanted is not None:
         return np.asarray(run.env.action(wanted, own))
     if own is None:

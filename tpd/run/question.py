@@ -11,7 +11,6 @@ from yaml import YAMLError
 from tpd.guards.files import brief
 from tpd.guards.settings import boolean, number, shown, whole_number
 from tpd.predictors.simulation import PRECISION
-from tpd.sources.named_states import START
 
 HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
@@ -19,13 +18,17 @@ HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
 Where:     row=2 col=0 fuel=6 passenger=false   the fields of a state, where the environment has them
            state=417   state=[0.1, 0, 0.02, 0]  its number, or what is observed
-           episode=7 step=42                    a step of a recorded episode; the start if nothing is said
+           episode=7 step=42                    a step of a recorded episode; state=start is the first one
+           (nothing but run=)                   lists the moments that are worth asking about, found within
+                                                seconds=20
 What:      action=south foil=east               by name or number; by default the agent's own and the
                                                 best of the others
 Compare:   foil_state={row: 2, ...}             with another state, instead of another action
            against=<another run>                with another policy or seed, each doing what it does
 What if:   what_if=failure                      at which reward of an event another action overtakes
            rewards.failure=-20 resolve=true     the returns, and the optimal policy, under other rewards
+Why so:    drivers=true drivers=crash by=15     which parts of the state the learned forecast of an event
+                                                relies on; by default of the one with most at stake
 Simulator: rollouts=200 rollouts=0              the moment of a recorded episode is rolled out by default,
                                                 as often as precision=0.06 (half a band) needs; 0 does
                                                 without, and tells what was learned
@@ -37,6 +40,7 @@ Settings:  store=sqlite:///mlflow.db            the MLflow store
 
 
 LARGEST_REWARD = 1e15
+MOST_SECONDS = 1e6
 
 
 class QuestionError(ValueError):
@@ -48,7 +52,8 @@ class Question:
     """What is asked of which run."""
 
     run: str
-    state: Any = START
+    state: Any = None
+    """None where nothing is said: the start, or which moments are worth asking about."""
     action: Any = None
     foil: Any = None
     foil_state: Any = None
@@ -56,11 +61,21 @@ class Question:
     what_if: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
     resolve: bool = False
+    drivers: bool | str = False
+    by: int | None = None
     rollouts: int | None = None
     precision: float = PRECISION
     store: str = "sqlite:///mlflow.db"
     out: str | None = None
     trust: Sequence[str] = ()
+    seconds: float = 20.0
+    """For finding the moments that are worth asking about."""
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing is asked yet but of which run."""
+        asked = (self.state, self.action, self.foil, self.foil_state, self.against, self.what_if)
+        return all(each is None for each in asked) and not self.rewards and not self.resolve
 
 
 TEXT = ("run", "against", "what_if", "store", "out")
@@ -94,7 +109,7 @@ def parse(arguments: Sequence[str]) -> Question:
         raise QuestionError(f"{empty[0]}= is empty")
     if place:
         given["state"] = place
-    return _checked(Question(**{**given, **texts}))
+    return checked(Question(**{**given, **texts}))
 
 
 def _values(arguments: Sequence[str]) -> dict[str, Any]:
@@ -107,7 +122,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
     return {str(key): value for key, value in given.items()}
 
 
-def _checked(question: Question) -> Question:
+def checked(question: Question) -> Question:
     """The question, if its settings are of the kinds that they should be."""
     rewards, trust = question.rewards, question.trust
     if not isinstance(rewards, Mapping):
@@ -115,9 +130,16 @@ def _checked(question: Question) -> Question:
     for name, reward in rewards.items():
         number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
     boolean("resolve", question.resolve)
+    if not isinstance(question.drivers, bool | str):
+        raise QuestionError(f"drivers is true or the name of an event, got {shown(question.drivers)}")
+    if question.by is not None:
+        whole_number("by", question.by, at_least=0)
+        if question.drivers is False:
+            raise QuestionError(f"by={question.by} is said of drivers: drivers=true or drivers=<event>")
     if question.rollouts is not None:
         whole_number("rollouts", question.rollouts, at_least=0)
     number("precision", question.precision, 0, 1, above_low=True)
+    number("seconds", question.seconds, 0, MOST_SECONDS)
     trusted = [trust] if isinstance(trust, str) else trust
     if not isinstance(trusted, list | tuple) or not all(isinstance(module, str) for module in trusted):
         raise QuestionError(f"trust names modules, as trust=[my_module], got {shown(trust)}")

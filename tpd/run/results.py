@@ -1,13 +1,14 @@
 """The results of a run: figures, tables, episodes and the explainer, saved in its folder and tracked."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from tpd.evaluation.errors import Errors
+from tpd.evaluation.forecasts import ForecastSkill
 from tpd.evaluation.fresh_episodes import Forecasts
 from tpd.evaluation.played_return import PlayedReturn
 from tpd.guards.atomic import atomic_write_text
@@ -17,11 +18,11 @@ from tpd.sources.episodes import Recording
 from tpd.store import explainers, run_descriptions
 from tpd.store.explanations import save_explanation
 from tpd.store.recordings import save_recording
-from tpd.store.saved_runs import EPISODES, EXPLAINER, SavedRun
+from tpd.store.saved_runs import EPISODES, EXPLAINER, FORECASTS, RESULT, SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PLOTS, RESULT, FORECASTS = "plots", "result.txt", "forecasts.json"
+PLOTS = "plots"
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,16 @@ def save_results(
 ) -> None:
     """Write everything to the folder, and to the tracked run."""
     step = parts.training.transitions(parts.trainer)
-    save_learned(parts, findings, folder)
+    forecasts = findings.forecasts
+    frame, skill = (None, None) if forecasts is None else (forecasts.frame(), forecasts.policy)
+    save_learned(parts, findings.lines, frame, skill, folder)
     tracked.files(folder / RESULT)
     if findings.played is not None:
         tracked.metrics(findings.played.metrics(), step)
     _draw(parts, folder)
-    if findings.forecasts is not None:
-        tracked.metrics(findings.forecasts.metrics(), step)
-        tracked.table(findings.forecasts.frame(), FORECASTS)
+    if forecasts is not None:
+        tracked.metrics(forecasts.metrics(), step)
+        tracked.table(forecasts.frame(), FORECASTS)
     tracked.files(folder / PLOTS, PLOTS)
     if recording is not None:
         save_recording(recording, folder / EPISODES)
@@ -82,21 +85,30 @@ def save_results(
         write_table(pd.concat(frames), folder / "curve.json")
 
 
-def save_learned(parts: Parts, findings: Findings, folder: Path) -> None:
-    """Write the explainer, and how good its forecasts turned out to be."""
+def save_learned(
+    run: Parts | SavedRun,
+    lines: Sequence[str],
+    forecasts: pd.DataFrame | None,
+    skill: ForecastSkill | None,
+    folder: Path,
+) -> None:
+    """Write the explainer, and how good its forecasts turned out to be: in words, a table and a figure."""
+    assert run.about is not None
     (folder / PLOTS).mkdir(parents=True, exist_ok=True)
-    atomic_write_text(folder / RESULT, "\n".join([*findings.lines, ""]))
-    if findings.forecasts is not None:
-        write_table(findings.forecasts.frame(), folder / FORECASTS)
-        title = f"Reliability, seed {parts.seed}"
-        reliability.draw(findings.forecasts.policy, title).savefig(folder / PLOTS / "reliability.png")
-    save_explainer(parts, folder)
+    atomic_write_text(folder / RESULT, "\n".join([*lines, ""]))
+    if forecasts is not None:
+        write_table(forecasts, folder / FORECASTS)
+    if skill is not None:
+        title = f"Reliability, seed {run.about.seed}"
+        reliability.draw(skill, title).savefig(folder / PLOTS / "reliability.png")
+    save_explainer(run, folder)
 
 
-def save_explainer(parts: Parts, folder: Path) -> None:
+def save_explainer(run: Parts | SavedRun, folder: Path) -> None:
     """Write the explainer with its policy, and what the run is about."""
-    explainers.save(parts.explainer, parts.env, folder / EXPLAINER)
-    run_descriptions.write(parts.about, folder / EXPLAINER)
+    assert run.about is not None
+    explainers.save(run.explainer, run.env, folder / EXPLAINER)
+    run_descriptions.write(run.about, folder / EXPLAINER)
 
 
 def live_run(parts: Parts, recording: Recording | None) -> SavedRun:
@@ -107,7 +119,7 @@ def live_run(parts: Parts, recording: Recording | None) -> SavedRun:
         env=parts.env,
         recording=recording,
         outcomes=lambda: parts.outcomes,
-        maps=parts.about.maps,
+        about=parts.about,
     )
 
 

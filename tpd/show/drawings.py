@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from tpd.answers.answer import Answer
+from tpd.answers.drivers import Drivers
 from tpd.answers.sentences.formatting import sentence
 from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
+from tpd.show import driver_bars
 from tpd.show.figures import page
 
 if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none of it
     from tpd.evaluation.forecasts import ForecastSkill
     from tpd.predictors.explainer import Explainer
     from tpd.predictors.rollouts import MonteCarlo, SampledCases
+
+
+NO_BANDS = "No bands: ask with draws=59, as in explain(observations, draws=59)."
 
 
 def answer(record: Answer) -> Figure:
@@ -31,18 +36,32 @@ def answer(record: Answer) -> Figure:
 def explanation(record: Explanation) -> Figure:
     """A column for each of the first pairs."""
     shown = record[:MOST_SHOWN]
-    title = shown.obtained
+    title = f"What is expected, {shown.obtained}"
     if len(shown) < len(record):
         title += f"; the first {len(shown)} of {len(record)} pairs"
     names = [shown.name_of(row) for row in range(len(shown))]
-    return page(title.capitalize(), shown, names, [None] * len(shown), ())
+    return page(title, shown, names, [None] * len(shown), _without_bands(shown))
 
 
 def contrast(record: Contrast) -> Figure:
     """The first pair: fact and foil, and how they differ."""
     both = together([record.fact[:1], record.foil[:1]])
-    names = [both.name_of(row) for row in range(2)]
-    return page(f"{names[0]} against {names[1]}", both, names, [None, None], (), "the first minus the second")
+    names, actions = zip(*((both.name_of(row), both.action_name(row)) for row in range(2)), strict=True)
+    first, second = names if actions[0] == actions[1] else actions
+    title = f"{first} against {second}, {both.obtained}"
+    if len(record.fact) > 1:
+        title += f"; the first of {len(record.fact)} pairs"
+    return page(title, both, names, [None, None], _without_bands(both), f"{first} minus {second}")
+
+
+def _without_bands(record: Explanation) -> list[str]:
+    """Why lines have no bands, where they could have some."""
+    return [] if record.banded or record.certain.all() else [NO_BANDS]
+
+
+def drivers(record: Drivers) -> Figure:
+    """A bar for each part of the state."""
+    return driver_bars.draw(record)
 
 
 def reliability(record: "ForecastSkill") -> Figure:
@@ -56,4 +75,6 @@ def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | N
     """What has happened by each step at a few moments, explained and rolled out."""
     from tpd.show import survival_curves
 
-    return survival_curves.draw(*record, "What has happened by then")
+    return survival_curves.draw(
+        *record, "What has happened by each step at a few moments, as learned and as rolled out"
+    )

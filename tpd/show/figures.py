@@ -24,7 +24,7 @@ from tpd.show.figure_notes import disagreement, remarks
 from tpd.sources import named_states
 from tpd.sources.named_states import START, NamedState, NamedStateDescription
 
-CHARACTERS_PER_COLUMN, TITLE_WIDTH = 80, 62
+CHARACTERS_PER_COLUMN, TITLE_WIDTH = 77, 62
 LATER = {"episode": 0, "step": 50}
 
 

@@ -54,6 +54,9 @@ MOST_FILLED = 3
 """Bands that can be told apart where they lie over each other."""
 COVERED = 0.01
 """As a share of the height of a plot: lines that are nearer lie over each other."""
+DOTS: dict[str, Any] = {"linestyle": "none", "marker": ".", "zorder": 2.5, "clip_on": False}
+"""Above the lines, and whole at the edges of a plot."""
+UNTOLD_WORDS = "not learned or too rare to tell"
 STRIPED, DASH = 3, 2
 """How wide such lines are, and how long each of their dashes, in these widths."""
 APART = 0.6
@@ -180,6 +183,8 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
         axes.margins(y=0.1)
         total = np.where(explanation.told.returns[row], explanation.expected_reward[row], np.nan)
         axes.plot(as_far_as_known(explanation, row, total), **TOTAL)
+        if explanation.banded:
+            _total_band(axes, explanation[row : row + 1].reward_band(), explanation.told.returns[row])
         _say_untold(axes, explanation, row, explanation.component_names)
 
 
@@ -221,11 +226,17 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         total = np.where(returns_told, contrast.expected_return[row], np.nan)
         axes.plot(as_far_as_known(contrast, row, total), **TOTAL)
         if contrast.drawn:
-            low, high = (np.where(returns_told, end[row], np.nan) for end in contrast.return_band())
-            axes.fill_between(range(contrast.horizon), low, high, **TOTAL_BAND)
-            for end in (low, high):
-                axes.plot(end, **TOTAL_BAND_EDGE)
+            only = slice(row, row + 1)
+            _total_band(axes, (contrast.fact[only] - contrast.foil[only]).return_band(), returns_told)
         _say_untold(axes, contrast, row, contrast.fact.component_names, by=True)
+
+
+def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
+    """The band [1, horizon] of the total, where it is told [horizon]."""
+    low, high = (np.where(told, end[0], np.nan) for end in band)
+    axes.fill_between(range(len(low)), low, high, **TOTAL_BAND)
+    for end in (low, high):
+        axes.plot(end, **TOTAL_BAND_EDGE)
 
 
 def _component_columns(explanation: Explanation) -> list[int]:
@@ -243,7 +254,7 @@ def page(
     text, bottom = 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
     figure = Page(figsize=(width, height), dpi=110)
-    inside = {"left": 0.75 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
+    inside = {"left": 0.8 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
     layout = figure.add_gridspec(
         rows, columns, top=1 - top / height, bottom=(text + bottom) / height, **inside
     )
@@ -254,9 +265,12 @@ def page(
 
 def picture(axes: Axes, pixels: Array | None) -> None:
     """The environment's state, drawn by the environment."""
-    axes.axis("off")
-    if pixels is not None:
-        axes.imshow(pixels)
+    if pixels is None:
+        axes.axis("off")
+        return
+    axes.imshow(pixels)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_color(ENDED_COLOUR)
 
 
 def notes(axes: Axes, lines: Sequence[str]) -> None:
@@ -319,7 +333,7 @@ def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray
                 striped.append(run)
                 dashes.append((-DASH * group.index(number), (DASH, DASH * (len(group) - 1))))
         single = np.flatnonzero(same[number].sum(axis=0) == 1)
-        axes.plot(values, linestyle="none", marker=".", color=look["color"], markevery=single)
+        axes.plot(values, color=look["color"], markevery=single, **DOTS)
         axes.add_collection(LineCollection(plain, path_effects=outline, **look))
         if striped:
             axes.add_collection(LineCollection(striped, **look | {"linestyle": dashes, "linewidth": STRIPED}))
@@ -376,7 +390,8 @@ def _as_far_as_told(
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
     if np.isnan(told).sum() > np.isnan(values).sum():
-        _say_below(axes, f"no line: {'not enough data' if explanation.counted else 'the band is too wide'}")
+        reason = "not enough data" if explanation.counted else "the band is too wide"
+        _say_below(axes, f"gaps: {reason} there")
     return told
 
 
@@ -418,10 +433,14 @@ def _say_untold(
     columns = {name.removeprefix(FIRST): told[:, fact.legend.names.index(name)] for name in names}
     never = [name for name, steps in columns.items() if not steps.any()]
     partly = [name for name, steps in columns.items() if steps.any() and not steps.all()]
-    kinds = {"not learned or too rare to tell": never, "at some steps not": partly}
-    said = [f"{kind}: {_listed(found)}" for kind, found in kinds.items() if found]
-    if said:
-        _say_below(axes, "; ".join(said))
+    if names and len(never) == len(columns):
+        axes.set_yticks([])
+        axes.text(0.5, 0.6, UNTOLD_WORDS, transform=axes.transAxes, ha="center", color="#666666")
+        return
+    kinds = {UNTOLD_WORDS: never, "not learned at some steps": partly}
+    for kind, found in kinds.items():
+        if found:
+            _say_below(axes, f"{kind}: {_listed(found)}")
 
 
 def _listed(names: Sequence[str]) -> str:

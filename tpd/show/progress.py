@@ -19,10 +19,11 @@ class ProgressBars:
     """Bars that advance with every batch of transitions.
 
     In a terminal they are bars; in a pipe, a log or a notebook a line is written every few seconds. Nothing
-    is shown in CI and in parallel jobs.
+    is shown in CI and in parallel jobs. With `after`, bars appear once work has gone on for so many seconds,
+    and vanish when it is done.
     """
 
-    def __init__(self, wanted: bool = True) -> None:
+    def __init__(self, wanted: bool = True, after: float = 0.0) -> None:
         self._stream = terminal(sys.stderr)
         self._wanted = wanted and not os.environ.get("CI")
         bars = self._wanted and self._stream.isatty()
@@ -33,16 +34,24 @@ class ProgressBars:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        self._progress = Progress(*columns, console=Console(file=self._stream), disable=not bars)
+        console = Console(file=self._stream)
+        self._progress = Progress(*columns, console=console, disable=not bars, transient=after > 0)
+        self._starts, self._started = time.monotonic() + after, False
 
     def __enter__(self) -> "ProgressBars":
-        self._progress.start()
+        self._start_if_due()
         return self
+
+    def _start_if_due(self) -> None:
+        if not self._started and time.monotonic() >= self._starts:
+            self._progress.start()
+            self._started = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        if self._started:
+            self._progress.stop()
 
     def counter(self, description: str, total: int | None) -> Callable[[int], None]:
         """A new bar, and the function that moves it; no total where nobody knows it."""
@@ -50,6 +59,7 @@ class ProgressBars:
         lines = _Lines(description, total, self._write if self._lines else None)
 
         def advance(count: int) -> None:
+            self._start_if_due()
             self._progress.advance(task, count)
             lines.advance(count)
 

@@ -1,6 +1,8 @@
 """Reliability diagrams: did what was forecast with a probability of 0.3 happen three times in ten?"""
 
 import math
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from tpd.evaluation.windows import BINS
 from tpd.show import plots
 
 COLUMNS = 4
+CONSTANT = {0.0: "never happened", 1.0: "always happened"}
 FEW = 100
 """A frequency over fewer windows says little."""
 EDGE = "#555555"
@@ -26,13 +29,28 @@ MARKER: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": EDG
 def draw(forecasts: ForecastSkill, title: str) -> Figure:
     """A panel for each event: how often it happened against how likely it was said to be.
 
-    The bars below count the forecasts.
+    Forecasts are of exactly h steps ahead, all h together. The bars below count them. Events that always or
+    never happened have no panel, but are named.
     """
-    pairs = zip(forecasts.names, forecasts.is_event, strict=True)
-    events = [name for name, is_event in pairs if is_event]
+    title = (
+        f"{title}: forecasts of whether an event happens exactly h steps ahead, all h together "
+        "(± standard error)"
+    )
+    rates = forecasts.at.scores.base_rate[-1]
+    named = [name for name, is_event in zip(forecasts.names, forecasts.is_event, strict=True) if is_event]
+    constant = {name: rates[forecasts.names.index(name)] for name in named}
+    events = [name for name in named if constant[name] not in CONSTANT]
+    said = [
+        f"{words}: {', '.join(name for name in named if constant[name] == rate)}"
+        for rate, words in CONSTANT.items()
+        if rate in constant.values()
+    ]
+    if forecasts.unknown:
+        said.append(f"left out as unknown: {forecasts.unknown:.1%} of the steps")
     if not events:
-        empty = plots.Page(figsize=(6, 2))
-        empty.suptitle(f"{title}\nnone of the outcomes is an event", fontsize=11)
+        empty = plots.Page(figsize=(8, 2))
+        reason = "none of the outcomes is an event" if not named else "; ".join(said)
+        empty.suptitle(textwrap.fill(title, 80) + "\n" + textwrap.fill(reason, 80), fontsize=11)
         return empty
     columns = min(COLUMNS, len(events))
     figure, grid = _page(math.ceil(len(events) / columns), columns)
@@ -43,20 +61,20 @@ def draw(forecasts: ForecastSkill, title: str) -> Figure:
         _counts(below, forecasts, name)
         if number % columns == 0:
             above.set_ylabel("observed frequency")
-            below.set_ylabel("windows")
+            below.set_ylabel("forecasts")
         if number + columns >= len(events):
             below.set_xlabel("forecast probability")
-    figure.suptitle(title, fontsize=11)
-    _key(figure, forecasts)
+    figure.suptitle(textwrap.fill(title, int(14 * figure.get_figwidth())), fontsize=11)
+    _key(figure, said)
     return figure
 
 
 def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:
     """Laid out in inches, as `plots.page` is: to let matplotlib find the layout takes long."""
-    top, bottom, left, right = 1.0, 1.25, 0.75, 0.2
+    top, bottom, left, right = 1.2, 1.35, 0.75, 0.2
     width, height = max(6.5, 3.0 * columns + left), 4.0 * rows + top + bottom
     figure = plots.Page(figsize=(width, height), dpi=110)
-    grid = figure.add_gridspec(rows, columns, wspace=0.3, hspace=0.3)
+    grid = figure.add_gridspec(rows, columns, wspace=0.3, hspace=0.35)
     grid.update(left=left / width, right=1 - right / width, top=1 - top / height, bottom=bottom / height)
     return figure, grid
 
@@ -74,7 +92,7 @@ def _frequencies(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
     for chosen, inside in ((few, "white"), (many, colour)):
         look = MARKER | {"markerfacecolor": inside}
         axes.plot(forecast[chosen], bins.frequency[chosen], **look, clip_on=False)
-    axes.set_title(f"{name}\n{_summary(forecasts, name)}", fontsize=9)
+    axes.set_title(f"{name}\n{_summary(forecasts, name)}", fontsize=9, pad=8)
     axes.set_ylim(-0.02, 1.02)
     axes.tick_params(labelbottom=False)
     _finish(axes)
@@ -103,24 +121,24 @@ def _summary(forecasts: ForecastSkill, name: str) -> str:
     if math.isnan(scores.base_rate[-1, k]):
         return "no windows"
     if math.isnan(scores.skill[-1, k]):
-        constant = {0.0: "never happened", 1.0: "always happened"}
-        return f"{constant.get(float(scores.base_rate[-1, k]), 'always at the same steps')}, {windows}"
+        return f"always at the same steps, {windows}"
     error = forecasts.at.skill_error[-1, k]
-    deviation = "" if math.isnan(error) else f" ± {error:.3f}"
-    return f"skill {scores.skill[-1, k]:.3f}{deviation}, {windows}"
+    deviation = "" if math.isnan(error) else f" ± {error:.2f}"
+    steps = " / ".join(steps.removeprefix("by ") for steps in forecasts.by.ranges)
+    by = " / ".join(f"{skill:.2f}" for skill in forecasts.by.scores.skill[:, k])
+    return f"skill exactly at h: {scores.skill[-1, k]:.2f}{deviation}\nskill by {steps}: {by}"
 
 
-def _key(figure: Figure, forecasts: ForecastSkill) -> None:
+def _key(figure: Figure, said: Sequence[str]) -> None:
     handles = [
         Line2D([], [], **MARKER, markerfacecolor=EDGE, label="forecasts of much the same probability"),
-        Line2D([], [], **MARKER, markerfacecolor="white", label=f"fewer than {FEW} windows"),
+        Line2D([], [], **MARKER, markerfacecolor="white", label=f"fewer than {FEW} forecasts"),
         Line2D([], [], **CALIBRATED, label="as often as forecast"),
         Line2D([], [], **BASE_RATE, label="base rate"),
     ]
-    unknown = f"left out as unknown: {forecasts.unknown:.1%} of the steps"
     figure.legend(
         handles=handles,
-        title=unknown if forecasts.unknown else None,
+        title=textwrap.fill("; ".join(said), int(14 * figure.get_figwidth())) if said else None,
         loc="lower center",
         ncols=4 if figure.get_figwidth() > 9 else 2,
         frameon=False,

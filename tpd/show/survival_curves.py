@@ -1,5 +1,6 @@
 """Survival curves: how likely something has happened by some step, as explained and as rollouts show it."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ MOMENTS = 4
 SHOWN_STEPS = 10
 HAPPENS = 0.05
 """Something comes to happen where such a share of the rollouts sees it, after the first step."""
-CHOICES = ("the policy's action", "passed over")
+CHOICES = ("the agent's action", "foil")
 GREY = "#555555"
+WIDTH = 48
+"""Characters in a line above a plot."""
 POINTS: dict[str, Any] = {"fmt": "o", "markersize": 4, "markeredgecolor": "black", "elinewidth": 1.2}
 
 
@@ -48,13 +51,16 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
             _explained(axes, explanation[case : case + 1], k)
             at = case, slice(None), k
             _rolled_out(axes, seen[at], Band(limits.low[at], limits.high[at]), _colour(explanation, k))
-        action = truth.env.name_of_action(cases.actions[case])
-        axes.set_title(f"{CHOICES[row]}: {action}", fontsize=10)
+        action = f"{CHOICES[row]}: {truth.env.name_of_action(cases.actions[case])}"
+        state = textwrap.wrap(truth.env.name_of_state(cases.observations[case]), WIDTH) if row == 0 else []
+        axes.set_title("\n".join([*state, action]), fontsize=9)
+        if not explanation.told.by[case][:, columns].any():
+            axes.text(0.5, 0.5, plots.UNTOLD_WORDS, transform=axes.transAxes, ha="center", color=GREY)
         axes.set(xlabel="steps ahead", ylabel="has happened by then", ylim=(-0.03, 1.03))
         axes.spines[["top", "right"]].set_visible(False)
         axes.label_outer()
     inches = figure.get_figwidth()
-    figure.subplots_adjust(0.7 / inches, 0.15, 1 - 0.2 / inches, 0.89, wspace=0.08, hspace=0.16)
+    figure.subplots_adjust(0.7 / inches, 0.15, 1 - 0.2 / inches, 0.85, wspace=0.08, hspace=0.16)
     figure.suptitle(title, fontsize=11)
     _key(figure, explanation, columns)
     return figure
@@ -99,7 +105,7 @@ def _key(figure: Figure, explanation: Explanation, columns: IntArray) -> None:
     handles: list[Artist] = [
         Patch(label=names[k].removeprefix(FIRST), color=_colour(explanation, k)) for k in columns
     ]
-    handles.append(Line2D([], [], label="explained", color=GREY))
+    handles.append(Line2D([], [], label="learned", color=GREY))
     if explanation.banded:
         handles.append(Patch(label=f"its {LEVEL:.0%} band", alpha=0.25, color=GREY))
     rolled_out = f"rolled out, with its {LEVEL:.0%} band"

@@ -1,6 +1,5 @@
 """The timeline of recorded episodes: at which steps the expected future changed, and how."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,13 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from tpd.answers.turning_points import END
 from tpd.core.colours import colour
 from tpd.core.outcomes import FIRST, Legend
 
 LABELLED = 0.1
 """Smaller changes, as a share of the largest, get no words."""
-ENDED_COLOUR = "#777777"
 ROW_HEIGHT = 1.15
 
 
@@ -41,7 +38,7 @@ def draw(points: pd.DataFrame, legend: Legend, title: str) -> Figure:
 
 def _bars(axes: Axes, points: pd.DataFrame, legend: Legend) -> None:
     known = points.dropna(subset="change")
-    shades = [_colour(legend.names, outcome) for outcome in known["outcome"]]
+    shades = [colour(legend.names, outcome) for outcome in known["outcome"]]
     axes.bar(known["step"], known["change"], width=0.8, color=shades)
 
 
@@ -65,12 +62,8 @@ def _key(points: pd.DataFrame, legend: Legend) -> list[Line2D]:
             [],
             linestyle="",
             marker="s",
-            color=_colour(legend.names, name),
+            color=colour(legend.names, name),
             label=name.removeprefix(FIRST),
         )
         for name in shown
     ]
-
-
-def _colour(names: Sequence[str], outcome: str) -> str:
-    return ENDED_COLOUR if outcome == END else colour(names, outcome)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tpd.core.beyond import Beyond
 from tpd.core.explanation import Explanation
 from tpd.guards.files import ANY, REAL, StoredArrays, blame, write_arrays
 from tpd.guards.settings import number
@@ -24,6 +25,8 @@ def save_explanation(explanation: Explanation, path: Path) -> None:
     arrays |= verdict_arrays(explanation.verdicts)
     if explanation.rollouts is not None:
         arrays["rollouts"] = explanation.rollouts.astype(np.float32)
+    if explanation.beyond is not None:
+        arrays |= {f"beyond_{name}": values for name, values in vars(explanation.beyond).items()}
     write_arrays(path, {"metadata": np.array(json.dumps(metadata)), **arrays})
 
 
@@ -51,4 +54,17 @@ def load_explanation(path: Path) -> Explanation:
         unknown,
         verdicts=read_verdicts(stored, len(expected), expected.shape[1], len(legend.names) + 1),
         rollouts=stored.take("rollouts", (None, *expected.shape), REAL, optional=True),
+        beyond=_read_beyond(stored, len(expected)),
+    )
+
+
+def _read_beyond(stored: StoredArrays, batch: int) -> Beyond | None:
+    mean = stored.take("beyond_mean", (batch,), REAL, finite=False, optional=True)
+    if mean is None:
+        return None
+    return Beyond(
+        mean,
+        stored.take("beyond_draws", (None, batch), REAL, finite=False),
+        stored.take("beyond_certain", (batch,), "b"),
+        stored.take("beyond_unended", (batch,), "i"),
     )

@@ -72,6 +72,7 @@ class EnvironmentDescription(Stored):
     action_names: list[Word] = []
     wrappers: list[NamedFunction] = []
     mask_function: NamedFunction | None = None
+    observation_names: list[Word] = []
     choice_names: list[Word] = []
 
     def make(self, trusted: Sequence[str] = ()) -> Environment:
@@ -90,6 +91,7 @@ class EnvironmentDescription(Stored):
                 tuple(self.action_names),
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
                 None if mask is None else _function_of(mask, trusted),
+                tuple(self.observation_names),
                 tuple(self.choice_names),
             )
             env.check()
@@ -233,6 +235,7 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
             "action_names": [str(name) for name in env.action_names],
             "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],
             "mask_function": None if mask is None else written(named(mask)),
+            "observation_names": [str(name) for name in env.observation_names],
             "choice_names": [str(name) for name in env.choice_names],
         }
         made: EnvironmentDescription = validated(EnvironmentDescription, plain)

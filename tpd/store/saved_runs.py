@@ -1,25 +1,33 @@
 """Finished runs, read from their folders."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+
+import numpy as np
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Policy
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.files import blame
+from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.replayed.counts import counted_model
+from tpd.predictors.tabular_dynamics import TabularDynamics
 from tpd.sources.episodes import Recording
+from tpd.sources.states_met import StatesMet, played_states, recorded_states
 from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
 from tpd.store.recordings import load_recording, require_fit
+from tpd.store.run_descriptions import RunDescription
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
 """The config is there to be read by people."""
+RESULT, FORECASTS = "result.txt", "forecasts.json"
+"""How good the explanations turned out to be."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +41,13 @@ class SavedRun:
     recording: Recording | None
     outcomes: Callable[[], OutcomeSet]
     """The outcomes explained, with their functions; an UntrustedError where these are of strangers."""
-    maps: Mapping[str, str] = field(default_factory=dict)
-    """Which field of a state goes where on a map, if not as the environment says."""
+    about: RunDescription | None = None
+    """What is stored beside the explainer; None where nothing was learned that could be."""
+
+    @property
+    def maps(self) -> Mapping[str, str]:
+        """Which field of a state goes where on a map, if not as the environment says."""
+        return {} if self.about is None else self.about.maps
 
     def model(self) -> TabularModel | None:
         """The dynamics: the environment's own, or as they were counted; None where they are not known."""
@@ -42,6 +55,34 @@ class SavedRun:
             return self.env.model
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
+
+    def states_met(self, enough: int) -> StatesMet:
+        """The states that the agent meets: of the recorded episodes or, if these are too few, of fresh ones.
+
+        A ValueError says why there are none.
+        """
+        playable = self.env.playable and not isinstance(self.explainer.policy, AbsentPolicy)
+        if self.recording is not None and (len(self.recording.episodes) >= enough or not playable):
+            return recorded_states(self.recording)
+        if not playable:
+            raise ValueError(
+                f"no states of {self.env.id} are at hand: no episodes are recorded, and none can be played"
+            )
+        return self._played
+
+    @cached_property
+    def _played(self) -> StatesMet:
+        return played_states(self.env, self.explainer.policy)
+
+    def dynamics(self) -> TabularDynamics | None:
+        """What the answers of a table follow from: as counted, or the environment's own; None for others."""
+        if not isinstance(self.explainer.predictor, HasTable):
+            return None
+        table = self.explainer.predictor.table()
+        if table.edges is not None:
+            return TabularDynamics.counted(table.edges, table.num_actions)
+        model = self.env.model if np.isinf(table.visits).all() else None
+        return None if model is None else TabularDynamics.known(model, self.outcomes())
 
 
 def read(
@@ -79,4 +120,4 @@ def read(
         given = ", ".join(outcomes.legend.names)
         raise ValueError(f"the outcomes given are {given}, and {', '.join(names)} are explained")
     make = partial(about.outcomes.make, trusted) if outcomes is None else lambda: outcomes
-    return SavedRun(about.title, explainer, env, recording, make, about.maps)
+    return SavedRun(about.title, explainer, env, recording, make, about)

@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from tpd.guards.files import brief
 from tpd.guards.versions import FIRST_VERSION, WRITTEN_BY, require_version
 from tpd.store import explainers
-from tpd.store.saved_runs import EPISODES, EXPLAINER
+from tpd.store.saved_runs import EPISODES, EXPLAINER, FORECASTS, RESULT
 from tpd.tracking.backend_store import RUN_VERSION, SQLITE, client_of, own_places, require_usable
 
 MODELS = "models:/"
@@ -76,8 +76,8 @@ def _run_of_model(client: MlflowClient, name: str) -> str:
 
 def _download(client: MlflowClient, run: Run, folder: Path) -> None:
     kept = {file.path for file in client.list_artifacts(run.info.run_id)}
-    if EPISODES in kept:
-        client.download_artifacts(run.info.run_id, EPISODES, str(folder))
+    for name in kept & {EPISODES, RESULT, FORECASTS}:
+        client.download_artifacts(run.info.run_id, name, str(folder))
 
 
 def _without_explainer(client: MlflowClient, run: Run) -> str:

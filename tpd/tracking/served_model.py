@@ -14,10 +14,10 @@ from mlflow.types.schema import AnyType
 
 from tpd.answers.batch import Answers, Choice
 from tpd.core.explanation import Contrast, Explanation
+from tpd.core.observations import numbers
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, FloatArray, IntArray
-from tpd.envs.environment import numbers
 from tpd.guards.settings import boolean, shown
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.explainer import Explainer

@@ -1,28 +1,52 @@
 """Two pairs in sentences: which one is worth more, and why. Every number comes from the explanation."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
-from tpd.answers.differences import Difference, Differences
+from tpd.answers.differences import Differences
+from tpd.answers.sentences.amounts import amounts
 from tpd.answers.sentences.describe import (
-    LARGE,
-    MOST_SAID,
     NEGLIGIBLE,
-    described,
-    into_unknown,
+    described_both,
     never_tried,
     not_told,
-    times,
 )
-from tpd.answers.sentences.formatting import WIDE, bound_in_words, listed, percent, sentence, worth
-from tpd.answers.sentences.summary import PairSummaries, PairSummary, Term
-from tpd.answers.what_if import overtaking, reward_of, sign_certain
-from tpd.core.explanation import Contrast
+from tpd.answers.sentences.formatting import (
+    WIDE,
+    gain,
+    listed,
+    sentence,
+    worth,
+)
+from tpd.answers.sentences.inevitable import inevitable_after
+from tpd.answers.sentences.summary import PairSummaries, PairSummary
+from tpd.answers.sentences.terms import LARGE
+from tpd.core.explanation import ENOUGH_VISITS, Contrast
 from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
 
-MOST_AGAINST = 2
+MOST_REASONS, MOST_AGAINST = 3, 1
+PRACTICAL = 0.01
+"""Returns that differ by a smaller share of all that is gained and lost are a practical tie."""
+
+
+class Verdict(NamedTuple):
+    """Which of two pairs is worth more."""
+
+    gain: float
+    """What the fact is worth more than the foil, to the end of the episode where both ends are estimated."""
+    band: tuple[float, float] | None
+    """Where that lies, if there are draws."""
+    whole: bool
+    """Whether what comes after the horizon is part of it."""
+    tie: bool
+    """Whether the difference is too small to matter."""
+    settled: bool
+    """Whether it is no tie, and the data leave no doubt which is ahead."""
+    small: float
+    """A difference that does not matter."""
 
 
 class ContrastNarrator:
@@ -35,17 +59,24 @@ class ContrastNarrator:
         self._fact, self._foil = PairSummaries(contrast.fact), PairSummaries(contrast.foil)
         self._tie = tie
         self.differences = Differences(contrast)
-        self._settled: list[bool] | None = None
-        self._bands: list[list[float]] | None = None
+        self._noise: list[list[bool]] | None = None
+        """[batch][outcome]: where the band of what it adds to the difference includes 0"""
         if self.differences.rewarded:
-            self._settled = contrast.settled.tolist()
+            whole = contrast.whole()
+            self._gain: list[float] = whole.mean.tolist()
+            self._whole: list[bool] = whole.estimated.tolist()
+            self._rest_differs: list[bool] = whole.rest_differs.tolist()
+            self._band = None if whole.band is None else np.stack(whole.band, axis=1).tolist()
+            self._settled: list[bool] = contrast.settled.tolist()
             if contrast.drawn:
-                band = contrast.return_band()
-                self._bands = np.stack([band.low[:, -1], band.high[:, -1]], axis=1).tolist()
+                low, high = contrast.gain_band()
+                self._noise = ((low <= 0) & (high >= 0)).tolist()
+        self._columns = {name: column for column, name in enumerate(contrast.fact.legend.names)}
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
-        return self._compare(row, *self._summaries(row, fact_name, foil_name), chosen)
+        fact, foil = self._summaries(row, fact_name, foil_name)
+        return self._compare(row, fact, foil, chosen)[0]
 
     def paragraph(
         self,
@@ -54,65 +85,121 @@ class ContrastNarrator:
         foil_name: str,
         chosen: str | None = None,
         best: tuple[str, float] | None = None,
+        own_return: float | None = None,
+        inevitable: Collection[str] = (),
     ) -> str:
-        """The whole answer: the fact, the foil instead, how they differ and why.
+        """The whole answer: both plans, which is worth more and why; first that a choice is not supported.
 
-        `best` is a third action that the explained returns favour over the one chosen, and its return.
+        `best` is a third action that the explained returns favour over the one chosen, and its return,
+        `own_return` that of the one chosen. `inevitable` are events that are certain after every valid
+        action.
         """
         fact, foil = self._summaries(row, fact_name, foil_name)
-        said = [described(fact), described(foil, " instead")]
-        if fact.known and foil.known:
-            said.append(self._compare(row, fact, foil, chosen))
+        first, then = list[str](), list[str]()
         if best is not None and chosen is not None:
-            own = fact if chosen == fact_name else foil
-            said.append(sentence(unsupported(*best, chosen, own.worth)))
-        return " ".join(filter(None, [*said, not_told(fact, foil)]))
+            own = (fact if chosen == fact_name else foil).worth if own_return is None else own_return
+            first.append(sentence(unsupported(*best, chosen, own)))
+        if fact.known and foil.known:
+            said, against_choice = self._compare(row, fact, foil, chosen)
+            (first if against_choice else then).append(said)
+            then.append(inevitable_after(fact, foil, inevitable))
+        said = described_both(fact, foil)
+        return " ".join(filter(None, [*first, said, *then, not_told(fact, foil)]))
 
     def _summaries(self, row: int, fact_name: str, foil_name: str) -> tuple[PairSummary, PairSummary]:
         return PairSummary(self._fact, row, fact_name), PairSummary(self._foil, row, foil_name)
 
-    def _compare(self, row: int, fact: PairSummary, foil: PairSummary, chosen: str | None) -> str:
+    def verdict(self, row: int) -> Verdict:
+        """Which of the two is worth more; the outcomes have to account for the reward."""
+        return self._verdict(row, *self._summaries(row, "", ""))
+
+    def _compare(
+        self, row: int, fact: PairSummary, foil: PairSummary, chosen: str | None
+    ) -> tuple[str, bool]:
+        """The verdict with its reasons, and whether it speaks against the choice."""
         for pair in (fact, foil):
             if not pair.known:
-                return sentence(f"{never_tried(pair)}, and the two cannot be compared")
+                return sentence(f"{never_tried(pair)}, and the two cannot be compared"), False
             if not pair.foreseen:
-                return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared")
+                return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared"), False
         if not self.differences.rewarded:
-            return sentence(_differing(self.differences.main(row), fact, foil))
+            return sentence(self._differing(row, fact, foil)), False
         if not (fact.worth_told and foil.worth_told):
             untold = listed([pair.name for pair in (fact, foil) if not pair.worth_told])
             said = f"the return of {untold} is not learned, so returns are not compared"
-            differing = _differing(self.differences.main(row), fact, foil)
-            return f"{sentence(said)} {sentence(differing)}"
-        if self._about_equal(fact.worth, foil.worth):
-            said = f"{fact.name} and {foil.name} are worth about the same"
-            said += f" ({worth(fact.worth)} and {worth(foil.worth)}{self._apart(row)})"
-            return " ".join(map(sentence, [said, *_beyond(fact, foil)]))
-        main, behind = self.differences.main(row), fact if fact.worth < foil.worth else foil
-        if chosen == behind.name and self._settled is not None and not self._settled[row]:
-            return sentence(
-                f"the explained returns do not tell {fact.name} ({worth(fact.worth)}) and {foil.name} "
-                f"({worth(foil.worth)}) apart{self._apart(row)}"
-            )
-        if behind is foil:
-            said = _verdict(fact, foil, chosen) + _reasons(main, fact, foil)
+            return f"{sentence(said)} {sentence(self._differing(row, fact, foil))}", False
+        verdict = self._verdict(row, fact, foil)
+        said = self._said(row, fact, foil, verdict, chosen)
+        behind = fact if verdict.gain < 0 else foil
+        against = verdict.settled and chosen == behind.name
+        return " ".join(map(sentence, [said, *_afterwards(fact, foil, verdict)])), against
+
+    def _verdict(self, row: int, fact: PairSummary, foil: PairSummary) -> Verdict:
+        difference, whole = self._gain[row], self._whole[row]
+        band = None if self._band is None else (self._band[row][0], self._band[row][1])
+        totals = [_total(pair, whole) for pair in (fact, foil)]
+        gross = max(fact.gross, foil.gross) + (max(abs(fact.beyond), abs(foil.beyond)) if whole else 0)
+        small = max(PRACTICAL * gross, self._tie * max(map(abs, totals))) + ROUNDING
+        farthest = abs(difference) if band is None else max(map(abs, band))
+        tie = farthest <= small or abs(difference) <= self._tie * max(map(abs, totals)) + ROUNDING
+        settled = self._settled[row] if band is None else band[0] > 0 or band[1] < 0
+        enough = not (fact.counted and min(fact.visits, foil.visits) < ENOUGH_VISITS)
+        return Verdict(difference, band, whole, tie, settled and enough and not tie, small)
+
+    def _said(
+        self, row: int, fact: PairSummary, foil: PairSummary, verdict: Verdict, chosen: str | None
+    ) -> str:
+        scope = _scope(fact, foil, verdict)
+        values = [f"{pair.name} {worth(_total(pair, verdict.whole))}" for pair in (fact, foil)]
+        if not verdict.settled:
+            said = "a practical tie" if verdict.tie else "the data do not tell which is worth more"
+            return f"{said}{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
+        better, lesser = (fact, foil) if verdict.gain > 0 else (foil, fact)
+        returns = _total(better, verdict.whole), _total(lesser, verdict.whole)
+        if chosen == lesser.name:
+            between = _between(verdict)
+            by = f", by {worth(abs(verdict.gain))}{between}" if between else ""
+            said = unsupported(better.name, returns[0], lesser.name, returns[1]) + scope + by
         else:
-            said = _verdict(foil, fact, chosen) + _reasons([_reversed(one) for one in main], foil, fact)
-        if self.differences.left_out[row]:
-            said += ", as far as it is learned"
-        doubts = [] if self._bands is None else _doubts(self._bands[row], fact, foil)
-        return " ".join(map(sentence, [said, *doubts, *_beyond(fact, foil)]))
+            more = f"{worth(abs(verdict.gain))}{_between(verdict)} more than {lesser.name}{scope}"
+            said = f"{better.name} is worth {more} ({worth(returns[0])} against {worth(returns[1])})"
+        said += self._reasons(row, better, lesser, verdict, better is foil)
+        return f"{said}, as far as it is learned" if self.differences.left_out[row] else said
 
-    def _apart(self, row: int) -> str:
-        """How far apart they may be all the same."""
-        if self._bands is None:
-            return ""
-        low, high = (worth(end if abs(end) > ROUNDING else 0.0) for end in self._bands[row])
-        return "" if low == high else f", a difference of {low} to {high}"
+    def _reasons(
+        self, row: int, better: PairSummary, lesser: PairSummary, verdict: Verdict, swapped: bool
+    ) -> str:
+        """Why one is worth more, seen from the better one; nothing whose band includes 0."""
+        found = list[tuple[float, str]]()
+        for outcome, of_fact in self.differences.gains(row).items():
+            added = -of_fact if swapped else of_fact
+            if self._noise is None or not self._noise[row][self._columns[outcome]]:
+                found.append((added, self._reason(row, outcome, added, better, lesser)))
+        later = better.beyond - lesser.beyond
+        if self._rest_differs[row] and abs(later) > LARGE * abs(verdict.gain):
+            found.append((later, f"what comes after step {better.horizon - 1} ({gain(later)})"))
+        found.sort(key=lambda pair: -abs(pair[0]))
+        pro = [said for added, said in found if added > 0]
+        contra = [said for added, said in found if added < -LARGE * abs(verdict.gain)]
+        said = f", because of {listed(pro[:MOST_REASONS])}" if pro else ""
+        return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if pro and contra else said
 
-    def _about_equal(self, one: float, other: float) -> bool:
-        size = max(abs(one), abs(other))
-        return abs(one - other) <= self._tie * size + ROUNDING or worth(one) == worth(other)
+    def _differing(self, row: int, fact: PairSummary, foil: PairSummary) -> str:
+        differing = list(self.differences.gains(row))[:MOST_REASONS]
+        if not differing:
+            learned = "" if all([*fact.count_told, *foil.count_told]) else " that are learned"
+            return f"{fact.name} and {foil.name} do not differ in the outcomes explained{learned}"
+        said = listed([self._reason(row, outcome, 0.0, fact, foil) for outcome in differing])
+        return f"{fact.name} differs from {foil.name} most in {said}"
+
+    def _reason(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
+        """What differs in one outcome, and what that adds to the return of the better one."""
+        term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
+        said = amounts(term, added, better, lesser)
+        if not said:
+            begin, end = self.differences.steps(row, outcome)
+            said = f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
+        return f"{term.name} ({gain(added)}, {said})" if added else f"{term.name} ({said})"
 
 
 def compare(
@@ -130,23 +217,16 @@ def paragraph(
     chosen: str | None = None,
     tie: float = 0.0,
     best: tuple[str, float] | None = None,
+    own_return: float | None = None,
+    inevitable: Collection[str] = (),
 ) -> str:
     """The whole answer about one row; for many rows use `ContrastNarrator`."""
-    return _only(contrast, row, tie).paragraph(0, fact_name, foil_name, chosen, best)
+    return _only(contrast, row, tie).paragraph(0, fact_name, foil_name, chosen, best, own_return, inevitable)
 
 
 def _only(contrast: Contrast, row: int, tie: float) -> ContrastNarrator:
     one = slice(row, row + 1)
     return ContrastNarrator(contrast.fact[one] - contrast.foil[one], tie)
-
-
-def _verdict(better: PairSummary, lesser: PairSummary, chosen: str | None) -> str:
-    if chosen == lesser.name:
-        return unsupported(better.name, better.worth, lesser.name, lesser.worth)
-    return (
-        f"{better.name} is worth {worth(better.worth - lesser.worth)} more than {lesser.name} "
-        f"({worth(better.worth)} against {worth(lesser.worth)})"
-    )
 
 
 def unsupported(best: str, best_return: float, own: str, own_return: float) -> str:
@@ -160,128 +240,59 @@ def favour(best: str, best_return: float, own: str, own_return: float) -> str:
     return f"favour {best} ({worth(best_return)}) over {own} ({worth(own_return)})"
 
 
-def _reversed(difference: Difference) -> Difference:
-    assert difference.gain is not None
-    return difference._replace(
-        gain=-difference.gain, fact_count=difference.foil_count, foil_count=difference.fact_count
-    )
+def _total(pair: PairSummary, whole: bool) -> float:
+    """The return to the end of the episode, or to the horizon."""
+    return pair.worth + (pair.beyond if whole else 0.0)
 
 
-def _reasons(differences: Sequence[Difference], better: PairSummary, lesser: PairSummary) -> str:
-    """Why one is worth more, seen from the better one."""
-    by_size = sorted(
-        ((difference.gain or 0.0, difference) for difference in differences), key=lambda pair: -abs(pair[0])
-    )
-    large = LARGE * (better.worth - lesser.worth)
-    pro = [_reason(difference, better, lesser) for gain, difference in by_size if gain > 0]
-    if not pro:
+def _scope(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> str:
+    """How far returns are compared, where that is not to the end."""
+    if verdict.whole or max(fact.running, foil.running) <= NEGLIGIBLE:
         return ""
-    contra = [_reason(difference, better, lesser) for gain, difference in by_size if gain < -large]
-    said = f", mainly because of {listed(pro[:MOST_SAID])}"
-    return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if contra else said
+    return f" within {fact.horizon} step{'s' if fact.horizon > 1 else ''}"
 
 
-def _differing(differences: Sequence[Difference], fact: PairSummary, foil: PairSummary) -> str:
-    if not differences:
-        return f"{fact.name} and {foil.name} do not differ in the outcomes explained{_as_learned(fact, foil)}"
-    said = listed([_reason(one, fact, foil) for one in differences[:MOST_SAID]])
-    return f"{fact.name} differs from {foil.name} most in {said}"
-
-
-def _as_learned(*pairs: PairSummary) -> str:
-    return "" if all(all(pair.count_told) for pair in pairs) else " that are learned"
-
-
-def _reason(difference: Difference, better: PairSummary, lesser: PairSummary) -> str:
-    term = next(term for term in better.terms if term.name == difference.outcome.removeprefix(FIRST))
-    gain = "" if difference.gain is None else f"{'+' if difference.gain > 0 else ''}{worth(difference.gain)}"
-    amounts = _amounts(difference, term, better, lesser)
-    steps = (
-        f"step {difference.begin}"
-        if difference.begin == difference.end
-        else f"steps {difference.begin} to {difference.end}"
-    )
-    said = ": ".join(part for part in (gain, amounts) if part)
-    return f"{term.name} ({', '.join(part for part in (said, f'mostly at {steps}') if part)})"
-
-
-def _amounts(difference: Difference, term: Term, better: PairSummary, lesser: PairSummary) -> str:
-    """How often or how likely the event is after both."""
-    if not term.is_event:
+def _apart(verdict: Verdict) -> str:
+    """How far apart they may be."""
+    if verdict.band is None:
         return ""
-    one, other = difference.fact_count, difference.foil_count
-    if abs(one - other) < NEGLIGIBLE:
-        sooner = better.discounted[term.column] > lesser.discounted[term.column]
-        return f"as often, but {'sooner' if sooner else 'later'}"
-    sooner = better.discounted[term.column] > lesser.discounted[term.column]
-    but = "" if sooner == (one > other) else f", but {'sooner' if sooner else 'later'}"
-    firsts_told = term.first is not None and better.count_told[term.first] and lesser.count_told[term.first]
-    if term.first is not None and firsts_told and max(one, other) <= 1 + ROUNDING:
-        said = f"{percent(better.count[term.first])} against {percent(lesser.count[term.first])}"
-        return f"{said} within {better.horizon} steps{but}"
-    if better.ending[term.column] and lesser.ending[term.column]:
-        return f"{percent(one)} against {percent(other)}{but}"
-    return f"{times(one)} against {times(other)}{but}"
+    least = NEGLIGIBLE if verdict.tie else ROUNDING
+    low, high = (worth(end if abs(end) > least else 0.0) for end in verdict.band)
+    return "" if low == high else f" (a difference of {low} to {high})"
 
 
-def _doubts(band: Sequence[float], fact: PairSummary, foil: PairSummary) -> list[str]:
-    """What the data leave open of the difference, where that is much."""
-    low, high = band
-    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
-    least, most = (low, high) if ahead is fact else (-high, -low)
-    if not most - least > WIDE * (ahead.worth - behind.worth):
-        return []
-    if least < 0:
-        return [
-            f"the data do not settle it: by them {ahead.name} is worth {worth(-least)} less to {worth(most)} "
-            f"more than {behind.name}"
-        ]
-    return [f"by the data the difference is {worth(least)} to {worth(most)}"]
+def _between(verdict: Verdict) -> str:
+    """The band of the difference, where it is wide."""
+    if verdict.band is None:
+        return ""
+    low, high = sorted(map(abs, verdict.band))
+    return f" ({worth(low)} to {worth(high)})" if high - low > WIDE * abs(verdict.gain) else ""
 
 
-def _beyond(fact: PairSummary, foil: PairSummary) -> list[str]:
-    """What the horizon cuts off, where it could outweigh the difference."""
+def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[str]:
+    """What comes after the horizon, where that matters: estimated, or why it is not."""
+    last = fact.horizon - 1
+    if verdict.whole:
+        later = [pair for pair in (fact, foil) if abs(pair.beyond) > verdict.small]
+        if not later:
+            return []
+        if len(later) == 2 and abs(fact.beyond - foil.beyond) <= verdict.small:
+            return [f"of that about {_more(fact)} comes after step {last}, whichever is done"]
+        each = listed([f"{_more(pair)} after {pair.name}" for pair in later])
+        return [f"of that about {each} comes after step {last}"]
     bound = fact.bound + foil.bound
-    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(fact.worth - foil.worth):
+    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(verdict.gain):
         return []
     if not (fact.end_told and foil.end_told):
-        return ["whether the episode runs on is not learned, and what comes then could outweigh this"]
-    limit = bound_in_words(bound, max(abs(fact.worth), abs(foil.worth)))
-    return [
-        f"the episode runs on after step {fact.horizon - 1} with {percent(fact.running)} ({fact.name}) and "
-        f"{percent(foil.running)} ({foil.name}): what comes then {f'is worth {limit}, and ' if limit else ''}"
-        "could outweigh this"
-    ]
+        return ["whether the episode runs on is not learned, and what follows could change this"]
+    if max(fact.unended, foil.unended):
+        return [f"the episode does not end within {max(fact.unended, foil.unended)} steps"]
+    return [f"what follows after step {last} is not estimated, and could change this"]
 
 
-def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
-    """At which reward of an outcome the one that is behind overtakes the other."""
-    at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
-    one = slice(row, row + 1)
-    fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)
-    foil = PairSummary(PairSummaries(contrast.foil[one]), 0, foil_name)
-    for pair in (fact, foil):
-        if not pair.known:
-            return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
-        if not pair.foreseen:
-            return sentence(f"{into_unknown(pair)}, so no reward can be named")
-        if not pair.worth_told:
-            return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
-    column = contrast.fact.legend.names.index(outcome)
-    if not contrast.told.by[row, -1, column]:
-        return sentence(f"how often {outcome} happens is not learned, so no reward can be named")
-    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
-    said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
-    if at is None:
-        return sentence(f"{said} no reward of {outcome}")
-    if contrast.drawn and not sign_certain(contrast, outcome)[row]:
-        return sentence(
-            f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
-            "nor whether it would have to be larger or smaller than now"
-        )
-    article = "an" if outcome[0].lower() in "aeiou" else "a"
-    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
-
-
-def _price(reward: float) -> str:
-    return f"penalty of {-reward:.4g}" if reward < 0 else f"reward of {reward:.4g}"
+def _more(pair: PairSummary) -> str:
+    """What comes after the horizon, with its band where that is wide."""
+    band = pair.beyond_band
+    if band is None or band[1] - band[0] <= WIDE * abs(pair.beyond):
+        return gain(pair.beyond)
+    return f"{gain(pair.beyond)} ({worth(band[0])} to {worth(band[1])})"

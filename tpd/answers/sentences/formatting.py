@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 IMPOSSIBLE = 1e-9
+CERTAIN = 0.99
+"""What is more likely is said without its probability."""
 
 
 def percent(probability: float) -> str:
-    """In whole percent, where what is possible is never 0 and what is not certain never 100."""
+    """In whole percent, below one with a decimal; what is possible is never 0, what is unsure never 100."""
     if probability <= IMPOSSIBLE:
         return "0 %"
+    if probability < 0.001:
+        return "< 0.1 %"
     if probability < 0.01:
-        return "< 1 %"
+        return f"{100 * probability:.1f} %"
     if probability >= 1 - IMPOSSIBLE:
         return "100 %"
     return "> 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"
@@ -27,9 +31,9 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str], last: str = "and") -> str:
     """With commas, and a last `and`."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
 def likely(
@@ -39,11 +43,16 @@ def likely(
     said, left, right = percent(probability), brackets[0], brackets[1]
     if not foreseen:
         return f"{said} or more" if probability < 1 - IMPOSSIBLE else f"{said} {left}unsure{right}"
-    low, high = (probability, probability) if band is None else band
-    if high - low <= WIDE:
+    if not is_wide(band):
         return said
-    ends = f"{percent(max(0.0, low)).removesuffix(' %')} to {percent(min(1.0, high))}"
+    assert band is not None
+    ends = f"{percent(max(0.0, band[0])).removesuffix(' %')} to {percent(min(1.0, band[1]))}"
     return f"{said} {left}{ends}{right}"
+
+
+def is_wide(band: Sequence[float] | None) -> bool:
+    """Whether the band of a probability has to be said."""
+    return band is not None and band[1] - band[0] > WIDE
 
 
 def bound_in_words(bound: float, size: float) -> str:
@@ -56,3 +65,8 @@ def bound_in_words(bound: float, size: float) -> str:
 def worth(value: float) -> str:
     """A return, with as many digits as a reader needs."""
     return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def gain(value: float) -> str:
+    """What is added to a return, with its sign."""
+    return f"{'+' if value > 0 else ''}{worth(value)}"

@@ -1,85 +1,91 @@
 """What sentences need of an explanation, worked out once for the whole batch."""
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
 
 from tpd.answers.sentences.formatting import IMPOSSIBLE
+from tpd.answers.sentences.risks import risks
+from tpd.answers.sentences.terms import Term, terms
 from tpd.core.bands import UNTOLD, Band
 from tpd.core.explanation import TOLERATED, Explanation
-from tpd.core.outcomes import FIRST, Legend
+from tpd.core.intervals import mean_band
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
-
-class Term(NamedTuple):
-    """An outcome as sentences speak of it."""
-
-    name: str
-    column: int
-    first: int | None
-    """The column of its first occurrence, if that is explained."""
-    weight: float | None
-    is_event: bool
-    fills: bool
-    """Whether it is an event that is rewarded, or one of those of which one happens at each step."""
-
-
-@lru_cache
-def terms(legend: Legend) -> tuple[Term, ...]:
-    """The outcomes, each joined with its first occurrence."""
-    columns = {name: column for column, name in enumerate(legend.names)}
-    found = []
-    for name, column in columns.items():
-        plain = name.removeprefix(FIRST) if name in legend.events else name
-        if plain == name or plain not in columns:
-            first = columns.get(FIRST + name) if plain == name else column
-            rewarded = legend.weights[column] is not None
-            fills = name in legend.events and (name in legend.partition or rewarded)
-            found.append(Term(plain, column, first, legend.weights[column], name in legend.events, fills))
-    return tuple(found)
+EARLY, LATE = 0.1, 0.9
+"""Quantiles of the time of an event, given that it happens: between them it is said to happen."""
 
 
 class PairSummaries:
     """The pairs of an explanation, as lists that are quick to read one by one."""
 
     def __init__(self, explanation: Explanation) -> None:
-        expected, legend = explanation.expected, explanation.legend
-        discounted = explanation.discount ** np.arange(explanation.horizon) @ expected
-        remainder = explanation.remainder
-        self.horizon = explanation.horizon
-        self.terms = terms(legend)
+        legend, horizon = explanation.legend, explanation.horizon
+        self.horizon, self.terms = horizon, terms(legend)
+        own = [term.column for term in self.terms]
+        expected, told = explanation.expected[:, :, own], explanation.told
+        weights = np.array([term.weight or 0.0 for term in self.terms])
+        discounted = explanation.discount ** np.arange(horizon) @ expected
         self.visits: list[float] = explanation.support.tolist()
-        self.worth: list[float] = (discounted @ [weight or 0.0 for weight in legend.weights]).tolist()
+        self.worth: list[float] = (discounted @ weights).tolist()
+        self.gross: list[float] = np.abs(discounted * weights).sum(axis=1).tolist()
         self.discounted: list[list[float]] = discounted.tolist()
-        self.count: list[list[float]] = expected.sum(axis=1).tolist()
-        self.peak_step: list[list[int]] = expected.argmax(axis=1).tolist()
-        self.peak: list[list[float]] = expected.max(axis=1).tolist()
-        sums, told = np.cumsum(expected, axis=1), explanation.told
-        sum_band = explanation.sum_band() if explanation.banded else None
-        spoken = _spoken(explanation, sums, sum_band)
-        self.spoken: list[list[int]] = spoken.tolist()
-        self.spoken_sum: list[list[float]] = _taken(sums, np.maximum(spoken, 0)).tolist()
-        self.peak_told: list[list[bool]] = _taken(told.at, expected.argmax(axis=1)).tolist()
-        self.count_told: list[list[bool]] = told.by[:, -1].tolist()
+        sums = np.cumsum(expected, axis=1)
+        self.count: list[list[float]] = sums[:, -1].tolist()
+        self.since: list[list[int]] = _reached(sums, EARLY * sums[:, -1]).tolist()
+        self.until: list[list[int]] = _reached(sums, LATE * sums[:, -1]).tolist()
+        peak = expected.argmax(axis=1)
+        self.peak_step: list[list[int]] = peak.tolist()
+        self.peak: list[list[float]] = _taken(expected, peak).tolist()
+        self.peak_told: list[list[bool]] = _taken(told.at[:, :, own], peak).tolist()
+        self.count_told: list[list[bool]] = told.by[:, -1, own].tolist()
         self.worth_told: list[bool] = told.returns[:, -1].tolist()
         self.end_told: list[bool] = told.ended[:, -1].tolist()
+        ending = _ending(explanation)[:, own]
+        self.ending: list[list[bool]] = ending.tolist()
+        self._occurrences(explanation, ending)
+        self.risk: list[list[bool]] = risks(explanation, self.terms, ending).tolist()
         self.counted = explanation.counted
         self.rolled_out = explanation.rollouts is not None
         self.verdicts = _verdicts(explanation)
-        self.ending: list[list[bool]] = _ending(explanation).tolist()
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
         self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
-        self.peak_band, self.count_band = None, None
-        if sum_band is not None:
-            self.peak_band, self.count_band = _bands(explanation, sums, spoken, sum_band)
+        remainder = explanation.remainder
         self.running: list[float] = remainder.running.tolist()
         self.bound: list[float] = remainder.bound.tolist()
+        self._what_follows(explanation)
+
+    def _occurrences(self, explanation: Explanation, ending: BoolArray) -> None:
+        """Whether and when each event happens for the first time."""
+        known, by, band, told = _happened(explanation, self.terms, ending)
+        spoken = np.where(known, _spoken(told, by, band), -1)
+        at = np.maximum(spoken, 0)
+        chance = _taken(by, at)
+        self.spoken: list[list[int]] = spoken.tolist()
+        self.chance: list[list[float]] = chance.tolist()
+        self.chance_band: list[list[list[float]]] | None = None
+        if band is not None:
+            self.chance_band = np.stack([_taken(end, at) for end in band], axis=-1).tolist()
+        self.begin: list[list[int]] = _reached(by, EARLY * chance).tolist()
+        self.middle: list[list[int]] = _reached(by, 0.5 * chance).tolist()
+        self.end: list[list[int]] = _reached(by, LATE * chance).tolist()
+        steps = np.diff(by, axis=1, prepend=0)
+        steps[np.arange(explanation.horizon)[None, :, None] > at[:, None]] = 0
+        mode = steps.argmax(axis=1)
+        self.mode: list[list[int]] = mode.tolist()
+        share = np.divide(_taken(steps, mode), chance, out=np.zeros_like(chance), where=chance > 0)
+        self.mode_share: list[list[float]] = share.tolist()
+
+    def _what_follows(self, explanation: Explanation) -> None:
+        """What comes after the horizon, where that is estimated."""
+        nothing = np.full(len(explanation), np.nan)
+        beyond, band = explanation.beyond, explanation.beyond_band()
+        self.beyond: list[float] = (nothing if beyond is None else beyond.mean).tolist()
+        self.unended: list[int] = ([0] * len(nothing)) if beyond is None else beyond.unended.tolist()
+        self.beyond_band = None if band is None else np.stack(band, axis=-1).tolist()
 
 
 class PairSummary:
-    """One pair, by the name that sentences give it."""
+    """One pair, by the name that sentences give it. Lists are of terms."""
 
     def __init__(self, summaries: PairSummaries, row: int, name: str) -> None:
         self.name = name
@@ -89,29 +95,45 @@ class PairSummary:
         self.known = self.visits > 0
         self.worth = summaries.worth[row]
         """The expected return to the horizon."""
+        self.gross = summaries.gross[row]
+        """The same, with gains and losses of each outcome counted as gains."""
         self.count = summaries.count[row]
-        """[outcome]: summed over the steps; of an event, how often it is expected."""
+        """[term]: summed over the steps; of an event, how often it is expected."""
+        self.since = summaries.since[row]
+        """[term]: the step by which a tenth of that has happened."""
+        self.until = summaries.until[row]
+        """[term]: the step by which nine tenths of that have happened."""
         self.discounted = summaries.discounted[row]
-        """[outcome]: the same with later steps discounted."""
+        """[term]: the sum with later steps discounted."""
         self.peak = summaries.peak[row]
-        """[outcome]: the most that is expected at one step."""
+        """[term]: the most that is expected at one step."""
         self.peak_step = summaries.peak_step[row]
-        """[outcome]: that step."""
-        self.peak_band = None if summaries.peak_band is None else summaries.peak_band[row]
-        """[outcome]: where the expectation at that step lies, if there are draws."""
-        self.count_band = None if summaries.count_band is None else summaries.count_band[row]
-        """[outcome]: where the sum lies, of a first occurrence by its plateau, if there are draws."""
+        """[term]: that step."""
         self.peak_told = summaries.peak_told[row]
-        """[outcome]: whether what is expected at that step is learned, or nobody has judged it."""
+        """[term]: whether what is expected at that step is learned, or nobody has judged it."""
         self.count_told = summaries.count_told[row]
-        """[outcome]: the same of the sum over all steps."""
+        """[term]: the same of the sum over all steps."""
         self.spoken = summaries.spoken[row]
-        """[outcome]: the step up to which the sum is spoken of; -1 where it is not learned up to any.
+        """[term]: the step up to which it is said how likely an event happens; -1 if that is not known.
 
-        Of a first occurrence it is the one by which the sum reads as at the end, in whole percent.
+        It is the one by which the probability reads as at the end, in whole percent.
         """
-        self.spoken_sum = summaries.spoken_sum[row]
-        """[outcome]: the sum up to that step."""
+        self.chance = summaries.chance[row]
+        """[term]: how likely the event has happened by that step."""
+        self.chance_band = None if summaries.chance_band is None else summaries.chance_band[row]
+        """[term, 2]: where that lies, if there are draws."""
+        self.begin = summaries.begin[row]
+        """[term]: the early quantile of when it first happens, given that it does."""
+        self.middle = summaries.middle[row]
+        """[term]: the median of that."""
+        self.end = summaries.end[row]
+        """[term]: the late quantile."""
+        self.mode = summaries.mode[row]
+        """[term]: the most likely step."""
+        self.mode_share = summaries.mode_share[row]
+        """[term]: how likely it is that step, given that it happens."""
+        self.risk = summaries.risk[row]
+        """[term]: whether it is an event with a large penalty."""
         self.worth_told = summaries.worth_told[row]
         """Whether the return is learned, or nobody has judged it."""
         self.end_told = summaries.end_told[row]
@@ -123,13 +145,19 @@ class PairSummary:
         self.verdict = None if summaries.verdicts is None else summaries.verdicts[row]
         """[outcome]: the verdict on the sum at the end, as a number; None if there is none."""
         self.ending = summaries.ending[row]
-        """[outcome]: whether it happens only as the episode ends, and so not more than once."""
+        """[term]: whether it happens only as the episode ends, and so not more than once."""
         self.steps = summaries.steps[row]
         """How many steps the episode is expected to take, as far as it is explained."""
         self.running = summaries.running[row]
         """How likely it runs on after the last step explained."""
         self.bound = summaries.bound[row]
         """The largest possible |value| of what is not explained."""
+        self.beyond = summaries.beyond[row]
+        """The estimated return after the last step explained; NaN if there is no estimate."""
+        self.beyond_band = None if summaries.beyond_band is None else summaries.beyond_band[row]
+        """[2]: where that lies, if there are draws."""
+        self.unended = summaries.unended[row]
+        """For how many steps the episode was followed, if it did not end within them; else 0."""
         self.unknown = summaries.unknown[row]
         """How likely it has come to what was never tried by the last step."""
         self.unknown_from = summaries.unknown_from[row]
@@ -141,34 +169,40 @@ class PairSummary:
         return self.foreseen or step < self.unknown_from
 
 
-Ends = list[list[list[float]]]
-"""[batch, outcome, 2]: the low and the high end of bands."""
+def _happened(
+    explanation: Explanation, every: tuple[Term, ...], ending: BoolArray
+) -> tuple[BoolArray, FloatArray, Band | None, BoolArray]:
+    """Whether it is known [batch, term] how likely each event has happened by step h [batch, horizon, term].
 
-
-def _bands(explanation: Explanation, sums: FloatArray, spoken: IntArray, sum_band: Band) -> tuple[Ends, Ends]:
-    """Of the largest expectation of each outcome at one step, and of its sum by the step spoken of.
-
-    That is the plateau of a first occurrence, and the last step foreseen for all others; NaN where the sum
-    reaches its plateau only later.
+    Also its band, and whether it may be told. Known are first occurrences that were explained, events that
+    end the episode, which happen but once, and all events that were rolled out.
     """
-    firsts = np.array([name.startswith(FIRST) for name in explanation.legend.names])
-    last = np.maximum(explanation.foreseen.sum(axis=1) - 1, 0)[:, None]
-    spoken = np.where(firsts, spoken, np.maximum(_plateau(sums), last))
-    at = explanation.expected.argmax(axis=1), np.maximum(spoken, 0)
-    peaks, counts = (
-        np.stack([_taken(end, steps) for end in band], axis=-1).tolist()
-        for band, steps in zip((explanation.band(), sum_band), at, strict=True)
-    )
-    return peaks, counts
+    events = np.array([term.is_event for term in every])
+    asked = np.array([term.first is not None for term in every])
+    columns = [term.column if term.first is None else term.first for term in every]
+    by = np.cumsum(explanation.expected[:, :, columns], axis=1)
+    band, told = None, explanation.told.by[:, :, columns]
+    if explanation.banded:
+        band = Band(*(end[:, :, columns] for end in explanation.sum_band()))
+    counted = events & ~asked
+    if explanation.rollouts is not None and counted.any():
+        seen = explanation.rollouts[..., [term.column for term in every if counted[term.number]]]
+        seen = np.maximum.accumulate(seen, axis=2)
+        by[:, :, counted] = seen.mean(axis=0)
+        assert band is not None
+        for end, found in zip(band, mean_band(seen, np.True_, explanation.certain), strict=True):
+            end[:, :, counted] = found
+    known = events & (asked | (explanation.rollouts is not None) | ending)
+    return known, by, band, told
 
 
-def _spoken(explanation: Explanation, sums: FloatArray, band: Band | None) -> IntArray:
-    """[batch, outcome]: the step by which sums [batch, horizon, outcome] are spoken of; -1 for none.
+def _spoken(told: BoolArray, by: FloatArray, band: Band | None) -> IntArray:
+    """[batch, term]: the step up to which probabilities [batch, horizon, term] are spoken of; -1 for none.
 
-    Where the sum is not learned up to its plateau, it is the last step up to which it is. Where the band is
-    too wide to say anything at the plateau, it is the next step with a narrower one.
+    Where one is not learned up to its plateau, it is the last step up to which it is. Where the band is too
+    wide to say anything at the plateau, it is the next step with a narrower one.
     """
-    told, plateau, horizon = explanation.told.by, _plateau(sums), explanation.horizon
+    plateau, horizon = _plateau(by), by.shape[1]
     if band is not None:
         later = np.arange(horizon)[None, :, None] >= plateau[:, None]
         narrow = (band.high - band.low <= UNTOLD) & later
@@ -179,8 +213,13 @@ def _spoken(explanation: Explanation, sums: FloatArray, band: Band | None) -> In
 
 
 def _taken(values: Array, steps: IntArray) -> Array:
-    """[batch, outcome]: of values [batch, horizon, outcome] those at the steps [batch, outcome]."""
+    """[batch, term]: of values [batch, horizon, term] those at the steps [batch, term]."""
     return np.asarray(np.take_along_axis(values, steps[:, None], axis=1)[:, 0])
+
+
+def _reached(sums: FloatArray, amount: FloatArray) -> IntArray:
+    """[batch, term]: the first step at which sums [batch, horizon, term] reach an amount [batch, term]."""
+    return np.asarray((sums >= (amount * (1 - 1e-9))[:, None]).argmax(axis=1))
 
 
 def _verdicts(explanation: Explanation) -> list[list[int]] | None:
@@ -189,7 +228,7 @@ def _verdicts(explanation: Explanation) -> list[list[int]] | None:
 
 
 def _plateau(likely: FloatArray) -> IntArray:
-    """[batch, outcome]: from which step on a growing probability [batch, horizon, outcome] reads the same."""
+    """[batch, term]: from which step on a growing probability [batch, horizon, term] reads the same."""
     read = np.round(100 * likely)
     read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))
     read = np.where(likely >= 1 - IMPOSSIBLE, 100, read)

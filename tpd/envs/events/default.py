@@ -10,6 +10,9 @@ from tpd.core.outcomes import Outcome, OutcomeSet, event, reward
 from tpd.core.types import BoolArray, FloatArray, Transitions
 from tpd.envs.environment import Environment
 
+ACTION = "action: "
+"""What the names of outcomes begin with that are next actions."""
+
 
 def took(t: Transitions, action: int) -> BoolArray:
     """The agent took this action, one of numbered ones."""
@@ -80,4 +83,4 @@ def _dimensions(env: Environment) -> list[Outcome]:
 
 
 def _title(action: str) -> str:
-    return f"action: {action.removeprefix('action ')}"
+    return f"{ACTION}{action.removeprefix('action ')}"

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
+from tpd.core.beyond import Beyond
 from tpd.core.efo import compose
+from tpd.core.explanation import TOLERATED
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import locate, pair_numbers, pair_of
 from tpd.core.seeding import generator
@@ -20,6 +22,8 @@ from tpd.guards.settings import number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
+from tpd.predictors.tabular_dynamics import TabularDynamics
+from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 
 RANK = 3
 """Bands of a high level end at the third smallest and the third largest draw, of as many as that takes."""
@@ -80,12 +84,9 @@ class Posterior:
         """
         from tpd.kernels.counts import solve_backwards  # numba takes long to import
 
-        rng, pairs = generator(self._seed, "posterior"), len(self.table.pairs)
         of = self._successors
-        solution = np.empty((pairs + 1, *self.table.expected.shape[1:]), np.float32)
-        for _ in range(count):
-            drawn = rng.standard_gamma(of.amount)
-            weight = drawn / np.bincount(of.row, drawn, pairs)[of.row]
+        solution = np.empty((len(self.table.pairs) + 1, *self.table.expected.shape[1:]), np.float32)
+        for weight in self._weights(count):
             solution[:] = 0
             solve_backwards(
                 of.row,
@@ -98,6 +99,30 @@ class Posterior:
                 solution,
             )
             yield solution[:-1]
+
+    def dynamics(self, count: int) -> Iterator[TabularDynamics]:
+        """The same models, to be followed forwards."""
+        of, pairs = self._successors, self.table.pairs
+        for weight in self._weights(count):
+            yield TabularDynamics(
+                pairs[of.row], of.next_state, weight, of.outcome, of.continuation, self.table.num_actions
+            )
+
+    def _weights(self, count: int) -> Iterator[FloatArray]:
+        """[successor]: how likely each is after its pair, model after model."""
+        rng, of = generator(self._seed, "posterior"), self._successors
+        for _ in range(count):
+            drawn = rng.standard_gamma(of.amount)
+            yield drawn / np.bincount(of.row, drawn, len(self.table.pairs))[of.row]
+
+    def rests(self, count: int, rewards: FloatArray, discount: float) -> Iterator[FloatArray]:
+        """[pair]: the return after the horizon in each of the models that `draws` solves."""
+        of = self._successors
+        reward, goes_on = of.outcome[:, :-1] @ rewards, of.continuation[:, -1]
+        edges = Edges(of.row, self._next, reward, goes_on, self._next_rows, self._probabilities)
+        episodes = Episodes(edges, len(self.table.pairs), discount, self.table.horizon)
+        for weight in self._weights(count):
+            yield episodes.returns(weight)
 
     def band(
         self, observations: Array, actions: Array, quantity: Quantity = outcomes, level: float = LEVEL
@@ -149,3 +174,35 @@ class CountedTable(PairTable):
         for one, expected in zip(drawn, Posterior(self, policy).draws(count), strict=True):
             one[known] = expected[row[known]]
         return drawn
+
+    def beyond(
+        self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
+    ) -> Beyond | None:
+        """The return after the horizon, by solving the counts on to the end; None if they are too many.
+
+        It is not estimated where what was never tried is likely, later steps discounted, or where the
+        episode need not end and nothing discounts it.
+        """
+        seen = self.edges
+        assert isinstance(policy, DiscretePolicy)
+        assert seen is not None
+        states, arrival = np.unique(seen.next_state, return_inverse=True)
+        if len(states) > MOST_STATES:
+            return None
+        rewards = np.array([weight or 0.0 for weight in legend.weights])
+        row = np.searchsorted(self.pairs, seen.pair)
+        following, tried = locate(
+            self.pairs, states[:, None] * self.num_actions + np.arange(self.num_actions)
+        )
+        following = np.where(tried, following, len(self.pairs))
+        reward, goes_on = seen.outcome[:, :-1] @ rewards, seen.continuation[:, -1]
+        edges = Edges(row, arrival, reward, goes_on, following, policy.probabilities(states))
+        episodes = Episodes(edges, len(self.pairs), policy.discount, self.horizon)
+        share = seen.count / self.visits[row]
+        asked, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
+        unknown = self.unknown(observations, actions)[:, -1] + episodes.unknown(share)[asked]
+        mean = np.where(known & (unknown <= TOLERATED), episodes.returns(share)[asked], np.nan)
+        drawn = Posterior(self, policy).rests(draws, rewards, policy.discount) if draws else ()
+        values = [np.where(np.isfinite(mean), one[asked], np.nan) for one in drawn]
+        never = np.zeros(len(mean), dtype=np.int64)
+        return Beyond(mean, np.reshape(values, (draws, len(mean))), never > 0, never)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.foil import favoured
-from tpd.answers.turning_points import END
+from tpd.answers.sentences.turning import turning_point_in_words
 from tpd.core import colours
 from tpd.core.bands import LEVEL, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
@@ -282,29 +282,18 @@ def _turning_points(
     shown = points["episode"].isin(numbers) & (points["change"] >= least)
     largest = points[shown].head(MOST_TURNING_POINTS)
 
-    def met(row: dict[Hashable, Any]) -> str:
-        return f" met {row['happened']}" if explainer.legend.partition else ""
+    def story(row: dict[Hashable, Any]) -> str:
+        action, horizon = env.name_of_action(row["action"]), explainer.predictor.horizon
+        return turning_point_in_words(row, explainer.legend, horizon, action)
 
     return [
         {
             "episode": numbers.index(row["episode"]),
             "step": int(row["step"]),
-            "text": (
-                f"Episode {row['episode']}, step {row['step']}: "
-                f"{env.name_of_action(row['action'])}{met(row)}, "
-                f"{_forecast(str(row['outcome']), explainer.predictor.horizon)} {row['after']:.0%} "
-                f"instead of {row['before']:.0%}"
-            ),
+            "text": f"Episode {row['episode']}, step {row['step']}: {story(row)}",
         }
         for row in largest.to_dict("records")
     ]
-
-
-def _forecast(outcome: str, horizon: int) -> str:
-    """What is forecast of an outcome: whether it happens, or in which share of the steps."""
-    if outcome.startswith(FIRST) or outcome == END:
-        return f"{outcome.removeprefix(FIRST)} within {horizon} steps now"
-    return f"steps with {outcome} now"
 
 
 def _answers(

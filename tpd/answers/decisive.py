@@ -1,0 +1,63 @@
+"""Decisive events: those that end an episode, and those that carry a large part of the reward."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from tpd.core.explanation import TOLERATED, Explanation
+from tpd.core.outcomes import FIRST, Legend
+from tpd.core.types import FloatArray
+from tpd.sources.episodes import Recording
+
+LARGE_STAKE = 0.1
+"""A reward of an event that is large, as a share of the largest possible reward."""
+
+
+def plain_events(legend: Legend) -> dict[str, int]:
+    """The events without their first occurrences, and the column that shows whether each happens at all."""
+    columns = dict[str, int]()
+    for name in legend.events:
+        plain = name.removeprefix(FIRST)
+        if plain not in columns or name == plain:
+            columns[plain] = legend.names.index(name)
+    return columns
+
+
+def decisive_after(explanation: Explanation) -> list[str]:
+    """The decisive events of an explanation [1]."""
+    ended = np.diff(1 - explanation.running[0] - explanation.unknown[0], prepend=0)
+    ending = _ending(explanation.legend, explanation.expected[0], ended)
+    return _with_stakes(explanation.legend, ending)
+
+
+def decisive_in(recording: Recording, legend: Legend) -> list[str]:
+    """The decisive events of recorded episodes."""
+    return _with_stakes(legend, ending_in(recording, legend))
+
+
+def ending_in(recording: Recording, legend: Legend) -> list[str]:
+    """The events that happen in recorded episodes, and only as one ends."""
+    return _ending(legend, recording.happened, recording.episodes.transitions.terminated.astype(float))
+
+
+def _ending(legend: Legend, happened: FloatArray, ended: FloatArray) -> list[str]:
+    """By what happens [step, outcome], and whether the episode ends with it [step], or how likely."""
+    found = list[str]()
+    for name, column in plain_events(legend).items():
+        how_often = float(happened[:, column].sum())
+        elsewhere = float(np.maximum(happened[:, column] - ended, 0).sum())
+        if how_often > 0 and elsewhere <= TOLERATED * how_often:
+            found.append(name)
+    return found
+
+
+def _with_stakes(legend: Legend, ending: Collection[str]) -> list[str]:
+    """The events that end episodes, and those that carry a large part of the reward."""
+    return [name for name in plain_events(legend) if name in ending or _at_stake(legend, name)]
+
+
+def _at_stake(legend: Legend, name: str) -> bool:
+    weight = legend.weights[legend.names.index(name)] if name in legend.names else None
+    if weight is None or legend.reward_bound is None:
+        return False
+    return 0 < LARGE_STAKE * legend.reward_bound <= abs(weight)

@@ -1,0 +1,113 @@
+"""The nearest state in which the agent would do the foil."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.envs.features import HIDDEN, Features
+
+MOST_CHANGES = 3
+"""Features that are named where many differ, those that differ most."""
+MENTIONED = 0.05
+"""Standard deviations by which a feature has to differ to be named."""
+
+Switches = Callable[[Array], BoolArray]
+"""observations -> [batch]: whether the agent does the foil there"""
+
+
+class Change(NamedTuple):
+    """A part of the state that is another one there."""
+
+    name: str
+    here: str
+    there: str
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NearestState:
+    """The nearest state in which the agent would do the foil; `answer.nearest_state()` gives it."""
+
+    foil: str
+    observation: Array | None = None
+    """[...]: the state; None if there is none"""
+    changes: tuple[Change, ...] = ()
+    """What differs: all fields of a state that do, or the features that differ most, the largest first."""
+    distance: float = np.nan
+    """In standard deviations of the states met; NaN where states have fields."""
+    looked_at: int = 0
+    """How many states were looked at."""
+    fields: bool = False
+    """Whether these were all states of the environment, and not those met."""
+    withheld: str = ""
+    """Why nothing was looked for."""
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        from tpd.answers.sentences.nearest import switch
+
+        return switch(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<NearestState: {self.text}>"
+
+
+class Found(NamedTuple):
+    """What was found among states."""
+
+    observation: Array | None
+    """[...]"""
+    scale: FloatArray
+    """[feature]: by which differences are divided"""
+    distance: float
+    looked_at: int
+
+    def described(self, nothing: NearestState, features: Features, here: Array) -> NearestState:
+        """The same in words, from the state that was asked about [1, ...]."""
+        table = features.fields is not None
+        looked = replace(nothing, looked_at=self.looked_at, fields=table)
+        if self.observation is None:
+            return looked
+        one, other = (features.rows(each)[0] for each in (here, self.observation[None]))
+        apart = np.abs(other - one) / self.scale
+        named = [k for k in np.argsort(-apart, kind="stable") if features.names[k] != HIDDEN and apart[k] > 0]
+        if table:
+            named.sort()
+        else:
+            named = [k for k in named if apart[k] >= MENTIONED][:MOST_CHANGES]
+        changes = tuple(
+            Change(features.names[k], features.shown(k, one[k]), features.shown(k, other[k])) for k in named
+        )
+        return replace(looked, observation=self.observation, changes=changes, distance=self.distance)
+
+
+def over_fields(fields: FloatArray, state: int, switches: Switches) -> Found:
+    """The state with the fewest fields changed, then by the least, relative to the values that they have."""
+    known = np.flatnonzero(~np.isnan(fields).any(axis=1))
+    span = np.ptp(fields[known], axis=0)
+    scale = np.where(span > 0, span, 1.0)
+    there = known[switches(known)]
+    if not len(there):
+        return Found(None, scale, np.nan, len(known))
+    apart = np.abs(fields[there] - fields[state]) / scale
+    order = np.lexsort([apart.sum(axis=1), (apart > 0).sum(axis=1)])
+    return Found(there[order[0]], scale, np.nan, len(known))
+
+
+def among_states_met(features: Features, here: Array, met: Array, switches: Switches) -> Found:
+    """The nearest of the states met [state, ...], features divided by their standard deviations."""
+    rows = features.rows(met)
+    spread = rows.std(axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    there = np.flatnonzero(switches(met))
+    if not len(there):
+        return Found(None, scale, np.nan, len(met))
+    distances = np.linalg.norm((rows[there] - features.rows(here)) / scale, axis=1)
+    best = int(distances.argmin())
+    return Found(met[there[best]], scale, float(distances[best]), len(met))

@@ -1,0 +1,63 @@
+"""How two pairs differ in one event: how likely, how often, how much sooner."""
+
+from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE, percent
+from tpd.answers.sentences.plan import REPEATED, WORTH_SAYING
+from tpd.answers.sentences.summary import PairSummary
+from tpd.answers.sentences.terms import Term
+
+SAME_CHANCE = 0.005
+"""Probabilities that differ by less are not told apart."""
+
+
+def amounts(term: Term, added: float, better: PairSummary, lesser: PairSummary) -> str:
+    """How likely, how often or how much sooner the event is after the better one; empty if none of these."""
+    t = term.number
+    if not term.is_event:
+        return ""
+    if max(_repeats(better, term), _repeats(lesser, term)) < REPEATED and _timed(better, lesser, t):
+        chances = better.chance[t], lesser.chance[t]
+        sooner = _sooner(better, lesser, t)
+        if abs(chances[0] - chances[1]) < SAME_CHANCE:
+            return sooner
+        said = f"{percent(chances[0])} against {percent(chances[1])}"
+        expected = (term.weight or 0) * (chances[0] - chances[1]) * added >= 0
+        return said if expected or not sooner else f"{said}, but {sooner}"
+    one, other = _times(better, term), _times(lesser, term)
+    if one == other:
+        return ""
+    if one.endswith(" times") and other.endswith(" times"):
+        return f"{one.removesuffix(' times')} against {other.removeprefix('about ')}"
+    return f"{one} against {other}"
+
+
+def _timed(one: PairSummary, other: PairSummary, t: int) -> bool:
+    """Whether it is known of both how likely an event happens, and when."""
+    return min(one.spoken[t], other.spoken[t]) >= 0
+
+
+def _sooner(better: PairSummary, lesser: PairSummary, t: int) -> str:
+    """How the time of an event differs, unless it hardly ever happens."""
+    if min(better.chance[t], lesser.chance[t]) <= WORTH_SAYING or better.middle[t] == lesser.middle[t]:
+        return ""
+    said = "sooner" if better.middle[t] < lesser.middle[t] else "later"
+    return f"{said}: around step {better.middle[t]} against {lesser.middle[t]}"
+
+
+def _repeats(pair: PairSummary, term: Term) -> float:
+    """How often the event is expected where it happens at all."""
+    t = term.number
+    if pair.ending[t] or pair.spoken[t] < 0:
+        return pair.count[t]
+    return pair.count[t] / max(pair.chance[t], IMPOSSIBLE)
+
+
+def _times(pair: PairSummary, term: Term) -> str:
+    """How often an event is expected in whole numbers; of what is rare, how likely it is at all."""
+    count = pair.count[term.number]
+    if count <= IMPOSSIBLE:
+        return "never"
+    if count < CERTAIN and pair.spoken[term.number] >= 0:
+        return percent(pair.chance[term.number])
+    if count < CERTAIN:
+        return f"at most {percent(count)}"
+    return "about once" if count < REPEATED else f"about {count:.0f} times"

@@ -1,0 +1,83 @@
+"""What a forecast relies on, in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tpd.answers.sentences.formatting import listed, percent, worth
+
+if TYPE_CHECKING:
+    from tpd.answers.drivers import Drivers
+
+SHARE = 0.8
+"""Of all that moves the forecast: so much is named, but no more than a few parts of the state."""
+MOST_NAMED = 3
+SURE = 2.0
+"""Standard errors by which a value has to differ from 0 to be named."""
+SMALL = 0.01
+"""A part of the state that moves a probability by less is not named."""
+CAVEAT = "This is how the forecast depends on its inputs, not what causes the event."
+
+
+def relies_on(drivers: "Drivers") -> str:
+    """The parts of the state that move the forecast most, and by how much."""
+    if drivers.withheld:
+        return f"What the forecast of {drivers.what} relies on is not told: {drivers.withheld}."
+    here, base = (amount(value, drivers) for value in (drivers.forecast, drivers.base))
+    rolled_out = "" if drivers.rolled_out is None else f", by rollouts {amount(drivers.rolled_out, drivers)}"
+    average = f"{base} on average over {drivers.background} states met"
+    begin = f"The forecast of {drivers.what} ({here}{rolled_out}; {average})"
+    named = _main(drivers)
+    if not named:
+        return f"{begin} hardly depends on any part of the state."
+    parts = [f"{drivers.shown[k]} ({moved(float(drivers.values[k]), drivers)})" for k in named]
+    said = f"mainly on {parts[0]}" + (f", then on {listed(parts[1:])}" if parts[1:] else "")
+    return f"{begin} relies {said}. {CAVEAT}"
+
+
+def contradiction(drivers: "Drivers") -> str:
+    """What rollouts say instead."""
+    assert drivers.rolled_out is not None
+    said = (amount(value, drivers) for value in (drivers.forecast, drivers.rolled_out))
+    return "it is wrong here, {} where rollouts say {}".format(*said)
+
+
+def too_unlike(share: float) -> str:
+    """Why values over mixed states, of which such a share is unlike those met, would say nothing."""
+    if np.isnan(share):
+        return "too few episodes are at hand to tell which states are like those met"
+    mixed = "mixed with states met, parts of this state make others"
+    return f"{mixed}, {100 * share:.0f} % of them unlike any that was met"
+
+
+def not_mixed(left_out: int, drawn: int) -> str:
+    """Why values over the rest of the states met would say nothing."""
+    mixed = f"mixed with {left_out} of {drawn} states met, parts of this state make others"
+    return f"{mixed} in which the action is not valid or was never tried"
+
+
+def _main(drivers: "Drivers") -> list[int]:
+    """The fewest groups that make a share of all that moves the forecast, the largest first."""
+    sizes = np.abs(drivers.values)
+    least = np.maximum(SURE * drivers.errors, SMALL if drivers.probability else 0.0)
+    left, named = (1 - SHARE) * sizes.sum(), list[int]()
+    for k in np.argsort(-sizes, kind="stable"):
+        rest = sizes.sum() - sizes[named].sum()
+        if len(named) == MOST_NAMED or rest <= left or sizes[k] <= least[k]:
+            break
+        named.append(int(k))
+    return named
+
+
+def amount(value: float, drivers: "Drivers") -> str:
+    """A forecast, of a probability in percent."""
+    if not drivers.probability:
+        return worth(value)
+    return moved(value, drivers) if drivers.against else percent(value)
+
+
+def moved(value: float, drivers: "Drivers") -> str:
+    """A difference, of probabilities in percentage points."""
+    if not drivers.probability:
+        return f"{value:+.2g}"
+    return f"{100 * value:+.0f} points" if abs(value) >= 0.01 else f"{100 * value:+.1f} points"

@@ -1,0 +1,40 @@
+"""At which reward two pairs change places, in a sentence."""
+
+from tpd.answers.sentences.describe import into_unknown, never_tried
+from tpd.answers.sentences.formatting import sentence
+from tpd.answers.sentences.summary import PairSummaries, PairSummary
+from tpd.answers.what_if import overtaking, reward_of, sign_certain
+from tpd.core.explanation import Contrast
+
+
+def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
+    """At which reward of an outcome the one that is behind overtakes the other."""
+    at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
+    one = slice(row, row + 1)
+    fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)
+    foil = PairSummary(PairSummaries(contrast.foil[one]), 0, foil_name)
+    for pair in (fact, foil):
+        if not pair.known:
+            return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
+        if not pair.foreseen:
+            return sentence(f"{into_unknown(pair)}, so no reward can be named")
+        if not pair.worth_told:
+            return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
+    column = contrast.fact.legend.names.index(outcome)
+    if not contrast.told.by[row, -1, column]:
+        return sentence(f"how often {outcome} happens is not learned, so no reward can be named")
+    ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
+    said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
+    if at is None:
+        return sentence(f"{said} no reward of {outcome}")
+    if contrast.drawn and not sign_certain(contrast, outcome)[row]:
+        return sentence(
+            f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
+            "nor whether it would have to be larger or smaller than now"
+        )
+    article = "an" if outcome[0].lower() in "aeiou" else "a"
+    return sentence(f"{said} {article} {outcome} {_price(at)} (now a {_price(now)})")
+
+
+def _price(reward: float) -> str:
+    return f"penalty of {-reward:.4g}" if reward < 0 else f"reward of {reward:.4g}"

@@ -1,0 +1,169 @@
+"""Turning points of one episode, found by rollouts: nothing has to be learned.
+
+The chance of a decisive event up to a fixed step of the episode is rolled out from several of its moments.
+As long as everything goes as expected it does not change, whichever moment it is asked of; where it differs
+between two moments, bisection finds the steps at which it jumps. Jumps are rolled out again before they are
+told, since the largest of many noisy differences are too large.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tpd.answers.decisive import decisive_in, plain_events
+from tpd.answers.sentences.turning import turned
+from tpd.answers.turning_points import happened_in_words
+from tpd.core.intervals import clopper_pearson
+from tpd.core.types import FloatArray
+from tpd.predictors.simulation import Choices, Simulator
+from tpd.sources.episodes import Recording
+from tpd.sources.moments import Moment
+
+GRID = (1, 0, 0.5, 0.75, 0.25)
+"""Moments that are asked about first, as shares of the episode: the last, the first, and some between."""
+SCANNED, CONFIRMED = 30, 100
+"""Rollouts of a moment in the search, and before a jump is told."""
+LEAST_JUMP = 0.15
+"""Of a probability, at a step that is called a turning point."""
+LEVEL = 0.99
+"""Of the bands before and after a step, which must not overlap."""
+BEYOND_NOISE = 2
+"""Standard errors by which chances have to differ for the search to go on between them."""
+MOST_ASKED = 60
+"""Moments that are asked about, whatever the seconds."""
+
+
+@dataclass(frozen=True)
+class TurningPoint:
+    """A step of an episode that made a decisive event more or less likely."""
+
+    moment: Moment
+    """Before the step: what to ask about."""
+    last: int
+    """The last of the steps that it may be: the step itself, unless time ran out before it was found."""
+    happened: str
+    """What happened at the step; empty if it was not found which it is."""
+    event: str
+    until: int
+    """The step of the episode up to which the event is asked for."""
+    before: float
+    after: float
+
+    @property
+    def step(self) -> int:
+        """The step, or the first of those that it may be."""
+        return self.moment.step
+
+    @property
+    def change(self) -> float:
+        """How much less or more likely the event became."""
+        return self.after - self.before
+
+    def __str__(self) -> str:
+        place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
+        when = f"by step {self.until}"
+        return f"{place}: {turned(self.happened, self.event, when, self.before, self.after)}"
+
+
+def search_turning_points(
+    simulator: Simulator, recording: Recording, number: int, seconds: float, most: int
+) -> list[TurningPoint]:
+    """Of one recorded episode, the largest changes first, at most so many, in about so many seconds."""
+    names = decisive_in(recording, simulator.outcomes.legend)
+    if not names:
+        return []
+    search = _Search(simulator, recording, number, names, seconds)
+    search.bisect()
+    found = [point for pair in search.jumps()[: 2 * most] if (point := search.confirmed(*pair))]
+    return sorted(found, key=lambda point: -abs(point.change))[:most]
+
+
+class _Search:
+    """The chances of the events at the moments of an episode that were asked about so far."""
+
+    def __init__(
+        self, simulator: Simulator, recording: Recording, number: int, names: Sequence[str], seconds: float
+    ) -> None:
+        self._simulator, self._recording, self._number, self._names = simulator, recording, number, names
+        columns = plain_events(simulator.outcomes.legend)
+        self._columns = [columns[name] for name in names]
+        self._steps = len(recording.episodes[number])
+        limit = simulator.env.time_limit
+        self._until = min(self._steps + simulator.horizon, np.inf if limit is None else limit)
+        self._ends, self._found = time.monotonic() + seconds, dict[int, FloatArray]()
+
+    def bisect(self) -> None:
+        """Ask until every jump is found, or time is up."""
+        for share in GRID:
+            self._ask(round(share * (self._steps - 1)))
+        while len(self._found) < MOST_ASKED and not self._late:
+            wide = [(first, last) for first, last in self.jumps() if last - first > 1]
+            if not wide:
+                break
+            self._ask(sum(wide[0]) // 2)
+
+    def jumps(self) -> list[tuple[int, int]]:
+        """Neighbouring moments whose chances differ, the largest difference first."""
+        steps = sorted(self._found)
+        pairs = [(self._gap(a, b), a, b) for a, b in pairwise(steps)]
+        return [(a, b) for gap, a, b in sorted(pairs, key=lambda pair: -pair[0]) if gap >= LEAST_JUMP]
+
+    def confirmed(self, first: int, last: int) -> TurningPoint | None:
+        """The turning point between two moments, by other rollouts; None if these show none."""
+        rollouts = SCANNED if self._late else CONFIRMED
+        before, after = (self._chances(step, rollouts, stream=1) for step in (first, last))
+        k = int(np.abs(after - before).argmax())
+        band = clopper_pearson(np.array([before[k], after[k]]) * rollouts, np.array(rollouts), LEVEL)
+        overlap = band.low.max() <= band.high.min()
+        if overlap or abs(after[k] - before[k]) < LEAST_JUMP:
+            return None
+        return TurningPoint(
+            self._recording.moment(self._number, first),
+            last - 1,
+            self._cause(first) if last == first + 1 else "",
+            self._names[k],
+            int(self._until) - 1,
+            float(before[k]),
+            float(after[k]),
+        )
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() > self._ends
+
+    def _gap(self, first: int, last: int) -> float:
+        """How much the chances differ, of those that differ by more than their noise."""
+        before, after = self._found[first], self._found[last]
+        middle, gap = (before + after) / 2, np.abs(after - before)
+        noise = np.sqrt(2 * middle * (1 - middle) / SCANNED)
+        return float(np.where(gap > BEYOND_NOISE * noise, gap, 0).max())
+
+    def _ask(self, step: int) -> None:
+        if step not in self._found and not (self._late and len(self._found) >= 2):
+            self._found[step] = self._chances(step, SCANNED, stream=0)
+
+    def _chances(self, step: int, rollouts: int, stream: int) -> FloatArray:
+        """[event]: how likely each has happened by the end of the stretch, with what happened before."""
+        begin = int(self._recording.episodes.begins[self._number])
+        past = self._recording.happened[begin : begin + step, self._columns].any(axis=0)
+        ahead = self._simulator.but(horizon=int(self._until) - step)
+        moment = self._recording.moment(self._number, step)
+        assert moment.taken is not None
+        asked = Choices(moment, np.asarray(moment.taken)[None], ahead.seed + stream)
+        (sample,) = ahead.sample([asked], rollouts)
+        seen = sample.seen[:, 0][..., self._columns].any(axis=1)
+        return np.asarray((seen | past).mean(axis=0))
+
+    def _cause(self, step: int) -> str:
+        """What happened at the step that did not at the one before, or the action."""
+        legend, env = self._simulator.outcomes.legend, self._simulator.env
+        row = int(self._recording.episodes.begins[self._number]) + step
+        happened = self._recording.happened[row]
+        if not legend.partition and step:
+            happened = np.where(self._recording.happened[row - 1] > 0, 0, happened)
+        action = env.name_of_action(self._recording.episodes[self._number].action[step])
+        (news,) = happened_in_words(legend, happened[None])
+        return news or action

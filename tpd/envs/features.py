@@ -1,0 +1,104 @@
+"""States as rows of named numbers: what an observation consists of, and observations made of such rows."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.observations import pack
+from tpd.core.types import Array, FloatArray
+from tpd.envs.environment import Environment
+
+MOST_FEATURES = 100
+"""Of an observation: those of images are too many to be told apart."""
+MOST_STATES = 100_000
+"""Of an environment whose states have fields, all of which are listed."""
+HIDDEN = "hidden state"
+
+
+class FeatureError(ValueError):
+    """Observations that do not consist of a few named numbers."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Turns observations into rows of numbers and back; each exactly."""
+
+    names: tuple[str, ...]
+    """[feature]: those of a hidden state are all called `hidden state`"""
+    example: Array
+    """[1, ...]: an observation"""
+    fields: FloatArray | None = None
+    """[state, feature]: the fields of each state, where states are numbers; NaN for a number without any"""
+    flags: tuple[str, ...] = ()
+    """The features that are true or false."""
+
+    def rows(self, observations: Array) -> FloatArray:
+        """[batch, feature]"""
+        if self.fields is not None:
+            return self.fields[observations]
+        keys = observations.dtype.names
+        parts = [observations] if keys is None else [observations[key] for key in keys]
+        flat = [np.reshape(part, (len(observations), -1)).astype(np.float64) for part in parts]
+        return np.concatenate(flat, axis=1)
+
+    def shown(self, feature: int, value: float) -> str:
+        """A value of a feature as text."""
+        return str(bool(value)).lower() if self.names[feature] in self.flags else f"{value:.3g}"
+
+    def observations(self, rows: FloatArray) -> Array:
+        """[batch, ...]: what `rows` was given."""
+        if self.fields is not None:
+            known = {tuple(row): number for number, row in enumerate(self.fields.tolist())}
+            return np.array([known[tuple(row)] for row in rows.tolist()], dtype=self.example.dtype)
+        keys, shape = self.example.dtype.names, (len(rows), *self.example.shape[1:])
+        if keys is None:
+            return rows.reshape(shape).astype(self.example.dtype)
+        columns, begin = dict[str, Array](), 0
+        for key in keys:
+            part = self.example[key]
+            width = int(np.prod(part.shape[1:], dtype=np.int64))
+            flat = rows[:, begin : begin + width]
+            columns[key] = flat.reshape(len(rows), *part.shape[1:]).astype(part.dtype)
+            begin += width
+        return pack(columns).astype(self.example.dtype)
+
+
+def features_of(env: Environment, observation: Array) -> Features:
+    """The features of observations like this one [1, ...]; a FeatureError says why there are none."""
+    if env.tabular:
+        if not env.state_fields:
+            raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no parts")
+        fields = env.state_fields
+        flags = tuple(name for name, values in fields.items() if isinstance(values[0], bool))
+        return Features(tuple(fields), observation, _fields(env), flags)
+    count = _width(env.observation_space)
+    if count > MOST_FEATURES:
+        raise FeatureError(
+            f"an observation of {env.id} has {count} numbers, and at most {MOST_FEATURES} are told apart"
+        )
+    features = Features(env.feature_names, observation)
+    hidden = features.rows(observation).shape[1] - count
+    return Features((*env.feature_names, *[HIDDEN] * hidden), observation)
+
+
+def _fields(env: Environment) -> FloatArray:
+    """[state, field]"""
+    values, num_states = env.state_fields, env.table_shape()[0]
+    count = math.prod(map(len, values.values()))
+    if max(count, num_states) > MOST_STATES:
+        raise FeatureError(f"{env.id} has {count} states, and at most {MOST_STATES} are listed")
+    fields = np.full((num_states, len(values)), np.nan)
+    for each in itertools.product(*values.values()):
+        fields[int(env.state(dict(zip(values, each, strict=True))))] = each
+    return fields
+
+
+def _width(space: gym.Space[Any]) -> int:
+    """How many numbers an observation has."""
+    if isinstance(space, gym.spaces.Dict):
+        return sum(map(_width, space.values()))
+    return math.prod(space.shape or ())

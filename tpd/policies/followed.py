@@ -1,0 +1,112 @@
+"""A behaviour that is followed for some steps, or for good, in place of the policy that is explained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy
+from tpd.envs import Environment
+from tpd.guards.settings import shown
+from tpd.policies.function import function_policy
+
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Policies that act in turn, one at each step, before the agent's own goes on.
+
+    The first action is the one that a policy takes, or takes most likely; later ones are drawn.
+    """
+
+    name: str
+    """What sentences call it."""
+    policies: tuple[Policy, ...]
+    """[step]: who acts then"""
+    for_good: bool = False
+    """Whether the last of them goes on acting."""
+
+    def __post_init__(self) -> None:
+        if any(isinstance(policy, RecurrentPolicy) for policy in self.policies):
+            raise ValueError(
+                f"{self.name}: it has a hidden state, which is not known at a moment of the agent's episode"
+            )
+
+    def at(self, step: int) -> Policy | None:
+        """Who acts at a step; None is the agent itself."""
+        if step < len(self.policies):
+            return self.policies[step]
+        return self.policies[-1] if self.for_good else None
+
+    def first_action(self, env: Environment, policy: Policy, observation: Array) -> Array:
+        """[...]: what is done first, after the observation [1, ...] of the policy that is explained."""
+        seen = observed(env, policy, observation)
+        action = self.asked(self.policies[0].action, seen)
+        self.check(env, seen, action)
+        return np.asarray(action[0])
+
+    def probabilities(self, env: Environment, step: int, states: Array) -> FloatArray | None:
+        """[state, action]: how likely each numbered action is at a step; None where the agent itself acts."""
+        policy = self.at(step)
+        if policy is None:
+            return None
+        if isinstance(policy, DiscretePolicy):
+            chosen = self.asked(policy.probabilities, states)
+        else:
+            chosen = np.eye(env.num_actions)[self.asked(policy.action, states)]
+        rows, actions = np.nonzero(chosen)
+        self.check(env, states[rows], actions)
+        return np.asarray(chosen)
+
+    def check(self, env: Environment, observations: Array, actions: Array) -> None:
+        """Refuse actions [batch, ...] that are not valid after these observations [batch, ...]."""
+        space = env.action_space
+        if isinstance(space, gym.spaces.Discrete):
+            wrong = np.asarray(~env.mask(observations)[np.arange(len(actions)), actions])
+        elif isinstance(space, gym.spaces.Box):
+            outside = (actions < space.low) | (actions > space.high)
+            wrong = np.asarray(outside.reshape(len(actions), -1).any(axis=1))
+        else:
+            wrong = np.array([not space.contains(action) for action in actions])
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            state = env.name_of_state(observations[row])
+            raise ValueError(
+                f"{self.name}: it chooses {env.name_of_action(actions[row])}, which is not valid in {state}"
+            )
+
+    def asked(self, function: Any, *given: Any) -> Any:
+        """What a function of the behaviour says; an error names the behaviour."""
+        try:
+            return function(*given)
+        except Exception as error:  # of a policy of the user's
+            raise ValueError(f"{self.name}: {' '.join(str(error).split())}") from error
+
+
+def observed(env: Environment, policy: Policy, observations: Array) -> Array:
+    """[batch, ...]: what the environment shows, without the hidden state of the policy that is explained."""
+    if not isinstance(policy, RecurrentPolicy):
+        return observations
+    return observations[:, : int(np.prod(env.observation_space.shape or ()))]
+
+
+def in_turn(env: Environment, given: Sequence[Any]) -> Followed:
+    """Actions, each given by name or number, one after the other."""
+    if not given:
+        raise ValueError(f"foil: actions one after the other, as [0, 1], got {shown(given)}")
+    actions = [np.asarray(env.action(action)) for action in given]
+
+    def always(action: Array) -> Policy:
+        return function_policy(lambda o: np.repeat(action[None], len(o), axis=0), 1.0, env.action_space)
+
+    return Followed(_in_words(env, actions), tuple(always(action) for action in actions))
+
+
+def _in_words(env: Environment, actions: Sequence[Array]) -> str:
+    """For example "push left 2 times, then main engine"."""
+    runs = [(name, len(list(same))) for name, same in groupby(map(env.name_of_action, actions))]
+    return ", then ".join(name if count == 1 else f"{name} {count} times" for name, count in runs)

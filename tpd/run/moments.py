@@ -1,0 +1,125 @@
+"""The moments of a run that are worth asking about, where nobody names one."""
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from tpd.answers.sentences.formatting import percent
+from tpd.answers.sentences.turning import turning_point_in_words
+from tpd.answers.turning_points import turning_points
+from tpd.answers.turning_search import LEAST_JUMP, search_turning_points
+from tpd.evaluation.played_return import episode_returns
+from tpd.predictors.pair_table import HasTable
+from tpd.run.expectations import Asking, reason_not_to_ask, simulator_of
+from tpd.run.question import Question
+from tpd.sources.episodes import Recording
+from tpd.sources.named_states import find_recorded
+from tpd.store.saved_runs import SavedRun
+
+MOST_MOMENTS, MOST_OF_ONE = 6, 2
+"""Moments that are listed, in all and of one episode."""
+LEAST_IN_TABLE = 0.05
+"""Of a probability that a table forecasts, which has less noise than rollouts."""
+REPEATED = ("store", "trust", "rollouts", "precision")
+"""Settings that the commands repeat, where they were given."""
+
+
+@dataclass(frozen=True)
+class WorthAsking:
+    """A step of a recorded episode, and what makes it worth asking about."""
+
+    episode: int
+    step: int
+    text: str
+
+
+def worth_asking(question: Question, run: SavedRun) -> str:
+    """The moments worth asking about, each with the command that asks."""
+    recording = run.recording
+    assert recording is not None
+    found, how = find_moments(run, Asking(question.rollouts, question.precision), question.seconds)
+    command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
+    if not found:
+        return (
+            f"{run.name}: in no recorded episode a step made a decisive event more or less likely by "
+            f"{percent(_least(run))} or more ({how}). Ask about any moment:\n"
+            f"  {command} episode=0 step={_last_of(recording, 0)}"
+        )
+    lines = [f"{run.name}: moments worth asking about ({how})"]
+    for one in found:
+        lines += [f"episode {one.episode}, {one.text}", f"  {command} episode={one.episode} step={one.step}"]
+    return "\n".join(lines)
+
+
+def find_moments(
+    run: SavedRun, asking: Asking, seconds: float, episodes: Sequence[int] | None = None
+) -> tuple[list[WorthAsking], str]:
+    """The moments of these episodes, or of all, the largest changes first, and how they were found."""
+    recording = run.recording
+    assert recording is not None
+    among = range(len(recording.episodes)) if episodes is None else episodes
+    start, _ = find_recorded(run.env, recording, 0, 0)
+    reason = reason_not_to_ask(run, start, asking)
+    table = isinstance(run.explainer.predictor, HasTable)
+    if table or reason:
+        learned = list(_learned(run, recording, among))
+        return learned, "by the table" if table else f"as learned; the simulator was not asked: {reason}"
+    try:
+        return list(_rolled_out(run, recording, among, seconds)), "by rollouts"
+    except ValueError as error:  # it cannot be forked
+        return list(_learned(run, recording, among)), f"as learned; the simulator was not asked: {error}"
+
+
+def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Iterator[WorthAsking]:
+    """By what is forecast at every recorded step, as far as it is learned."""
+    explainer = run.explainer
+    if explainer.predictor.horizon < 2 or not explainer.informed:
+        return
+    points = turning_points(explainer, recording)
+    points = (
+        points[points["episode"].isin(among) & (points["change"] >= _least(run))]
+        .groupby("episode")
+        .head(MOST_OF_ONE)
+    )
+    for row in points.head(MOST_MOMENTS).to_dict("records"):
+        action, horizon = run.env.name_of_action(row["action"]), explainer.predictor.horizon
+        said = turning_point_in_words(row, explainer.legend, horizon, action)
+        yield WorthAsking(int(row["episode"]), int(row["step"]), f"step {row['step']}: {said}")
+
+
+def _rolled_out(
+    run: SavedRun, recording: Recording, among: Sequence[int], seconds: float
+) -> Iterator[WorthAsking]:
+    """By rollouts along the episodes, the worst first, as far as the seconds go."""
+    ends, found = time.monotonic() + seconds, 0
+    simulator = simulator_of(run)
+    returns = episode_returns(recording.episodes)
+    order = sorted(among, key=lambda number: float(returns[number]))
+    for number in order:
+        left = ends - time.monotonic()
+        if found >= MOST_MOMENTS or (left <= 0 and number != order[0]):
+            return
+        for point in search_turning_points(simulator, recording, number, left, MOST_OF_ONE):
+            found += 1
+            yield WorthAsking(number, point.step, str(point))
+
+
+def _least(run: SavedRun) -> float:
+    """By how much a probability has to change."""
+    return LEAST_IN_TABLE if isinstance(run.explainer.predictor, HasTable) else LEAST_JUMP
+
+
+def _last_of(recording: Recording, episode: int) -> int:
+    """A step shortly before the end of an episode."""
+    return max(0, len(recording.episodes[episode]) - 10)
+
+
+def _repeated(question: Question) -> list[str]:
+    defaults = {field.name: field.default for field in fields(Question)}
+    given = {name: getattr(question, name) for name in REPEATED}
+    return [
+        f"{name}=[{', '.join(value)}]" if isinstance(value, tuple) else f"{name}={value}"
+        for name, value in given.items()
+        if value != defaults[name]
+    ]
