@@ -75,6 +75,7 @@ $(CLUSTER): $(READY)
 $(OPTUNA): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-optuna
 	.venv-optuna/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,optuna]'
+	.venv-optuna/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mobile-env==2.1.0
 	@touch $(OPTUNA)
 
 # hydra-ray-launcher wants a cloudpickle below 3, which joblib 1.6 does not take
@@ -82,10 +83,12 @@ $(RAY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-ray
 	grep -vE '^(cloudpickle|joblib)==' constraints.txt > .venv-ray/constraints.txt
 	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-ray/constraints.txt --editable '.[dev,ray]'
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mobile-env==2.1.0
 	@touch $(RAY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps mobile-env==2.1.0 # see pyproject.toml
 	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true # templates are no Python, all the rest is
 	@touch $(READY)

@@ -44,8 +44,9 @@ def as_policy(
         (False, True): RecurrentSB3Policy,
         (True, True): DiscreteRecurrentSB3Policy,
     }
-    if not discrete and not isinstance(model.action_space, spaces.Box):
-        raise TypeError(f"actions of {model.action_space} are not explained, only Discrete and Box")
+    known = spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
+    if not isinstance(model.action_space, known):
+        raise TypeError(f"actions of {model.action_space} are not explained")
     if not deterministic and getattr(model, "use_sde", False):
         raise ValueError(
             "an agent that explores by gSDE draws its noise for many steps at once, which is no policy of "
@@ -69,7 +70,7 @@ def _lost_normalization(model: BaseAlgorithm) -> bool:
 
 
 class SB3Policy:
-    """A model with continuous actions."""
+    """A model with continuous actions, or with actions that consist of parts."""
 
     def __init__(
         self,

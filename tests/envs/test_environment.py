@@ -1,13 +1,16 @@
 """Environments: what cannot be drawn costs the pictures, and nothing else."""
 
 import logging
+import os
+import sys
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from tpd.envs import Environment
+from tpd.envs import Environment, environment
+from tpd.envs.environment import MUJOCO_GL
 from tpd.envs.events.default import default_outcomes
 from tpd.policies.function import FunctionPolicy
 from tpd.sources import named_states
@@ -27,6 +30,22 @@ class Dark(gym.Wrapper[Any, Any, Any, Any]):
 
 
 gym.register(id=DARK, entry_point="tests.envs.test_environment:Dark", max_episode_steps=20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there MuJoCo draws without a screen")
+@pytest.mark.parametrize(("env_id", "left"), [(DARK, None), ("CartPole-v1", "egl")])
+def test_how_mujoco_draws_without_a_screen_is_left_only_where_drawing_works(
+    env_id: str, left: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv(MUJOCO_GL, "unset")
+    monkeypatch.delenv(MUJOCO_GL)
+    monkeypatch.setattr(environment, "_UNDRAWABLE", set())
+    assert Environment(env_id).drawable is (left is not None)
+    assert os.environ.get(MUJOCO_GL) == left
+    monkeypatch.setenv(MUJOCO_GL, "osmesa")
+    assert Environment(env_id).drawable is (left is not None)
+    assert os.environ[MUJOCO_GL] == "osmesa"
 
 
 def test_a_renderer_that_fails_costs_the_pictures_and_one_warning(

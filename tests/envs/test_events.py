@@ -392,11 +392,10 @@ def test_by_default_each_number_of_a_continuous_action_is_an_outcome() -> None:
     assert (outcomes.observe(steps).outcome[:, 0] == steps.action[:, 0]).all()
 
 
-def test_by_default_a_number_that_cannot_vary_is_no_outcome() -> None:
+def test_by_default_each_choice_of_a_part_is_an_event_if_there_is_a_choice() -> None:
     gym.register("Levers-v0", f"{__name__}:Levers")
-    first, *rest = default_outcomes(Environment("Levers-v0")).outcomes
-    assert (first.name, first.low, first.high) == ("action: 0", 0, 2)
-    assert [outcome.name for outcome in rest] == ["reward", "end"]
+    names = [outcome.name for outcome in default_outcomes(Environment("Levers-v0")).outcomes]
+    assert names == ["action: part 0 0", "action: part 0 1", "action: part 0 2", "reward", "end"]
     gym.registry.pop("Levers-v0")
 
 

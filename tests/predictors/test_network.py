@@ -1,5 +1,6 @@
 """FHTD with networks: comes close to the exact solution, and keeps the laws of what it predicts."""
 
+import json
 import zipfile
 from dataclasses import replace
 from functools import partial
@@ -46,7 +47,7 @@ from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.network.columns import Columns
-from tpd.predictors.network.encoders import VectorEncoder
+from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, encoded_size
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.pair_network import Heads
@@ -504,6 +505,8 @@ class Camera(gym.Env[Any, Any]):
             "last": last,
             "dict": spaces.Dict({"picture": last, "speed": speed}),
             "numbered": spaces.Dict({"gear": spaces.Discrete(3), "speed": speed}),
+            "cells": spaces.Dict({"cells": spaces.MultiDiscrete([3, 4], start=[0, 2])}),
+            "map": spaces.Box(0, 255, (5, 5, 3), np.uint8),
         }
         self.observation_space = forms[form]
 
@@ -516,6 +519,8 @@ class Camera(gym.Env[Any, Any]):
             "last": picture,
             "dict": {"picture": picture, "speed": speed},
             "numbered": {"gear": self.light // 100, "speed": speed},
+            "cells": {"cells": np.array([self.light // 100, 2 + self.light // 64])},
+            "map": np.full((5, 5, 3), self.light, dtype=np.uint8),
         }
         return looks[self.form]
 
@@ -595,10 +600,35 @@ def test_an_extractor_is_not_kept_but_can_be_given_again() -> None:
     np.testing.assert_array_equal(again.predict(*pairs), learner.predict(*pairs))
 
 
-@pytest.mark.parametrize("form", ["last", "dict"])
-def test_pictures_without_an_extractor_are_refused_by_name(form: str) -> None:
-    with pytest.raises(TypeError, match=r"features_extractor=\{_target_: .*_partial_: true"):
-        camera(form, None, updates=0)
+FORMS = ["first", "last", "dict", "numbered", "cells", "map"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_space_alone_says_how_pictures_dicts_and_categories_are_encoded(form: str) -> None:
+    learner, batch = camera(form, None, updates=2)
+    expected = learner.predict(batch.observation, batch.action)
+    assert np.ptp(expected[:, 0, 0]) > 0  # it looks at what is there
+    description = json.loads(json.dumps(learner.description()))
+    again = read(description, learner.arrays())
+    np.testing.assert_array_equal(again.predict(batch.observation, batch.action), expected)
+    features, weights = encoded_size(description["observation_space"])
+    encoder = again.network.parts[0].encoder
+    assert 0 < features <= encoder.features_dim
+    assert weights <= sum(value.numel() for value in encoder.state_dict().values())
+
+
+def test_categories_that_there_are_not_have_no_support() -> None:
+    learner, batch = camera("cells", None, updates=1)
+    here = batch.observation[:2].copy()
+    here["cells"][1, 0] = 7
+    assert learner.support(here, batch.action[:2]).astype(bool).tolist() == [True, False]
+
+
+def test_categories_are_one_hot() -> None:
+    encoder = CategoryEncoder([2, 3], [0, 5])
+    encoded = encoder(torch.tensor([[1, 5], [0, 7]]))
+    assert encoded.tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+    assert encoder.unseen(torch.tensor([[1, 5], [2, 5], [0, 4]])).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(

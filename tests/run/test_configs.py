@@ -33,17 +33,17 @@ def still(observations: Array) -> Array:
     return np.zeros(len(observations), dtype=np.int64)
 
 
-class TwoDials(gym.Env[Any, Any]):
-    """Actions that are neither numbered nor made of real numbers."""
+class Telegraph(gym.Env[Any, Any]):
+    """Actions that are no numbers."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,))
-    action_space = gym.spaces.MultiDiscrete([2, 3])
+    action_space = gym.spaces.Text(5)
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
 
 
-gym.register(id="TwoDials-v0", entry_point="tests.run.test_configs:TwoDials")
+gym.register(id="Telegraph-v0", entry_point="tests.run.test_configs:Telegraph")
 
 
 OPTIONS = sorted(
@@ -52,7 +52,7 @@ OPTIONS = sorted(
     if path.parent.name != "hydra" and path.stem != "tune_network"  # needs an extra: tests/run/test_tuning.py
 )
 # environments that no table can hold
-UNNUMBERED = ("acrobot", "bipedal_walker", "cart_pole", "lunar_lander", "mountain_car", "pendulum")
+UNNUMBERED = ("acrobot", "bipedal_walker", "cart_pole", "hopper", "lunar_lander", "mountain_car", "pendulum")
 FUNCTION = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
 MODEL = "policy.model={_target_: stable_baselines3.PPO, policy: MlpPolicy, env: FuelTaxi-v0, device: cpu}"
 NO_TABLES = ["policy=function", FUNCTION, "explainer=network", "training=agent", "evaluation=forecasts"]
@@ -63,8 +63,9 @@ PARTNERS: dict[str, list[str]] = {
     "outcomes=frozen_lake": ["env=frozen_lake"],
     "outcomes=cliff_walking": ["env=cliff_walking"],
     "outcomes=taxi": ["env=taxi"],
-    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in UNNUMBERED},
-    **{f"env={name}": NO_TABLES for name in UNNUMBERED},
+    **{f"outcomes={name}": [f"env={name}", *NO_TABLES] for name in (*UNNUMBERED, "door_key")},
+    **{f"env={name}": NO_TABLES for name in (*UNNUMBERED, "door_key")},
+    **{option: ["experiment=radio"] for option in ("env=radio", "outcomes=radio")},
     "policy=function": [FUNCTION],
     "policy=sb3_model": [MODEL],
     **{
@@ -239,7 +240,7 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("seed=one", "seed: seed must be a whole number, got 'one'"),
         ("env.id=FuelTaxi-v9", "env: .*FuelTaxi"),
         ("env.id=CartPole-v1", "policy: a table needs discrete observations, but CartPole-v1"),
-        ("env.id=TwoDials-v0", r"env: TwoDials-v0 has actions of MultiDiscrete\(\[2 3\]\)"),
+        ("env.id=Telegraph-v0", r"env: Telegraph-v0 has actions of Text\("),
         ("outcomes=taxi", "outcomes: "),
         ("outcomes.outcomes.0.reward=19", "outcomes: .*dropoff should give 19, the transition gave 20"),
         ("outcomes.outcomes.0.function._target_=tpd.nothing.here", "outcomes: .*tpd.nothing"),

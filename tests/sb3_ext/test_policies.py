@@ -281,7 +281,7 @@ def test_a_recurrent_model_with_numbered_actions_has_probabilities() -> None:
 
 
 class TwoDials(gym.Env[Any, Any]):
-    """Actions that are neither numbered nor made of real numbers."""
+    """Actions that consist of two choices."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,))
     action_space = gym.spaces.MultiDiscrete([2, 3])
@@ -292,9 +292,21 @@ class TwoDials(gym.Env[Any, Any]):
         return np.zeros(2, dtype=np.float32), {}
 
 
+def test_actions_that_consist_of_parts_are_those_of_the_model() -> None:
+    policy = as_policy(PPO("MlpPolicy", TwoDials(), device="cpu", seed=0))
+    seen = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(np.float32)
+    expected = policy.model.predict(seen, deterministic=True)[0]
+    assert policy.action(seen).shape == (50, 2)
+    np.testing.assert_array_equal(policy.action(seen), expected)
+    explores = as_policy(policy.model, deterministic=False)
+    assert len(np.unique(explores.sample(seen[:1].repeat(200, axis=0), generator(0, "test")), axis=0)) > 3
+
+
 def test_actions_that_are_not_explained_are_refused_by_name() -> None:
-    with pytest.raises(TypeError, match=r"MultiDiscrete\(\[2 3\]\)"):
-        as_policy(PPO("MlpPolicy", TwoDials(), device="cpu"))
+    model = PPO("MlpPolicy", TwoDials(), device="cpu")
+    model.action_space = gym.spaces.Text(3)
+    with pytest.raises(TypeError, match=r"actions of Text"):
+        as_policy(model)
 
 
 def lean(observations: Array) -> Array:

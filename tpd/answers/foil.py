@@ -10,6 +10,7 @@ from tpd.core.explanation import Explanation
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
+from tpd.envs.action_parts import ActionParts
 from tpd.predictors.explainer import Explainer
 
 POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
@@ -21,12 +22,23 @@ def chosen(explainer: Explainer, env: Environment, observation: Array, action: A
     if isinstance(action, str) and action == POLICY:
         return np.asarray(own)
     if isinstance(action, str) and action == RUNNER_UP:
+        if env.parts is not None:
+            return best_change(explainer, env.parts, observation, own)
         return np.asarray(runner_up(explainer, env, observation, int(own)))
     if isinstance(action, str) and action == OPPOSITE:
         space = env.action_space
         assert isinstance(space, gym.spaces.Box)
         return np.asarray(space.low + space.high - own)
     return np.asarray(action)
+
+
+def best_change(explainer: Explainer, parts: ActionParts, observation: Array, own: Array) -> Array:
+    """The best action that differs from the policy's in one part, by the explained returns."""
+    changes = parts.changes(own)
+    if explainer.legend.reward_bound is None:
+        return np.asarray(changes[0])
+    explanation = explainer.explain(np.repeat(observation, len(changes), axis=0), changes)
+    return np.asarray(changes[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
 
 
 def runner_up(explainer: Explainer, env: Environment, observation: Array, own: int) -> int:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from tpd.answers.answer import Answer
@@ -165,6 +164,7 @@ class Explainer:
 
         A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
         action, foil: by name or number; the agent's own action, and the best of the others, if left out.
+        Where actions consist of parts, `{part: choice}` changes these parts and leaves the rest.
             The foil may also be a `tpd.Behaviour`, or a list of numbered actions, one after the other.
         rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
         precision: half the width that the 90 % band of an event may have.
@@ -180,7 +180,7 @@ class Explainer:
             raise ValueError(UNTOLD.format(expectations.reason))
         own = None if state.moment is None else state.moment.taken
         own = self.policy.action(state.observation)[0] if own is None else own
-        chosen = own if action is None else np.asarray(self.env.action(action))
+        chosen = own if action is None else np.asarray(self.env.action(action, own))
         return answered(*compared_actions(expectations, own, chosen, foil_of(foil, self.env)))
 
     def _state(self, asked: Moment | Any) -> NamedState:
@@ -232,10 +232,6 @@ class Explainer:
         if self.env.tabular:
             truth = "exact" if self.env.model is not None else "monte_carlo"
             chosen += [*TABULAR, f"evaluation={truth}"]
-        features = _features(self.env.observation_space)
-        if features is not None:
-            target = f"{{_target_: stable_baselines3.common.torch_layers.{features}, _partial_: true}}"
-            chosen.append(f"explainer.features_extractor={target}")
         chosen += [f"seed={seed}", f"training.steps={steps}", f"explainer.horizon={self.horizon}"]
         config = composed([*chosen, *overrides])
         return build(config, env=self.env, trainer=self._trainer, outcomes=self.outcomes)
@@ -288,10 +284,3 @@ class Explainer:
     def __repr__(self) -> str:
         learned = "has learned" if self._run.explainer.informed else "has learned nothing yet"
         return f"<Explainer of {self.env.id}: {len(self.outcomes.outcomes)} outcomes, {learned}>"
-
-
-def _features(space: gym.Space[Any]) -> str | None:
-    """The features extractor that the network needs for such observations, as Stable-Baselines3 has it."""
-    if isinstance(space, gym.spaces.Dict):
-        return "CombinedExtractor"
-    return "NatureCNN" if isinstance(space, gym.spaces.Box) and len(space.shape) == 3 else None

@@ -1,4 +1,4 @@
-"""Environments, their tables and their events; registers FuelTaxi-v0; imports kernels and below."""
+"""Environments, their tables and their events; registers tpd's own; imports kernels and below."""
 
 import gymnasium as gym
 
@@ -13,3 +13,5 @@ gym.register(
     max_episode_steps=200,
 )
 gym.register(id="Dataset-v0", entry_point="tpd.envs.dataset:DatasetEnv", disable_env_checker=True)
+gym.register(id="Maze-v0", entry_point="tpd.envs.maze:maze", kwargs={"env_id": "MiniGrid-DoorKey-5x5-v0"})
+gym.register(id="RadioNetwork-v0", entry_point="tpd.envs.radio:RadioNetwork", max_episode_steps=100)

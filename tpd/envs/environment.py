@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -14,7 +15,9 @@ from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from tpd.core.observations import check_space, numbers
 from tpd.core.types import Array, BoolArray
+from tpd.envs.action_parts import ActionParts
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
+from tpd.guards.extras import needed_by
 from tpd.guards.settings import shown
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,8 @@ def _single(name: str, value: Any, kinds: str, otherwise: str) -> Any:
     return array.item()
 
 
+MUJOCO_GL = "MUJOCO_GL"
+"""The variable that says by which library MuJoCo draws."""
 _UNDRAWABLE = set[str]()
 """Ids of environments whose renderer has failed: some end the process when they are tried again."""
 
@@ -80,6 +85,9 @@ class Environment:
     """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
     observation_names: Sequence[str] = ()
     """What each number of an observation is called; empty asks the environment itself, and numbers them."""
+    choice_names: Sequence[str] = ()
+    """What the choices are called, where an action consists of parts with a few choices each, which then are
+    what `action_names` names."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What other processes are sent: the fields alone, from which the rest is made again."""
@@ -95,7 +103,8 @@ class Environment:
         settings = dict(self.kwargs)
         if render_mode is not None:  # some do not know of it
             settings["render_mode"] = render_mode
-        env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
+        with needed_by(self.id):
+            env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
         for wrapper in self.wrappers:
             env = wrapper(env)
         return PlainSteps(env)
@@ -160,6 +169,7 @@ class Environment:
         """Whether it can be shown as a picture: it is drawn once to find out, since that may fail."""
         if "rgb_array" not in self._sample.metadata.get("render_modes", ()) or self.id in _UNDRAWABLE:
             return False
+        chosen = os.environ.get(MUJOCO_GL)
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env:
                 if env.render_mode != "rgb_array":
@@ -171,6 +181,8 @@ class Environment:
             reason = " ".join(str(error).split())
             log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
             _UNDRAWABLE.add(self.id)
+            if chosen is None:  # elsewhere MuJoCo could not even be imported with what does not work here
+                os.environ.pop(MUJOCO_GL, None)
             return False
         return True
 
@@ -178,6 +190,11 @@ class Environment:
     def discrete(self) -> bool:
         """Whether actions are numbered."""
         return isinstance(self.action_space, gym.spaces.Discrete)
+
+    @functools.cached_property
+    def parts(self) -> ActionParts | None:
+        """What actions consist of, if that is parts with a few choices each (MultiDiscrete, MultiBinary)."""
+        return ActionParts.of(self.action_space, self.action_names, self.choice_names)
 
     @property
     def tabular(self) -> bool:
@@ -198,6 +215,8 @@ class Environment:
                     f"{self.id} masks its actions: name a function of observations, "
                     "+env.mask_function={_target_: my_module.mask, _partial_: true}"
                 )
+        elif self.parts is not None:
+            self.parts.check(self.id)
         elif not isinstance(self.action_space, gym.spaces.Box):
             raise TypeError(f"{self.id} has actions of {self.action_space}, which are not explained")
         elif not self.action_space.is_bounded():
@@ -262,6 +281,8 @@ class Environment:
 
     def name_of_action(self, action: Any) -> str:
         """The action in words, or as numbers where it is continuous."""
+        if self.parts is not None:
+            return self.parts.name(action)
         return name_action(action, self._action_names if self.discrete else self.action_names, self.discrete)
 
     @property
@@ -276,8 +297,16 @@ class Environment:
         describe = getattr(self._probe, "describe_state", None)
         return f"state {state}" if describe is None else str(describe(int(state)))
 
-    def action(self, name: Any) -> Any:
-        """An action given by name or number or, where actions are continuous, as numbers."""
+    def action(self, name: Any, base: Array | None = None) -> Any:
+        """An action given by name or number or, where actions are continuous, as numbers.
+
+        Where it consists of parts, by the choice in each, or as `{part: choice}`, by name or number, which
+        changes these parts of the base and leaves the rest.
+        """
+        if isinstance(name, Mapping) and self.parts is not None:
+            if base is None:
+                raise ValueError(f"{shown(dict(name))} changes an action, and there is none to be changed")
+            return self.parts.changed(base, name)
         if not self.discrete:
             values = _vector(name, self.action_space)
             if values is None or not self.action_space.contains(values):
@@ -365,7 +394,8 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
     if len(names) != np.size(action):
         return f"action {numbers(action)}"
     pairs = zip(names, np.ravel(action), strict=True)
-    return ", ".join(f"{name} {value:.2f}" for name, value in pairs)
+    digits = "d" if np.asarray(action).dtype.kind in "iu" else ".2f"
+    return ", ".join(f"{name} {value:{digits}}" for name, value in pairs)
 
 
 def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tuple[str, ...]:
@@ -379,6 +409,8 @@ def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tupl
 def draw(env: gym.Env[Any, Any]) -> Array:
     """[height, width, 3]: the environment as it is now."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # many draw with pygame; no screen is needed
+    if not os.environ.get("DISPLAY") and sys.platform == "linux":
+        os.environ.setdefault(MUJOCO_GL, "egl")  # nor for MuJoCo, where there is Mesa or a driver
     return np.asarray(env.render())
 
 

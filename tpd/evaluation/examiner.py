@@ -10,6 +10,7 @@ from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.calibration import FEWEST, calibrate
 from tpd.evaluation.errors import METRICS, Errors, evaluate
+from tpd.evaluation.hidden_information import hidden_information
 from tpd.guards.settings import number, one_of, whole_number
 from tpd.guards.sizes import require_memory
 from tpd.predictors.cases import Cases, Truth
@@ -108,6 +109,18 @@ class Examiner:
             cases = self._cases(truth, episodes, rng, budget, "calibration", UNTIL_CALIBRATED)
             calibrate(self._explainer, cases, rng)
             truth.progress = None
+
+    @property
+    def hidden_information(self) -> str:
+        """Whether the simulator knows more than the explainer, by the cases judged last; empty if not."""
+        if self.rolled_out is None or isinstance(self._explainer.predictor, HasTable):
+            return ""
+        truth, every = self.rolled_out
+        cases = every[every.own]
+        names, once = self._explainer.legend.names, np.flatnonzero(truth.once[:-1])
+        forecast = self._explainer.explain(cases.observations, cases.actions).expected
+        by_then = [np.clip(expected[..., once].sum(axis=1), 0, 1) for expected in (cases.expected, forecast)]
+        return hidden_information([names[k] for k in once], by_then[0], cases.rollouts, by_then[1])
 
     def _cases(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
+from tpd.envs.action_parts import ActionParts
 from tpd.guards.settings import number
 from tpd.policies.pretrained import Pretrained
 
@@ -40,6 +41,9 @@ class FunctionPolicy:
             fit = (chosen == actions) & (chosen >= 0) & (chosen < self.space.n)
             if not fit.all():
                 raise ValueError(f"the policy gave the action {actions[~fit][0]}, not one of {self.space}")
+        parts = ActionParts.of(self.space)
+        if parts is not None and not (held := parts.holds(actions)).all():
+            raise ValueError(f"the policy gave the action {actions[~held][0]}, not one of {self.space}")
         return chosen
 
     def sample(self, observations: Array, rng: np.random.Generator) -> Array:

@@ -177,7 +177,9 @@ class MonteCarlo:
 
     def _with_foil(self, observation: Array, own: Array, rng: np.random.Generator) -> Array:
         """[choice, ...]: the action [1, ...] and, if there is any, another one that is valid."""
-        if not self.env.discrete:
+        if self.env.parts is not None:
+            foil = self.env.parts.change_one(own, rng)
+        elif not self.env.discrete:
             foil = random_actions(self.env, observation, rng)
         else:
             others = self.env.mask(observation).copy()

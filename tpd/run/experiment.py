@@ -116,9 +116,10 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
     if parts.examiner is not None:
         parts.examiner.calibrate(evaluation.calibration_episodes, bars.counter, budget)
         errors = parts.examiner.final_errors(evaluation.episodes, budget)
-    if budget.remark:
-        log.warning(budget.remark)
-    return Findings(errors, forecasts, budget.remark)
+    hidden = "" if parts.examiner is None else parts.examiner.hidden_information
+    for remark in filter(None, (budget.remark, hidden)):
+        log.warning(remark)
+    return Findings(errors, forecasts, budget.remark, hidden=hidden)
 
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:

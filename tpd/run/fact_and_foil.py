@@ -25,6 +25,9 @@ from tpd.tracking.fetch import fetch
 
 PLACE = {"episode", "step"}
 OWN, OPPOSITE = "the agent's action", "the opposite action"
+UNCHANGED = " (the rest unchanged)"
+MOST_CHANGES = 64
+"""Changes of one part that are rolled out to find the best; of more, what was learned finds it."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +113,13 @@ def compared_actions(
     if isinstance(foil, Followed):
         first = foil.first_action(run.env, run.explainer.policy, here.state.observation)
         return fact, Compared(here, own, first, foil.name, foil)
-    other = _foil(here, action) if foil is None else _named(run, foil)
+    other = _foil(here, action) if foil is None else np.asarray(run.env.action(foil, action))
     if other is None:
         return fact, None
     if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {fact.action_name}")
+    if run.env.parts is not None:
+        return fact, Compared(here, own, other, f"{run.env.parts.name_change(other, action)}{UNCHANGED}")
     return fact, Compared(here, own, other, _short_name(run, other, _opposite(run, action), OPPOSITE))
 
 
@@ -173,7 +178,7 @@ def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
 def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
     """The action that is asked about, by name or number; the agent's own if it is None."""
     if wanted is not None:
-        return _named(run, wanted)
+        return np.asarray(run.env.action(wanted, own))
     if own is None:
         policy = run.explainer.policy
         reason = f" ({policy.reason})" if isinstance(policy, AbsentPolicy) else ""
@@ -184,22 +189,36 @@ def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: A
     return own
 
 
-def _named(run: SavedRun, action: Any) -> Array:
-    return np.asarray(run.env.action(action))
-
-
 def _foil(here: Expectations, action: Array) -> Array | None:
     """The best of the other actions as far as is known; where actions are continuous, the opposite.
 
+    Where an action consists of parts, the others are those that differ from it in one part.
     None where there is no other valid action.
     """
     run = here.run
+    if run.env.parts is not None:
+        return _best(_explained_changes(here, run.env.parts.changes(action)))
     if not run.env.discrete:
         return _opposite(run, action)
     others = np.array([a for a in valid_actions(run, here.state) if a != action])
-    if not len(others):
-        return None
-    explanation = here.explain(others)
+    return _best(here.explain(others)) if len(others) else None
+
+
+def _explained_changes(here: Expectations, changes: Array) -> Explanation:
+    """What follows each change [change, ...] of one part of an action."""
+    if len(changes) <= MOST_CHANGES:
+        return here.explain(changes)
+    if not here.run.explainer.informed:
+        raise QuestionError(
+            f"one part of the action can be changed in {len(changes)} ways, and nothing is learned that "
+            "would tell the best: name a foil, foil={part: choice}"
+        )
+    return here.learned(changes)
+
+
+def _best(explanation: Explanation) -> Array:
+    """The action of the highest return or, where outcomes say nothing of rewards, of the most support."""
+    others = explanation.actions
     if explanation.legend.reward_bound is None:
         return np.asarray(others[explanation.support.argmax()])
     return np.asarray(others[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])

@@ -37,12 +37,14 @@ class Findings:
     """What the budget of seconds did not allow, in words."""
     played: PlayedReturn | None = None
     """The return of the policy, beside the one expected."""
+    hidden: str = ""
+    """Where the simulator knows more than the explainer, in words."""
 
     @property
     def lines(self) -> list[str]:
         """What every result begins with: the return played here, and what is wrong with it or left out."""
         played = [] if self.played is None else [self.played.line, self.played.warning]
-        return [line for line in (*played, self.left_out) if line]
+        return [line for line in (*played, self.left_out, self.hidden) if line]
 
 
 def save_results(

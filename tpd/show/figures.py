@@ -38,12 +38,17 @@ def default_figures(env: Environment) -> dict[str, Any]:
     """The policy's action against another, where episodes start and, if states have no names, later."""
     if not env.playable:
         return {}
-    foil = RUNNER_UP if env.discrete else OPPOSITE
+    foil = RUNNER_UP if _has_choices(env) else OPPOSITE
     states: dict[str, Any] = {"start": START} if env.tabular else {"start": START, "later": LATER}
     return {
         name: {"pairs": [{"state": state}, {"state": state, "action": foil}], "contrast": True}
         for name, state in states.items()
     }
+
+
+def _has_choices(env: Environment) -> bool:
+    """Whether there is a second best action: numbered, or with another choice in one part."""
+    return env.discrete or env.parts is not None
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class FigureSpec:
             named_states.check(env, pair["state"])
             states.append(pair["state"])
             action = pair.get("action", POLICY)
-            relative = (POLICY, RUNNER_UP if env.discrete else OPPOSITE)
+            relative = (POLICY, RUNNER_UP if _has_choices(env) else OPPOSITE)
             actions.append(action if action in relative else env.action(action))
         return cls(name, tuple(states), tuple(actions), contrast)
 

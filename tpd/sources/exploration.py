@@ -117,6 +117,8 @@ class SparseExplorer(Explorer):
 
     def _others(self, observations: Array, actions: Array) -> tuple[Array, BoolArray]:
         """[batch, ...] and [batch]: any valid action but these, and whether there is one."""
+        if self._env.parts is not None:  # as foils are: the rest of the action stays as it is
+            return self._env.parts.change_one(actions, self._rng), np.ones(len(actions), dtype=np.bool_)
         if not self._env.discrete:
             return random_actions(self._env, observations, self._rng), np.ones(len(actions), dtype=np.bool_)
         valid = self._env.mask(observations).copy()
@@ -133,6 +135,8 @@ def random_actions(env: Environment, observations: Array, rng: np.random.Generat
     if env.discrete:
         return draw(uniform(env.mask(observations)), rng)
     space = env.action_space
+    if env.parts is not None:
+        return env.parts.draw(len(observations), rng)
     assert isinstance(space, gym.spaces.Box)
     return rng.uniform(space.low, space.high, (len(observations), *space.shape)).astype(space.dtype)
 

@@ -277,12 +277,15 @@ def _check_returns(network: Mapping[str, Any], values: int) -> None:
 
 def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     """Refuse a network with more weights than there are values; how many actions it tells apart."""
-    observed, acted = (_size(network[f"{what}_space"]) for what in ("observation", "action"))
+    from tpd.predictors.network.encoders import encoded_size
+
+    inputs, observed = encoded_size(network["observation_space"])
+    acted = _size(network["action_space"])
     num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
     hidden = widths(network["hidden"])
-    inputs = observed + whole_number("hidden_state", network["hidden_state"], at_least=0)
-    if network["extracted"] or network["observation_space"]["kind"] == "Discrete":
-        observed, inputs = 0 if network["extracted"] else observed, 1  # features are made of them first
+    inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
+    if network["extracted"]:
+        inputs, observed = 1, 0  # features are made of them first
     layers = [inputs, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
         raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
@@ -290,9 +293,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
 
 
 def _size(space: Mapping[str, Any]) -> int:
-    """How many different, or how many numbers in one: observations or actions."""
+    """How many different actions, or how many numbers in one."""
     if space["kind"] == "Discrete":
         return whole_number("n", space["n"], at_least=1)
-    if space["kind"] == "Dict":
-        return sum(_size(part) for part in space["spaces"].values())
     return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])

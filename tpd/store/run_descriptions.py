@@ -73,6 +73,7 @@ class EnvironmentDescription(Stored):
     wrappers: list[NamedFunction] = []
     mask_function: NamedFunction | None = None
     observation_names: list[Word] = []
+    choice_names: list[Word] = []
 
     def make(self, trusted: Sequence[str] = ()) -> Environment:
         """The environment, if the modules that it needs are trusted."""
@@ -91,6 +92,7 @@ class EnvironmentDescription(Stored):
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
                 None if mask is None else _function_of(mask, trusted),
                 tuple(self.observation_names),
+                tuple(self.choice_names),
             )
             env.check()
         return env
@@ -234,6 +236,7 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
             "wrappers": [written(named(wrapper)) for wrapper in env.wrappers],
             "mask_function": None if mask is None else written(named(mask)),
             "observation_names": [str(name) for name in env.observation_names],
+            "choice_names": [str(name) for name in env.choice_names],
         }
         made: EnvironmentDescription = validated(EnvironmentDescription, plain)
     except (ValueError, TypeError) as error:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.core.observations import pack
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.guards.files import read_arrays
 from tpd.guards.settings import shown
 from tpd.store import explainers
@@ -79,7 +80,61 @@ class Numbers:
         return _size(self.shape)
 
 
-Kind = Numbered | Numbers
+@dataclass(frozen=True)
+class Categories:
+    """States or actions that consist of whole numbers, each within its own bounds."""
+
+    low: IntArray
+    """[*shape]"""
+    high: IntArray
+    """[*shape]"""
+
+    def read(self, value: Any) -> IntArray:
+        """The numbers [*shape]."""
+        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
+        numbers = Numbers(self.low.shape, low, high).read(value)
+        for place in np.argwhere(numbers != numbers // 1).tolist():
+            found = float(numbers[tuple(place)])
+            raise RequestError(f"entry {', '.join(map(str, place))} is {found:g}, which is no whole number")
+        return numbers.astype(np.int64)
+
+    @property
+    def description(self) -> str:
+        return _size(self.low.shape).replace("numbers", "whole numbers")
+
+
+@dataclass(frozen=True)
+class Fields:
+    """States of a Dict space, as objects with a field for each part."""
+
+    parts: Mapping[str, "Kind"]
+
+    def read(self, value: Any) -> dict[str, Any]:
+        """What each part is."""
+        if not isinstance(value, Mapping) or set(value) != set(self.parts):
+            raise RequestError(f"expected {self.description}, got {shown(value)}")
+        found = {}
+        for name, part in self.parts.items():
+            try:
+                found[name] = part.read(value[name])
+            except RequestError as error:
+                raise RequestError(f"{name}: {error}") from None
+        return found
+
+    @property
+    def description(self) -> str:
+        parts = [f"{name} ({part.description})" for name, part in self.parts.items()]
+        return f"an object of {', '.join(parts)}"
+
+
+Kind = Numbered | Numbers | Categories | Fields
+
+
+def _stacked(kind: Kind, values: Sequence[Any]) -> Array:
+    """[row, ...]: what was read, as one array; those of a Dict space have a field for each part."""
+    if not isinstance(kind, Fields):
+        return np.array(values)
+    return pack({name: _stacked(part, [one[name] for one in values]) for name, part in kind.parts.items()})
 
 
 class Asked(NamedTuple):
@@ -145,7 +200,7 @@ class Questions:
                 read.append(kind.read(values[row]))
             except RequestError as error:
                 raise RequestError(f"row {row}, column {name}: {error}") from None
-        return np.array(read)
+        return _stacked(kind, read)
 
 
 def questions(folder: Path) -> Questions | None:
@@ -179,20 +234,14 @@ def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:
 
 def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Questions:
     """The example is the mean of what was observed, and the first and last of the actions."""
-    states: Kind
     actions: Kind
     observed, acted = network["observation_space"], network["action_space"]
-    if observed["kind"] == "Discrete":
-        states, state = Numbered(STATE, observed["n"]), 0
-    else:
-        shape = (
-            (observed["shape"][0] + network["hidden_state"],)
-            if network["hidden_state"]
-            else tuple(observed["shape"])
-        )
-        states, state = _unbounded(shape), _weight(arrays, "encoder.mean").reshape(shape).tolist()
+    states, state = _about_space(observed, network["hidden_state"], arrays, "encoder.")
     if acted["kind"] == "Discrete":
         actions, fact, foil = Numbered(ACTION, acted["n"]), 0, acted["n"] - 1
+    elif acted["kind"] == "MultiDiscrete":
+        parts = actions = _categories(acted)
+        fact, foil = parts.low.tolist(), parts.high.tolist()
     else:
         low, high = (_weight(arrays, end).reshape(acted["shape"]) for end in ("low", "high"))
         actions = Numbers(tuple(acted["shape"]), low, high)
@@ -200,14 +249,41 @@ def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Q
     return Questions(states, actions, pd.DataFrame({STATE: [state], ACTION: [fact], FOIL: [foil]}))
 
 
-def _weight(arrays: Mapping[str, Array], name: str) -> Array:
+def _about_space(
+    space: Mapping[str, Any], hidden_state: int, arrays: Mapping[str, Array], encoder: str
+) -> tuple[Kind, Any]:
+    """How observations are read that the encoder of this name takes, and one that it would take."""
+    match space["kind"]:
+        case "Dict":
+            parts = {
+                name: _about_space(part, 0, arrays, f"{encoder}parts.{index}.")
+                for index, (name, part) in enumerate(space["spaces"].items())
+            }
+            kinds = Fields({name: kind for name, (kind, _) in parts.items()})
+            return kinds, {name: example for name, (_, example) in parts.items()}
+        case "Discrete":
+            return Numbered(STATE, space["n"]), 0
+        case "MultiDiscrete" if not hidden_state:
+            kind = _categories(space)
+            return kind, kind.low.tolist()
+    shape = (math.prod(space["shape"]) + hidden_state,) if hidden_state else tuple(space["shape"])
+    mean = _weight(arrays, f"{encoder}mean", np.zeros(shape))
+    return _unbounded(shape), mean.reshape(shape).tolist()
+
+
+def _categories(space: Mapping[str, Any]) -> Categories:
+    start, sizes = (np.array(space[name]).reshape(space["shape"]) for name in ("start", "nvec"))
+    return Categories(start, start + sizes - 1)
+
+
+def _weight(arrays: Mapping[str, Array], name: str, otherwise: Array | None = None) -> Array:
     """The weights of that name, of whichever part of the network comes first: all parts share them."""
     found = [
         array for each, array in arrays.items() if each.startswith("weight.") and each.endswith(f".{name}")
     ]
-    if not found:
+    if not found and otherwise is None:
         raise ValueError(f"its network has no {name}")
-    return found[0]
+    return found[0] if otherwise is None or found else otherwise
 
 
 def _unbounded(shape: tuple[int, ...]) -> Numbers:

@@ -24,6 +24,11 @@ def dimension(t: Transitions, index: int) -> FloatArray:
     return np.asarray(t.action).reshape(len(t), -1)[:, index]
 
 
+def chose(t: Transitions, part: int, choice: int) -> BoolArray:
+    """The agent made this choice in one part of an action that has several."""
+    return np.asarray(np.asarray(t.action).reshape(len(t), -1)[:, part] == choice)
+
+
 def ended(t: Transitions) -> BoolArray:
     """The episode terminates."""
     return t.terminated
@@ -44,7 +49,13 @@ def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: fl
 
 
 def next_actions(env: Environment) -> list[Outcome]:
-    """Each numbered action as an event, or each number that an action consists of."""
+    """Each numbered action as an event, each choice in each part, or each number that it consists of."""
+    if (parts := env.parts) is not None:
+        return [
+            event(f"action: {parts.name_choice(*which)}", partial(chose, part=which[0], choice=which[1]))
+            for which in parts.all_choices
+            if parts.counts[which[0]] > 1
+        ]
     if not env.discrete:
         return _dimensions(env)
     # worth 0 each: the reward is in its own outcome
@@ -59,9 +70,6 @@ def _dimensions(env: Environment) -> list[Outcome]:
     space = env.action_space
     if isinstance(space, spaces.Box):
         low, high = np.ravel(space.low), np.ravel(space.high)
-    elif isinstance(space, spaces.MultiDiscrete):
-        low = np.ravel(space.start)
-        high = low + np.ravel(space.nvec) - 1
     else:
         raise TypeError(f"{env.id} has actions of {space}, which are neither numbered nor made of numbers")
     names: Sequence[str] = tuple(env.action_names) or [str(index) for index in range(len(low))]

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs import Environment
-from tpd.guards.settings import boolean
+from tpd.guards.settings import boolean, shown
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.encoders import describe_space, is_image
@@ -32,7 +32,11 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
-            f"a model is learned of vectors of real numbers, but {env.id} observes {space}"
+            f"a model is learned of vectors of real numbers, but {env.id} observes {shown(space)}"
+        )
+    if env.parts is not None:
+        raise ImpossibleModelError(
+            f"a model is learned for numbered actions or vectors, but {env.id} has {env.action_space}"
         )
     for outcome in outcomes.outcomes:
         if outcome.info_keys:

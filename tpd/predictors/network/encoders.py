@@ -1,7 +1,7 @@
-"""Encoders: from observations of any space to features."""
+"""Encoders: from observations of any space to features. The space alone says how they are encoded."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,18 @@ from torch.nn import functional
 
 from tpd.core.observations import unpack
 from tpd.core.types import Array
+from tpd.guards.settings import whole_number
 
 UNSEEN = 50.0  # standard deviations from the mean; a flag that one step in a thousand sets is nearer
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
+
+CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Filters, kernel and stride of each layer."""
+PICTURE_FEATURES = 256
+SMALLEST_PICTURE = 36
+"""Pixels of a side; smaller arrays of bytes are taken as numbers, as maps of a few cells are."""
+MOST_CATEGORIES = 4096
+"""One-hot features of one part of an observation; what has more is taken as numbers."""
 
 FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
 """Makes a module with `features_dim` for images and dicts, as Stable-Baselines3's extractors are."""
@@ -25,7 +34,21 @@ FINE = (1e-2, 1e-4, 1e-6)
 LARGEST = 1e6  # standard deviations from 0; beyond it magnitudes are not told apart
 
 
-class VectorEncoder(nn.Module):
+class Encoder(nn.Module):
+    """Turns observations [batch, ...], or a dict of such, into `features_dim` features each."""
+
+    features_dim: int
+
+    def see(self, observations: Any) -> None:
+        """Take note of a batch, where scales are learned from what is seen."""
+
+    def unseen(self, observations: Any) -> Tensor:
+        """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
+        some = next(iter(observations.values())) if isinstance(observations, dict) else observations
+        return torch.zeros(len(some), dtype=torch.bool, device=some.device)
+
+
+class VectorEncoder(Encoder):
     """Numbers, brought to zero mean and unit variance over what was seen, and once more by their magnitude.
 
     A small velocity may decide what happens, and a normaliser flattens it: `asinh` of a number in fine units
@@ -44,8 +67,7 @@ class VectorEncoder(nn.Module):
         self.register_buffer("count", torch.zeros(()))
 
     def see(self, observations: Tensor) -> None:
-        """Take note of a batch [batch, ...]."""
-        observations, count = observations.flatten(1), len(observations)
+        observations, count = observations.float().flatten(1), len(observations)
         mean = observations.mean(dim=0)
         variance = observations.var(dim=0, correction=0)
         total = self.count + count
@@ -57,20 +79,20 @@ class VectorEncoder(nn.Module):
         self.count.copy_(total)
 
     def forward(self, observations: Tensor) -> Tensor:
+        observations = observations.float()
         whole = self._scaled(observations).clamp(-FARTHEST, FARTHEST)
         size = (observations.flatten(1) / (self.variance + 1e-8).sqrt()).clamp(-LARGEST, LARGEST)
         fine = [torch.asinh(size / unit) / math.asinh(1 / unit) for unit in FINE]
         return torch.cat([whole, *fine], dim=1)
 
     def unseen(self, observations: Tensor) -> Tensor:
-        """[batch]: whether an observation lies nowhere near any that was seen."""
         return (self._scaled(observations).abs() > UNSEEN).any(dim=1) & (self.count > 0)
 
     def _scaled(self, observations: Tensor) -> Tensor:
         return (observations.flatten(1) - self.mean) / (self.variance + 1e-8).sqrt()
 
 
-class NumberEncoder(nn.Module):
+class NumberEncoder(Encoder):
     """Numbered states, each with features of its own to be learned."""
 
     def __init__(self, size: int, features: int = 256) -> None:
@@ -82,7 +104,78 @@ class NumberEncoder(nn.Module):
         return functional.relu(self.table(observations.long()))
 
 
-class ExtractedEncoder(nn.Module):
+class CategoryEncoder(Encoder):
+    """Whole numbers of a few values each, as one-hot vectors."""
+
+    first: Tensor
+    sizes: Tensor
+    place: Tensor
+
+    def __init__(self, sizes: Sequence[int], first: Sequence[int]) -> None:
+        super().__init__()
+        self.features_dim = sum(sizes)
+        whole = torch.tensor(sizes, dtype=torch.int64)
+        self.register_buffer("sizes", whole, persistent=False)
+        self.register_buffer("place", torch.cumsum(whole, dim=0) - whole, persistent=False)
+        self.register_buffer("first", torch.tensor(first, dtype=torch.int64), persistent=False)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        values = self._from_zero(observations).clamp(min=0).minimum(self.sizes - 1)
+        encoded = torch.zeros(len(values), self.features_dim, device=values.device)
+        return encoded.scatter_(1, values + self.place, 1.0)
+
+    def unseen(self, observations: Tensor) -> Tensor:
+        values = self._from_zero(observations)
+        return ((values < 0) | (values >= self.sizes)).any(dim=1)
+
+    def _from_zero(self, observations: Tensor) -> Tensor:
+        return observations.long().reshape(len(observations), -1) - self.first
+
+
+class PictureEncoder(Encoder):
+    """Pictures, by the convolutions of the DQN of Mnih et al. (2015)."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        super().__init__()
+        self._last = channels_last(space)
+        channels, *sides = channels_first(space).shape
+        self.features_dim = PICTURE_FEATURES
+        layers: list[nn.Module] = []
+        for filters, kernel, stride in CONVOLUTIONS:
+            layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
+            channels = filters
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        self.linear = nn.Linear(math.prod(_convolved(side) for side in sides) * channels, PICTURE_FEATURES)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        shown = (observations.movedim(-1, -3) if self._last else observations).float() / 255
+        return functional.relu(self.linear(self.convolutions(shown)))
+
+
+class PartsEncoder(Encoder):
+    """Observations of a Dict space: each part by its own encoder, side by side."""
+
+    def __init__(self, parts: Mapping[str, Encoder]) -> None:
+        super().__init__()
+        self._keys = tuple(parts)
+        self.parts = nn.ModuleList(parts.values())
+        self.features_dim = sum(part.features_dim for part in parts.values())
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        return torch.cat([part(values) for part, values in self._each(observations)], dim=1)
+
+    def see(self, observations: dict[str, Tensor]) -> None:
+        for part, values in self._each(observations):
+            part.see(values)
+
+    def unseen(self, observations: dict[str, Tensor]) -> Tensor:
+        return torch.stack([part.unseen(values) for part, values in self._each(observations)]).any(dim=0)
+
+    def _each(self, observations: dict[str, Tensor]) -> list[tuple[Any, Tensor]]:
+        return [(part, observations[key]) for key, part in zip(self._keys, self.parts, strict=True)]
+
+
+class ExtractedEncoder(Encoder):
     """Images or dicts, by a features extractor that expects channels first and values in [0, 1]."""
 
     def __init__(self, space: spaces.Space[Any], extractor: FeaturesExtractor) -> None:
@@ -128,32 +221,77 @@ def channels_first(space: spaces.Space[Any]) -> spaces.Box:
     return spaces.Box(0, 255, shape, np.uint8)
 
 
-def make_encoder(
-    space: spaces.Space[Any], hidden_state: int, extractor: FeaturesExtractor | None
-) -> nn.Module:
+def _convolved(side: int) -> int:
+    """How long a side of a picture is after the convolutions."""
+    for _, kernel, stride in CONVOLUTIONS:
+        side = (side - kernel) // stride + 1
+    return side
+
+
+def make_encoder(space: spaces.Space[Any], hidden_state: int, extractor: FeaturesExtractor | None) -> Encoder:
     """What turns observations of a space, and the hidden state that they carry, into features."""
     if extractor is not None:
         if hidden_state:
             raise TypeError("a recurrent policy is explained for vectors, not with a features_extractor")
         return ExtractedEncoder(space, extractor)
-    if isinstance(space, spaces.Discrete) and not hidden_state:
-        return NumberEncoder(int(space.n))
-    numbers = isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete)
-    if numbers and not is_image(space):
+    if hidden_state:
+        if isinstance(space, spaces.Dict) or is_image(space):
+            raise TypeError(f"a recurrent policy is explained for vectors, not for observations of {space}")
         return VectorEncoder(math.prod(space.shape or ()) + hidden_state)
-    kind = "NatureCNN" if is_image(space) else "CombinedExtractor"
-    raise TypeError(
-        f"observations of {space} need a features extractor: explainer.features_extractor="
-        f"{{_target_: stable_baselines3.common.torch_layers.{kind}, _partial_: true}}"
-    )
+    if isinstance(space, spaces.Discrete):
+        return NumberEncoder(int(space.n))
+    return _part_encoder(space)
+
+
+def _part_encoder(space: spaces.Space[Any]) -> Encoder:
+    """The encoder of a part of observations, or of all where they have no parts."""
+    match space:
+        case spaces.Dict():
+            return PartsEncoder({key: _part_encoder(part) for key, part in space.spaces.items()})
+        case spaces.Discrete() if space.n <= MOST_CATEGORIES:
+            return CategoryEncoder([int(space.n)], [int(space.start)])
+        case spaces.MultiDiscrete() if space.nvec.sum() <= MOST_CATEGORIES:
+            return CategoryEncoder(space.nvec.ravel().tolist(), space.start.ravel().tolist())
+        case spaces.Box() if is_image(space) and min(sorted(space.shape)[1:]) >= SMALLEST_PICTURE:
+            return PictureEncoder(space)
+    return VectorEncoder(math.prod(space.shape or ()))
+
+
+def encoded_size(plain: Mapping[str, Any], part: bool = False) -> tuple[int, int]:
+    """Of a described space: at least so many features, and so many weights, before anything is made."""
+    match plain["kind"]:
+        case "Dict":
+            parts = [encoded_size(one, part=True) for one in plain["spaces"].values()]
+            return sum(features for features, _ in parts), sum(weights for _, weights in parts)
+        case "Discrete":
+            count = whole_number("n", plain["n"], at_least=1)
+            return (count if count <= MOST_CATEGORIES else 1, 0) if part else (1, count)
+        case "MultiDiscrete":
+            sizes = [whole_number("nvec", size, at_least=1) for size in plain["nvec"]]
+            total = sum(sizes)
+            return total if total <= MOST_CATEGORIES else len(sizes), 0
+    shape = [whole_number("shape", size, at_least=0) for size in plain["shape"]]
+    if plain["kind"] == "MultiBinary":
+        return math.prod(shape), math.prod(shape)
+    sides = sorted(shape)[1:]
+    if plain["dtype"] == "uint8" and len(shape) == 3 and min(sides) >= SMALLEST_PICTURE:
+        return PICTURE_FEATURES, PICTURE_FEATURES * math.prod(_convolved(side) for side in sides)
+    return math.prod(shape), math.prod(shape)
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     """A space as plain values, as far as a network depends on it."""
-    if isinstance(space, spaces.Discrete):
-        return {"kind": "Discrete", "n": int(space.n)}
-    if isinstance(space, spaces.Dict):
-        return {"kind": "Dict", "spaces": {key: describe_space(part) for key, part in space.spaces.items()}}
+    match space:
+        case spaces.Discrete():
+            start = {"start": int(space.start)} if space.start else {}
+            return {"kind": "Discrete", "n": int(space.n), **start}
+        case spaces.Dict():
+            return {"kind": "Dict", "spaces": {key: describe_space(one) for key, one in space.spaces.items()}}
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "shape": list(space.shape)}
+        case spaces.MultiDiscrete():
+            sizes = {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
+            return {"kind": "MultiDiscrete", "shape": list(space.shape), **sizes}
     assert space.shape is not None
     return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
 

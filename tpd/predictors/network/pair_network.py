@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tpd.core.types import Array, BoolArray
+from tpd.envs.action_parts import ActionParts
 from tpd.predictors.network.encoders import (
+    CategoryEncoder,
     FeaturesExtractor,
-    VectorEncoder,
     describe_space,
     make_encoder,
     tensors,
@@ -74,8 +75,12 @@ class PairNetwork(nn.Module):
             "extracted": features_extractor is not None,
         }
         self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
-        size = int(self.encoder.features_dim)  # type: ignore[arg-type]
+        size = self.encoder.features_dim
         self.discrete = isinstance(action_space, spaces.Discrete)
+        self.choices: CategoryEncoder | None = None
+        if (parts := ActionParts.of(action_space)) is not None:
+            self.choices = CategoryEncoder(parts.counts.tolist(), parts.first.tolist())
+            size += self.choices.features_dim
         if isinstance(action_space, spaces.Box):
             size += int(np.prod(action_space.shape))
             self.register_buffer("low", torch.as_tensor(action_space.low.ravel(), dtype=torch.float32))
@@ -93,15 +98,12 @@ class PairNetwork(nn.Module):
         return self.heads.shared.weight.device
 
     def see(self, observations: Array) -> None:
-        """Learn the scales of observations from a batch, where they are vectors."""
-        if isinstance(self.encoder, VectorEncoder):
-            self.encoder.see(tensors(observations, self.device).float())
+        """Learn the scales of observations from a batch."""
+        self.encoder.see(tensors(observations, self.device))
 
     @torch.no_grad()
     def unseen(self, observations: Array) -> BoolArray:
-        """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
-        if not isinstance(self.encoder, VectorEncoder):
-            return np.zeros(len(observations), dtype=np.bool_)
+        """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
         return np.asarray(self.encoder.unseen(tensors(observations, self.device)).numpy(force=True))
 
     def features(self, observations: Array, actions: Array | None = None) -> Tensor:
@@ -109,11 +111,17 @@ class PairNetwork(nn.Module):
         encoded: Tensor = self.encoder(tensors(observations, self.device))
         if not self.discrete:
             assert actions is not None
-            flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
-            span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
-            scaled = 2 * (flat - self.low) / span - 1
-            encoded = torch.cat([encoded, scaled], dim=1)
+            encoded = torch.cat([encoded, self._given(actions)], dim=1)
         return self.trunk(encoded)  # type: ignore[no-any-return]
+
+    def _given(self, actions: Array) -> Tensor:
+        """[batch, features] of actions that are inputs: one-hot where they have parts, else scaled."""
+        if self.choices is not None:
+            encoded: Tensor = self.choices(torch.as_tensor(np.asarray(actions), device=self.device))
+            return encoded
+        flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
+        span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
+        return 2 * (flat - self.low) / span - 1
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:
         """[batch, outputs]"""

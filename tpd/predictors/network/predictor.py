@@ -144,9 +144,15 @@ def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
     """The space that was described; the bounds are among the weights."""
     if description["kind"] == "Discrete":
-        return spaces.Discrete(description["n"])
+        return spaces.Discrete(description["n"], start=description.get("start", 0))
     if description["kind"] == "Dict":
-        return spaces.Dict({key: space_from(part) for key, part in description["spaces"].items()})
+        return spaces.Dict([(key, space_from(part)) for key, part in description["spaces"].items()])
+    if description["kind"] == "MultiBinary":
+        return spaces.MultiBinary(description["shape"])
+    if description["kind"] == "MultiDiscrete":
+        sizes = (np.array(description[name]).reshape(description["shape"]) for name in ("nvec", "start"))
+        nvec, start = sizes
+        return spaces.MultiDiscrete(nvec, start=start)
     dtype = np.dtype(description["dtype"])
     low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
     return spaces.Box(low, high, tuple(description["shape"]), dtype.type)

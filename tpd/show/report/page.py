@@ -17,6 +17,7 @@ from tpd.evaluation.played_return import episode_returns
 from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import pack, unpack
 from tpd.show.report.rolled_out import RolledOut
+from tpd.show.report.rows import choices_of_each_step
 from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
@@ -58,7 +59,7 @@ def shown_episodes(run: SavedRun) -> list[int]:
     ranked = ranked_episodes(run.recording)
     if run.env.tabular:
         return ranked
-    actions = run.env.num_actions if run.env.discrete else 2
+    actions = choices_of_each_step(run.env)
     steps = np.cumsum([len(run.recording.episodes[number]) for number in ranked])
     pairs_before = np.append(0, steps[:-1]) * actions
     most = MOST_SIMULATED if run.explainer.simulates else MOST_PAIRS

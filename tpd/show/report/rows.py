@@ -85,7 +85,9 @@ def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def each_step(env: Environment, recording: Recording) -> Rows:
-    """Every recorded step is an entry of its own; a continuous action has its opposite for a foil."""
+    """Every recorded step is an entry of its own; a continuous action has its opposite for a foil, one that
+    consists of parts has all changes of one part.
+    """
     transitions = recording.episodes.transitions
     count = len(transitions)
     if env.discrete:
@@ -94,12 +96,33 @@ def each_step(env: Environment, recording: Recording) -> Rows:
         names: tuple[tuple[str, ...], ...] = (tuple(env.name_of_action(a) for a in every),)
         valid = env.mask(transitions.observation)
     else:
-        space = env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        opposite = space.low + space.high - transitions.action
-        actions, taken = np.stack([transitions.action, opposite], axis=1), np.full(count, TAKEN)
-        names = tuple(tuple(env.name_of_action(a) for a in pair) for pair in actions)
-        valid = np.ones((count, 2), dtype=np.bool_)
+        actions, taken = _with_foils(env, transitions.action), np.full(count, TAKEN)
+        names = tuple(_names(env, choices) for choices in actions)
+        valid = np.ones(actions.shape[:2], dtype=np.bool_)
     steps = np.arange(count)
     entries = np.stack([steps, taken], axis=1)
     return Rows(transitions.observation, actions, valid, names, entries, steps)
+
+
+def choices_of_each_step(env: Environment) -> int:
+    """How many actions are explained at each step, the one taken among them."""
+    if env.discrete:
+        return env.num_actions
+    return 2 if env.parts is None else 1 + int((env.parts.counts - 1).sum())
+
+
+def _with_foils(env: Environment, taken: Array) -> Array:
+    """[step, choice, ...]: the actions taken, each followed by its foils."""
+    space = env.action_space
+    if env.parts is not None:
+        return np.stack([np.concatenate([action[None], env.parts.changes(action)]) for action in taken])
+    assert isinstance(space, gym.spaces.Box)
+    return np.stack([taken, space.low + space.high - taken], axis=1)
+
+
+def _names(env: Environment, choices: Array) -> tuple[str, ...]:
+    """What an action [choice, ...] and its foils are called; of parts, what is changed."""
+    first = env.name_of_action(choices[0])
+    if env.parts is not None:
+        return (first, *(env.parts.name_change(foil, choices[0]) for foil in choices[1:]))
+    return (first, *(env.name_of_action(foil) for foil in choices[1:]))

@@ -1,0 +1,47 @@
+"""A world whose package is missing says in one line which extra installs it."""
+
+import sys
+
+import pytest
+
+from tests.support import Compose
+from tpd.guards.extras import EXTRAS, needed_by
+from tpd.run.parts import ConfigError, make_env
+
+
+@pytest.mark.parametrize(
+    ("env", "package", "loaded", "message"),
+    [
+        ("door_key", "minigrid", (), "Maze-v0 needs the package minigrid, .*'tpd\\[maze\\]'"),
+        ("hopper", "mujoco", ("gymnasium.envs.mujoco",), "Hopper-v5 needs .* mujoco, .*'tpd\\[robots\\]'"),
+        (
+            "radio",
+            "mobile_env",
+            ("tpd.envs.radio",),
+            "RadioNetwork-v0 needs .* mobile_env, .*'tpd\\[radio\\]'",
+        ),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    env: str,
+    package: str,
+    loaded: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    compose_config: Compose,
+) -> None:
+    for name in list(sys.modules):
+        if any(name == root or name.startswith(f"{root}.") for root in (package, *loaded)):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=message) as refused:
+        make_env(compose_config(f"env={env}"))
+    assert "\n" not in str(refused.value)
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    assert "numpy" not in EXTRAS
+    for error in (ModuleNotFoundError("No module named 'numpy'", name="numpy"), ValueError("mujoco")):
+        with pytest.raises(type(error)) as raised, needed_by("a world"):
+            raise error
+        assert raised.value is error

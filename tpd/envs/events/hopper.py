@@ -1,0 +1,86 @@
+"""What happened in a transition of MuJoCo's Hopper (v5), read from the transition alone.
+
+Contacts are not observed. The height of the foot is computed from the torso's height and the angles, by the
+lengths of Gymnasium's hopper.xml.
+"""
+
+import numpy as np
+
+from tpd.core.types import Array, BoolArray, FloatArray, Transitions
+
+HEIGHT, TILT, THIGH, LEG, FOOT, FORWARD_SPEED = range(6)
+TO_HIP, THIGH_LENGTH, LEG_LENGTH = 0.2, 0.45, 0.5
+HEEL, TOE, SOLE = -0.13, 0.26, 0.06
+"""Metres from the ankle along the foot, and from its middle line down."""
+CLEAR = 0.01
+"""Metres above the ground from which on the hopper is in flight."""
+TILTED = 0.1
+"""Radians; from 0.2 on it has fallen."""
+FAST = 2.0
+"""Metres per second."""
+EFFORT = 1e-3
+
+
+def fell(t: Transitions) -> BoolArray:
+    """The torso is too low or tilts too far, which ends the episode."""
+    return np.asarray(t.terminated)
+
+
+def in_flight(t: Transitions) -> BoolArray:
+    """The foot does not touch the ground."""
+    return np.asarray(foot_height(t.next_observation) > CLEAR)
+
+
+def lifts_off(t: Transitions) -> BoolArray:
+    """The foot has left the ground in this step."""
+    return in_flight(t) & (foot_height(t.observation) <= CLEAR)
+
+
+def lands(t: Transitions) -> BoolArray:
+    """The foot has touched the ground in this step."""
+    return ~in_flight(t) & (foot_height(t.observation) > CLEAR)
+
+
+def tilts_forward(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, TILT] > TILTED)
+
+
+def tilts_back(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, TILT] < -TILTED)
+
+
+def fast(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, FORWARD_SPEED] > FAST)
+
+
+def backwards(t: Transitions) -> BoolArray:
+    return np.asarray(t.next_observation[:, FORWARD_SPEED] < 0)
+
+
+def foot_height(seen: Array) -> FloatArray:
+    """[batch]: of the lowest point of the foot above the ground, in metres, for observations [batch, 11]."""
+    seen = seen.astype(np.float64)
+    thigh = seen[:, TILT] - seen[:, THIGH]
+    leg = thigh - seen[:, LEG]
+    foot = leg - seen[:, FOOT]
+    ankle = seen[:, HEIGHT] - TO_HIP * np.cos(seen[:, TILT])
+    ankle = ankle - THIGH_LENGTH * np.cos(thigh) - LEG_LENGTH * np.cos(leg)
+    return np.asarray(ankle + np.minimum(-HEEL * np.sin(foot), -TOE * np.sin(foot)) - SOLE)
+
+
+# The terms of the reward.
+
+
+def forward(t: Transitions) -> FloatArray:
+    """The distance covered in the step: what the other terms leave of the reward."""
+    return np.asarray(t.reward - alive(t) - effort(t))
+
+
+def alive(t: Transitions) -> FloatArray:
+    """1 for every step without a fall."""
+    return np.asarray(~t.terminated, dtype=np.float64)
+
+
+def effort(t: Transitions) -> FloatArray:
+    """The torque of the motors, squared."""
+    return np.asarray(-EFFORT * np.square(t.action.astype(np.float64)).sum(axis=1))

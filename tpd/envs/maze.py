@@ -1,0 +1,47 @@
+"""Levels of MiniGrid as worlds that networks can read: every cell of the grid, and what the agent carries."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from tpd.core.types import IntArray
+
+OBJECTS, COLOURS, STATES = 11, 6, 4
+"""How many MiniGrid tells apart; the state of the agent is its direction, that of an open door 0."""
+EMPTY = 1
+"""What MiniGrid calls a cell, or a hand, with nothing in it."""
+
+Seen = dict[str, Any]
+
+
+class GridCells(gym.ObservationWrapper[Any, Any, Any]):
+    """The whole grid instead of the agent's view, and what it carries.
+
+    `cells` [width * height * 3] has object, colour and state of each cell, column by column; `carrying` is
+    the object in the agent's hand. MiniGrid's own `FullyObsWrapper` does not show that one, and its mission
+    is a text, which is the same in all episodes of most levels.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        level: Any = env.unwrapped
+        sizes = np.tile([OBJECTS, COLOURS, STATES], level.width * level.height)
+        self.observation_space = spaces.Dict(
+            {"carrying": spaces.Discrete(OBJECTS), "cells": spaces.MultiDiscrete(sizes)}
+        )
+
+    def observation(self, observation: Seen) -> Seen:
+        level: Any = self.env.unwrapped
+        cells: IntArray = level.grid.encode().astype(np.int64)
+        cells[tuple(level.agent_pos)] = OBJECTS - 1, 0, level.agent_dir
+        hand = EMPTY if level.carrying is None else level.carrying.encode()[0]
+        return {"carrying": np.int64(hand), "cells": cells.ravel()}
+
+
+def maze(env_id: str, render_mode: str | None = None) -> gym.Env[Any, Any]:
+    """A level of MiniGrid, such as `MiniGrid-DoorKey-5x5-v0`."""
+    import minigrid  # noqa: F401, which registers its levels
+
+    return GridCells(gym.make(env_id, render_mode=render_mode))
