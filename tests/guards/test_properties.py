@@ -43,7 +43,8 @@ from tpd.store import explainers, run_descriptions, saved_runs
 from tpd.store.explanations import load_explanation
 from tpd.store.recordings import load_recording
 from tpd.store.run_descriptions import RUN
-from tpd.tracking.served_requests import RequestError, questions
+from tpd.tracking.served_requests import questions
+from tpd.tracking.served_values import RequestError
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 many = settings(few, max_examples=100)

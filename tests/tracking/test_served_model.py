@@ -37,7 +37,8 @@ from tpd.store import explainers
 from tpd.tracking import scoring_server
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.served_model import _load_pyfunc
-from tpd.tracking.served_requests import MOST_ROWS, RequestError
+from tpd.tracking.served_requests import MOST_ROWS
+from tpd.tracking.served_values import RequestError
 
 NAMES = ["odd", "even", "first odd"]
 HORIZON = 4

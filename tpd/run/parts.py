@@ -29,7 +29,7 @@ from tpd.sources.episodes import Recorder
 from tpd.store import explainers, run_descriptions
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.descriptions import validated, written
-from tpd.store.fingerprints import fingerprint
+from tpd.store.fingerprints import fingerprint, kind_of
 from tpd.store.run_descriptions import RunDescription
 
 CHECKPOINT = "checkpoint.npz"
@@ -181,7 +181,7 @@ def _describe(
             {
                 "name": str(plain["name"]),
                 "seed": seed,
-                "kind": run_descriptions.kind_of(plain, seed),
+                "kind": kind_of(plain, seed),
                 **{name: written(part) for name, part in world.items()},
                 "outcomes": written(explained),
                 "figures": shown,

@@ -111,3 +111,15 @@ def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] |
             digest.update(str(each.relative_to(path.parent)).encode() + each.read_bytes())
         elif suffixes is None:
             digest.update(f"{each.relative_to(path)} {each.stat().st_size}".encode())
+
+
+def kind_of(settings: Mapping[str, Any], seed: int) -> str:
+    """A digest of settings without the seed, wherever it is handed on to."""
+    return hashlib.sha256(json.dumps(_without_seed(settings, seed), sort_keys=True).encode()).hexdigest()
+
+
+def _without_seed(plain: Any, seed: int) -> Any:
+    if not isinstance(plain, Mapping):
+        return plain
+    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
+    return {str(key): _without_seed(value, seed) for key, value in kept.items()}

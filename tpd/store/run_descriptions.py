@@ -3,7 +3,6 @@
 It lies beside the explainer. Environment and outcomes are made again of it; nothing else of a run is.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -276,18 +275,6 @@ def describe_actions(env: Environment) -> Actions:
     names = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else env.action_names
     made: Actions = validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
     return made
-
-
-def kind_of(settings: Mapping[str, Any], seed: int) -> str:
-    """A digest of settings without the seed, wherever it is handed on to."""
-    return hashlib.sha256(json.dumps(_without_seed(settings, seed), sort_keys=True).encode()).hexdigest()
-
-
-def _without_seed(plain: Any, seed: int) -> Any:
-    if not isinstance(plain, Mapping):
-        return plain
-    kept = {key: value for key, value in plain.items() if (key, value) != ("seed", seed)}
-    return {str(key): _without_seed(value, seed) for key, value in kept.items()}
 
 
 @contextmanager

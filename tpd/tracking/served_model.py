@@ -24,16 +24,8 @@ from tpd.predictors.explainer import Explainer
 from tpd.store import explainers, run_descriptions
 from tpd.store.learned_models import as_far_as_possible
 from tpd.store.run_descriptions import Actions
-from tpd.tracking.served_requests import (
-    ACTION,
-    FOIL,
-    STATE,
-    TEXT,
-    Asked,
-    Numbered,
-    Questions,
-    questions,
-)
+from tpd.tracking.served_requests import ACTION, FOIL, STATE, TEXT, Asked, Questions, questions
+from tpd.tracking.served_values import Numbered
 
 FACT, CONTRAST = "fact", "contrast"
 ROW, ROLE, STEP, SUPPORT, UNKNOWN, RETURN = "row", "role", "step", "support", "unknown", "return"

@@ -9,132 +9,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tpd.core.observations import pack
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray
 from tpd.guards.files import read_arrays
 from tpd.guards.settings import shown
 from tpd.store import explainers
 from tpd.store.learned_models import MIXTURE, MODEL
+from tpd.tracking.served_values import (
+    Categories,
+    Fields,
+    Kind,
+    Numbered,
+    Numbers,
+    RequestError,
+    is_missing,
+    stacked,
+)
 
 STATE, ACTION, FOIL = "state", "action", "foil"
 TEXT = "text"
 """The parameter that asks for sentences, and their column."""
 MOST_ROWS, MOST_VALUES = 10_000, 1_000_000
 SHOWN_EXAMPLES = 2
-LARGEST_SHOWN = 10**15
-
-
-class RequestError(ValueError):
-    """A question that cannot be answered."""
-
-
-@dataclass(frozen=True)
-class Numbered:
-    """States or actions that are numbered from 0."""
-
-    noun: str
-    count: int
-
-    def read(self, value: Any) -> int:
-        """The number, which may come as a float where a column has gaps."""
-        if not _is_number(value) or value != value // 1:
-            raise RequestError(f"{shown(value)} is not a whole number")
-        if not 0 <= value < self.count:
-            article = "an" if self.noun[0] in "aeiou" else "a"
-            said = f"{value:.15g}" if abs(value) < LARGEST_SHOWN else shown(value)
-            raise RequestError(
-                f"{said} is not {article} {self.noun}; they are numbered from 0 to {self.count - 1}"
-            )
-        return int(value)
-
-    @property
-    def description(self) -> str:
-        return f"a whole number from 0 to {self.count - 1}"
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """States or actions that are arrays of numbers, as nested lists."""
-
-    shape: tuple[int, ...]
-    low: FloatArray
-    """[*shape]"""
-    high: FloatArray
-    """[*shape]"""
-
-    def read(self, value: Any) -> FloatArray:
-        """The numbers [*shape]."""
-        numbers = _array(value)
-        if numbers.shape != self.shape:
-            raise RequestError(f"expected {self.description}, got {_size(numbers.shape)}")
-        for place in np.argwhere(
-            ~np.isfinite(numbers) | (numbers < self.low) | (numbers > self.high)
-        ).tolist():
-            value, low, high = (float(array[tuple(place)]) for array in (numbers, self.low, self.high))
-            right = f"in [{low:g}, {high:g}]" if np.isfinite(value) else "finite"
-            raise RequestError(f"entry {', '.join(map(str, place))} is {value:g}, which is not {right}")
-        return numbers
-
-    @property
-    def description(self) -> str:
-        return _size(self.shape)
-
-
-@dataclass(frozen=True)
-class Categories:
-    """States or actions that consist of whole numbers, each within its own bounds."""
-
-    low: IntArray
-    """[*shape]"""
-    high: IntArray
-    """[*shape]"""
-
-    def read(self, value: Any) -> IntArray:
-        """The numbers [*shape]."""
-        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
-        numbers = Numbers(self.low.shape, low, high).read(value)
-        for place in np.argwhere(numbers != numbers // 1).tolist():
-            found = float(numbers[tuple(place)])
-            raise RequestError(f"entry {', '.join(map(str, place))} is {found:g}, which is no whole number")
-        return numbers.astype(np.int64)
-
-    @property
-    def description(self) -> str:
-        return _size(self.low.shape).replace("numbers", "whole numbers")
-
-
-@dataclass(frozen=True)
-class Fields:
-    """States of a Dict space, as objects with a field for each part."""
-
-    parts: Mapping[str, "Kind"]
-
-    def read(self, value: Any) -> dict[str, Any]:
-        """What each part is."""
-        if not isinstance(value, Mapping) or set(value) != set(self.parts):
-            raise RequestError(f"expected {self.description}, got {shown(value)}")
-        found = {}
-        for name, part in self.parts.items():
-            try:
-                found[name] = part.read(value[name])
-            except RequestError as error:
-                raise RequestError(f"{name}: {error}") from None
-        return found
-
-    @property
-    def description(self) -> str:
-        parts = [f"{name} ({part.description})" for name, part in self.parts.items()]
-        return f"an object of {', '.join(parts)}"
-
-
-Kind = Numbered | Numbers | Categories | Fields
-
-
-def _stacked(kind: Kind, values: Sequence[Any]) -> Array:
-    """[row, ...]: what was read, as one array; those of a Dict space have a field for each part."""
-    if not isinstance(kind, Fields):
-        return np.array(values)
-    return pack({name: _stacked(part, [one[name] for one in values]) for name, part in kind.parts.items()})
 
 
 class Asked(NamedTuple):
@@ -183,7 +78,7 @@ class Questions:
         for column in rows.columns[rows.columns.duplicated()]:
             raise RequestError(f"column {shown(column)} is there twice")
         foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
-        contrasted = np.array([not _is_missing(foil) for foil in foils])
+        contrasted = np.array([not is_missing(foil) for foil in foils])
         return Asked(
             self._column(STATE, self.states, rows[STATE].tolist()),
             self._column(ACTION, self.actions, rows[ACTION].tolist()),
@@ -200,7 +95,7 @@ class Questions:
                 read.append(kind.read(values[row]))
             except RequestError as error:
                 raise RequestError(f"row {row}, column {name}: {error}") from None
-        return _stacked(kind, read)
+        return stacked(kind, read)
 
 
 def questions(folder: Path) -> Questions | None:
@@ -288,31 +183,3 @@ def _weight(arrays: Mapping[str, Array], name: str, otherwise: Array | None = No
 
 def _unbounded(shape: tuple[int, ...]) -> Numbers:
     return Numbers(shape, np.full(shape, -np.inf), np.full(shape, np.inf))
-
-
-def _array(value: Any) -> FloatArray:
-    """Nested lists of numbers as an array."""
-    try:
-        numbers = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        numbers = np.asarray(None)
-    if numbers.dtype.kind not in "fiu":
-        raise RequestError(f"{shown(value)} is not a list of numbers")
-    with np.errstate(over="ignore"):  # what overflows is not finite
-        return numbers.astype(np.float32)
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    if len(shape) == 0:
-        return "a single number"
-    return f"a list of {' x '.join(map(str, shape))} numbers"
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float | np.floating):
-        return math.isfinite(value)
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and np.isnan(value))

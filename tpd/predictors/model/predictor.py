@@ -15,7 +15,8 @@ from tpd.envs import Environment
 from tpd.guards.settings import boolean, shown
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
-from tpd.predictors.network.encoders import describe_space, is_image
+from tpd.predictors.network.encoders import describe_space
+from tpd.predictors.network.image_spaces import is_image
 from tpd.predictors.network.predictor import space_from
 from tpd.predictors.network.state import put_weights
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from tpd.core.observations import unpack
 from tpd.core.types import Array
 from tpd.guards.settings import whole_number
+from tpd.predictors.network.image_spaces import channels_first, channels_last, is_image
 
 UNSEEN = 50.0  # standard deviations from the mean; a flag that one step in a thousand sets is nearer
 FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
@@ -200,25 +201,6 @@ class ExtractedEncoder(Encoder):
         if not is_image(part):
             return values.float()
         return (values.movedim(-1, -3) if channels_last(part) else values).float() / 255
-
-
-def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether observations are pictures."""
-    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
-
-
-def channels_last(space: spaces.Space[Any]) -> bool:
-    """Whether the last axis of a picture is the shortest."""
-    assert space.shape is not None
-    return int(np.argmin(space.shape)) == len(space.shape) - 1
-
-
-def channels_first(space: spaces.Space[Any]) -> spaces.Box:
-    """The space of pictures with their channels in front."""
-    assert space.shape is not None
-    height, width, channels = space.shape
-    shape = (channels, height, width) if channels_last(space) else space.shape
-    return spaces.Box(0, 255, shape, np.uint8)
 
 
 def _convolved(side: int) -> int:
