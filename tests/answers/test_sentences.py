@@ -361,7 +361,7 @@ def test_what_happens_once_is_said_however_short_the_future() -> None:
 
 def test_what_fills_the_steps_is_said_only_where_there_is_nothing_else() -> None:
     busy = [[1.0, 0.0]] * 5
-    assert describe(toy(busy, running=[1.0] * 5), 0, "run") == "Run: goal in all 5 steps."
+    assert describe(toy(busy, running=[1.0] * 5), 0, "run") == "Run: goal at every step."
     assert "goal" not in describe(toy([*busy, [0.0, 1.0]], running=[1.0] * 5 + [0.0]), 0, "run")
 
 

@@ -260,7 +260,7 @@ def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
     said = list[Clause]()
     for term in often[:2]:
         count = min(round(pair.count[term.number]), steps)
-        share = f"in all {steps} steps" if count == steps else f"in {count} of {steps} steps"
+        share = "at every step" if count == steps else f"in about {count} of {steps} steps"
         said.append(Clause(term.name, f"{term.name} {share}", 0, pair.horizon - 1))
     return said
 
