@@ -15,7 +15,7 @@ from tpd.sources.moments import Moment
 
 MOST_STEPS = 1000
 """After the horizon; an episode that has not ended by then has no estimate of what follows."""
-FEWEST, MOST = 5, 40
+FEWEST, MOST = 20, 40
 """Rollouts that are followed. In between, as many as take no more steps than the horizon did."""
 PILOTS = 2
 """Rollouts that show how long episodes are, and are discarded."""
