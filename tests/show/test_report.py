@@ -294,6 +294,10 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
     assert places.max() == pairs - 1
     assert (places[places >= 0] > shown.arrays["options"].max()).all()  # none of them is learned
     assert len(shown.metadata["rolled_out"]) == len(found)
+    told = [one.relies_on for one in found if one.relies_on]
+    said = [text for entry in shown.metadata["rolled_out_sentences"].values() for text in entry]
+    assert told
+    assert all("relies mainly on" in one and any(text.endswith(one) for text in said) for one in told)
     assert set(shown.metadata["obtained"].values()) <= {
         "by 50 rollouts",
         "by one rollout: nothing is random here",

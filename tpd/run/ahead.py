@@ -3,13 +3,15 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import pandas as pd
 
+from tpd.answers.asked import Asked
 from tpd.predictors.simulation import Simulator
-from tpd.run.expectations import Asking, reason_not_to_ask
+from tpd.run.expectations import Asking, reason_not_to_ask, simulator_of
 from tpd.show.report.rolled_out import RolledOut
 from tpd.show.report.rows import TAKEN
 from tpd.sources.episodes import Recording
@@ -22,6 +24,8 @@ BEFORE_ENDS = (5, 15, 1, 25, 10)
 """Steps before an episode ends that are asked about, the first one of every episode first."""
 MOST_POINTS, MOST_STEPS = 6, 16
 """Turning points, and steps in all, that are asked about."""
+FOR_ROLLOUTS = 0.7
+"""Part of the seconds; the rest is for what the learned forecasts of these steps rely on."""
 ROLLOUTS = 50
 """Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
 
@@ -40,17 +44,16 @@ def roll_out_ahead(
         return []
     began, found = time.monotonic(), dict[tuple[int, int], RolledOut]()
     try:
-        simulator = Simulator(
-            run.env,
-            run.explainer.policy,
-            run.outcomes(),
-            horizon=run.explainer.predictor.horizon,
-        )
+        simulator = simulator_of(run)
         for episode, step in telling_steps(recording, points, numbers):
-            if time.monotonic() - began > seconds or len(found) == MOST_STEPS:
+            if time.monotonic() - began > FOR_ROLLOUTS * seconds or len(found) == MOST_STEPS:
                 break
             if (episode, step) not in found:
                 found[episode, step] = _roll_out(run, simulator, recording, episode, step)
+        for place, one in found.items():
+            if time.monotonic() - began > seconds:
+                break
+            found[place] = replace(one, relies_on=_relies_on(run, recording, one))
     except Exception as error:  # of an environment, in whatever way: the report is made without
         log.warning("the report has %d rolled-out steps: %s", len(found), " ".join(str(error).split()))
     return [found[place] for place in sorted(found)]
@@ -84,6 +87,27 @@ def _roll_out(
     else:
         columns = actions = np.array([int(taken), *_foil(run, moment, int(taken))])
     return RolledOut(episode, step, columns, simulator.explain(moment, actions, ROLLOUTS))
+
+
+def _relies_on(run: SavedRun, recording: Recording, one: RolledOut) -> str:
+    """What the learned forecast after the action taken relies on; empty where nothing of that can be told."""
+    moment, taken = recording.moment(one.episode, one.step), recording.episodes[one.episode].action[one.step]
+    asked = Asked(
+        explainer=run.explainer,
+        env=run.env,
+        observation=moment.observation[None],
+        fact=taken,
+        foil=None,
+        names=(run.env.name_of_action(taken),),
+        own=taken,
+        met=run.states_met,
+        rolled_out=(one.explanation[0],),
+    )
+    try:
+        drivers = asked.drivers()
+    except ValueError:  # no event is learned, or no states are at hand
+        return ""
+    return "" if drivers.withheld else drivers.text
 
 
 def _foil(run: SavedRun, moment: Moment, taken: int) -> list[int]:

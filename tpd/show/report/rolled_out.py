@@ -25,7 +25,9 @@ class RolledOut:
     columns: IntArray
     """[pair]"""
     explanation: Explanation
-    """[pair]"""
+    """[pair]: the action taken is the first"""
+    relies_on: str = ""
+    """What the learned forecast after the action taken relies on, in words."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def rolled_out_pairs(
         number += len(one.columns)
         place = f"episode {one.episode}, step {one.step}"
         answers = _answers(one, rows, state, taken, place)
-        said = dict(zip(one.columns.tolist(), answers.sentences, strict=True))
+        paragraphs = [f"{sentence} {one.relies_on}".strip() for sentence in answers.sentences]
+        said = dict(zip(one.columns.tolist(), paragraphs, strict=True))
         sentences[str(entry)] = [said.get(column, "") for column in range(columns)]
         certain[index] = _sign_certain(one, certain[index])
         obtained[str(state)] = one.explanation.obtained
