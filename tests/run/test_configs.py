@@ -70,7 +70,7 @@ PARTNERS: dict[str, list[str]] = {
     "policy=sb3_model": [MODEL],
     **{
         f"explainer={name}": [option for option in CART_POLE if option != "explainer=network"]
-        for name in ("auto", "model")
+        for name in ("auto", "model", "most_likely_model")
     },
     # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
