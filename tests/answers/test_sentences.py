@@ -244,9 +244,9 @@ def test_rare_ends_with_a_large_penalty_are_always_named() -> None:
 def test_what_is_certain_after_both_is_inevitable() -> None:
     sure, later = toy([[0.0, 0.5], [0.0, 0.5]]), toy([[0.0, 0.0], [0.0, 1.0]])
     said = paragraph(sure - later, 0, "run", "jump")
-    assert "Inevitable after both actions: crash by step 1." in said
+    assert "Inevitable after both actions, if the agent then goes on: crash by step 1." in said
     every = paragraph(sure - later, 0, "run", "jump", inevitable=["crash"])
-    assert "Inevitable after every valid action: crash by step 1." in every
+    assert "Inevitable after every valid action, if the agent then goes on: crash by step 1." in every
     assert inevitable(together([sure, later])) == ("crash",)
     unsure = toy([[0.0, 0.5], [0.1, 0.4]])
     assert "nevitable" not in paragraph(sure - unsure, 0, "run", "jump")

@@ -47,7 +47,7 @@ from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.network.columns import Columns
-from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, encoded_size
+from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, encoded_size, tensors
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.pair_network import Heads
@@ -685,3 +685,10 @@ def test_what_lies_nowhere_near_what_was_seen_is_unseen() -> None:
     encoder.see(rare)
     assert not encoder.unseen(rare).any()
     assert encoder.unseen(torch.tensor([[99.0, 0.0], [0.0, 0.0]])).tolist() == [True, False]
+
+
+def test_one_observation_of_a_dict_space_becomes_tensors() -> None:
+    """A single row has strides that torch refuses, and NumPy takes for contiguous."""
+    one = np.zeros(1, dtype=np.dtype([("position", np.int64), ("wind", np.float32, (1,))]))
+    found = tensors(one)
+    assert {key: tuple(value.shape) for key, value in found.items()} == {"position": (1,), "wind": (1, 1)}

@@ -38,7 +38,10 @@ MOST_ASKED = 60
 
 @dataclass(frozen=True)
 class TurningPoint:
-    """A step of an episode that made a decisive event more or less likely."""
+    """A step of an episode that made a decisive event more or less likely.
+
+    Both chances are of the action that was taken there: it is what the step led to that changed them.
+    """
 
     moment: Moment
     """Before the step: what to ask about."""
@@ -65,7 +68,8 @@ class TurningPoint:
     def __str__(self) -> str:
         place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
         when = f"by step {self.until}"
-        return f"{place}: {turned(self.happened, self.event, when, self.before, self.after)}"
+        said = turned(self.happened, self.event, when, self.before, self.after)
+        return f"{place}: {said}, by how it turned out"
 
 
 def search_turning_points(

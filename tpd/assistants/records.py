@@ -114,8 +114,13 @@ class OutcomeEstimate(Estimate, Named):
 
 
 class ReturnEstimate(Estimate):
-    """The expected discounted return within the horizon."""
+    """The expected discounted return within the horizon; the difference may reach beyond it."""
 
+    to_the_end: bool | None = Field(
+        default=None,
+        description="Whether difference, its band and settled include what follows the horizon, as the text "
+        "does; fact and foil never do.",
+    )
     difference_low: float | None = None
     difference_high: float | None = None
     settled: bool | None = Field(

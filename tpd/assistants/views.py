@@ -19,7 +19,7 @@ from tpd.assistants.records import (
     ReturnEstimate,
     StepEstimate,
 )
-from tpd.core.explanation import Explanation
+from tpd.core.explanation import Contrast, Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.verdicts import Verdict
 
@@ -66,7 +66,7 @@ def doubts_of(answer: Answer) -> list[str]:
         said.append(f"the agent did not take {answer.fact.action} here: it took {answer.own}")
     contrast = answer.contrast
     valued = answer.fact.explanation.legend.reward_bound is not None
-    if contrast is not None and contrast.drawn and valued and not contrast.settled[0]:
+    if contrast is not None and contrast.drawn and valued and not _settled(contrast):
         said.append("the data do not settle which of the two actions is worth more")
     return [text_of(each) for each in said]
 
@@ -124,14 +124,20 @@ def _returns(answer: Answer) -> ReturnEstimate | None:
     contrast = answer.contrast
     if contrast is None or found["fact"] is None or found["foil"] is None:
         return ReturnEstimate(**found)
-    if contrast.drawn:
-        band = contrast.return_band()
+    whole = contrast.whole()
+    if whole.band is not None:
         found |= {
-            "difference_low": figure_of(band.low[0, -1]),
-            "difference_high": figure_of(band.high[0, -1]),
+            "difference_low": figure_of(whole.band.low[0]),
+            "difference_high": figure_of(whole.band.high[0]),
         }
-    found["difference"] = figure_of(contrast.expected_return[0, -1])
-    return ReturnEstimate(**found, settled=bool(contrast.settled[0]))
+    found["difference"] = figure_of(whole.mean[0])
+    return ReturnEstimate(**found, to_the_end=bool(whole.estimated[0]), settled=_settled(contrast))
+
+
+def _settled(contrast: Contrast) -> bool:
+    """Whether it is known which of the two is worth more, beyond the horizon where that is estimated."""
+    band = contrast.whole().band
+    return bool(contrast.settled[0]) if band is None else bool(band.low[0] > 0 or band.high[0] < 0)
 
 
 def _return_of(name: str, explanation: Explanation) -> dict[str, float | None]:

@@ -140,7 +140,7 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
     named = (side.name for side in actions if np.array_equal(side.action, fact.own))
     own = next(named, fact.run.env.name_of_action(fact.own))
     choice = Choice(fact.state.name, fact.name, foil.name, own)
-    if not fact.run.env.discrete:
+    if not fact.run.env.discrete or len(actions) < 2:
         return choice
     every = np.flatnonzero(fact.run.env.mask(fact.state.observation)[0])
     explanation = fact.expectations.explain(every)

@@ -276,7 +276,7 @@ def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[
         later = [pair for pair in (fact, foil) if abs(pair.beyond) > verdict.small]
         if not later:
             return []
-        if len(later) == 2 and abs(fact.beyond - foil.beyond) <= verdict.small:
+        if len(later) == 2 and _more(fact) == _more(foil):
             return [f"both returns include about {_more(fact)} for what follows step {last}"]
         each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
         return [f"{listed(each)} for what follows step {last}"]

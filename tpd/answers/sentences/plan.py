@@ -240,7 +240,7 @@ def chance_of(pair: PairSummary, t: int) -> str:
 
 def _by_when(pair: PairSummary, t: int) -> str:
     """Up to which step the probability is meant, where it is not learned to the end."""
-    return "" if pair.count_told[t] or pair.spoken[t] == pair.horizon - 1 else f" by step {pair.spoken[t]}"
+    return "" if pair.chance_told[t] or pair.spoken[t] == pair.horizon - 1 else f" by step {pair.spoken[t]}"
 
 
 def _risk(pair: PairSummary, term: Term) -> Clause:

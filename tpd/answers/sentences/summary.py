@@ -62,6 +62,7 @@ class PairSummaries:
         chance = _taken(by, at)
         self.spoken: list[list[int]] = spoken.tolist()
         self.chance: list[list[float]] = chance.tolist()
+        self.chance_told: list[list[bool]] = told[:, -1].tolist()
         self.chance_band: list[list[list[float]]] | None = None
         if band is not None:
             self.chance_band = np.stack([_taken(end, at) for end in band], axis=-1).tolist()
@@ -118,6 +119,8 @@ class PairSummary:
 
         It is the one by which the probability reads as at the end, in whole percent.
         """
+        self.chance_told = summaries.chance_told[row]
+        """[term]: whether the probability that it happens at all is learned, or nobody has judged it."""
         self.chance = summaries.chance[row]
         """[term]: how likely the event has happened by that step."""
         self.chance_band = None if summaries.chance_band is None else summaries.chance_band[row]

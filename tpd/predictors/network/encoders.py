@@ -282,6 +282,6 @@ def tensors(observations: Array, device: torch.device | None = None) -> Any:
     """A batch of observations as a tensor, or a dict of tensors."""
     plain = unpack(observations)
     if isinstance(plain, dict):
-        return {key: torch.from_numpy(np.ascontiguousarray(value)).to(device) for key, value in plain.items()}
+        return {key: torch.from_numpy(np.array(value)).to(device) for key, value in plain.items()}
     tensor = torch.from_numpy(np.ascontiguousarray(plain))
     return (tensor.float() if tensor.dtype == torch.float64 else tensor).to(device)
