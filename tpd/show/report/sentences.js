@@ -15,7 +15,7 @@ function worthInWords(value) {
   return Math.abs(value) >= 0.1 || value === 0 ? value.toFixed(2) : String(Number(value.toPrecision(2)));
 }
 
-// At which reward of an outcome the action that is behind overtakes the other, as `overtakes` in answers/sentences/compare.py says it.
+// At which reward of an outcome the action that is behind overtakes the other, as `overtakes` in answers/sentences/overtakes.py says it.
 function overtaking(book, state, fact, foil, k, weights) {
   const name = (column) => book.actionName(state, column);
   const outcome = book.outcomes[k].name;
@@ -48,5 +48,6 @@ function overtaking(book, state, fact, foil, k, weights) {
   const exact = weights[k] - (factWorth - foilWorth) / count;
   const at = Math.abs(exact) <= SAME_REWARD * Math.max(1, Math.abs(weights[k])) ? 0 : exact;
   const article = "aeiou".includes(outcome[0].toLowerCase()) ? "an" : "a";
-  return sentence(`${said} ${article} ${outcome} ${price(at)} (now a ${price(weights[k])})`);
+  const beyond = at > weights[k] === at >= 0 ? "or more" : "or less";
+  return sentence(`${said} ${article} ${outcome} ${price(at)} ${beyond} (now a ${price(weights[k])})`);
 }
