@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 NUMBER, FLAG = (int, float, np.number), (bool, np.bool_)
 
 StateDescription = int | Mapping[str, Any] | Sequence[float]
+WrapCopy = Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]
+"""Wraps one of several copies of an environment, given its number."""
 
 
 class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
@@ -113,10 +115,18 @@ class Environment:
         """Whether episodes can be made to start in a chosen state."""
         return isinstance(self.make_vector(1, info_keys), TabularVectorEnv)
 
-    def make_vector(self, num_envs: int, info_keys: Sequence[str] = ()) -> VectorEnv[Any, Any, Any]:
-        """Many environments stepped together; with a model in NumPy, unless info is wanted of them."""
+    def make_vector(
+        self,
+        num_envs: int,
+        info_keys: Sequence[str] = (),
+        wrap: WrapCopy | None = None,
+    ) -> VectorEnv[Any, Any, Any]:
+        """Many environments stepped together; with a model in NumPy, unless info is wanted of them.
+
+        wrap: given the number of each copy and the copy, where there is one environment for each.
+        """
         if self.model is None or self.wrappers:
-            return SyncVectorEnv([self.make] * num_envs)
+            return self._copies(num_envs, wrap)
         spec = self._sample.spec
         assert spec is not None
         if not info_keys:
@@ -125,6 +135,14 @@ class Environment:
         if self.max_episode_steps is not None:
             settings["max_episode_steps"] = self.max_episode_steps
         return gym.make_vec(self.id, num_envs=num_envs, **settings)
+
+    def _copies(self, num_envs: int, wrap: WrapCopy | None) -> SyncVectorEnv:
+        """One environment for each copy."""
+
+        def made(copy: int) -> gym.Env[Any, Any]:
+            return self.make() if wrap is None else wrap(copy, self.make())
+
+        return SyncVectorEnv([functools.partial(made, copy) for copy in range(num_envs)])
 
     @functools.cached_property
     def _sample(self) -> gym.Env[Any, Any]:

@@ -1,14 +1,14 @@
 """An environment that a function makes, with whatever wrappers."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from tpd.envs.environment import Environment, PlainSteps
+from tpd.envs.environment import Environment, PlainSteps, WrapCopy
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class MadeEnvironment(Environment):
             )
         return PlainSteps(made)
 
-    def make_vector(self, num_envs: int, info_keys: Any = ()) -> VectorEnv[Any, Any, Any]:
+    def make_vector(
+        self, num_envs: int, info_keys: Sequence[str] = (), wrap: WrapCopy | None = None
+    ) -> VectorEnv[Any, Any, Any]:
         """Many environments stepped together."""
-        return SyncVectorEnv([self.make] * num_envs)
+        return self._copies(num_envs, wrap)

@@ -59,13 +59,14 @@ class Training:
         least_tried: bool,
         restarts: float,
         every: tuple[int, int] | None = None,
+        cut_long: bool = False,
         shards: int = 1,
         processes: int | None = None,
         save_dataset: str | None = None,
     ) -> None:
         self.alongside = boolean("alongside", alongside)
         self.steps = whole_number("steps", steps, at_least=0)
-        self.exploration = Exploration(epsilon, least_tried, restarts, every)
+        self.exploration = Exploration(epsilon, least_tried, restarts, every, cut_long)
         self.num_envs = whole_number("num_envs", num_envs, at_least=1)
         self.shards = whole_number("shards", shards, at_least=1)
         self.processes = _processes(processes, self.shards)

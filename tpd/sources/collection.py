@@ -9,6 +9,7 @@ from tpd.core.types import Episodes, IntArray, Policy, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.sources.exploration import Exploration, TabularExplorer, explorer
+from tpd.sources.long_episodes import LongEpisodes
 from tpd.sources.stepping import interact
 
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
@@ -30,7 +31,8 @@ def collect(
     """Exactly `steps` transitions, in batches."""
     if steps == 0:
         return
-    envs = env.make_vector(min(num_envs, steps), info_keys)
+    wrap = LongEpisodes().wrap if exploration.cut_long else None
+    envs = env.make_vector(min(num_envs, steps), info_keys, wrap)
     behaviour = explorer(env, policy, exploration, rng)
     if exploration.restarts:
         assert isinstance(envs, TabularVectorEnv), "restarts were not checked"

@@ -30,12 +30,15 @@ class Exploration:
     every: tuple[int, int] | None = None
     """Takes one other action than the policy's every so many steps, at least and at most, instead of at a
     rate: the policy's own actions then come in long runs."""
+    cut_long: bool = False
+    """Whether most copies begin anew where an episode lasts much longer than those that terminate."""
 
     def __post_init__(self) -> None:
         if self.every is not None:
             self._check_every(self.every)
         number("epsilon", self.epsilon, 0, 1)
         boolean("least_tried", self.least_tried)
+        boolean("cut_long", self.cut_long)
         number("restarts", self.restarts, 0, 1)
         if self.least_tried and self.epsilon == 0:
             raise ValueError("least_tried says how to explore, but epsilon is 0: set it above 0")

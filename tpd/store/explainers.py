@@ -38,7 +38,7 @@ from tpd.store.verdicts import LIMIT, read_verdicts, verdict_arrays
 log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
-FORMAT = 4
+FORMAT = 5
 EDGE = "edge_"
 ERROR = "known_error_"
 BOTH = 2
@@ -114,7 +114,8 @@ def load(
     A features extractor of the explainer's network is code, and not stored with it.
     env: tells which actions are valid, which a policy trained with masks has to know.
     trusted: modules of which a policy that is a function may be.
-    with_agent: whether the agent of a library is made, which imports that library.
+    with_agent: whether the agent of a library is made, which imports that library, even if the predictor
+        does without it.
     outcomes: taken instead of those that are stored, by a predictor that needs them.
     policy: taken instead of the one that is stored.
     """
@@ -125,7 +126,7 @@ def load(
         about: stored_policies.Described = validated(
             stored_policies.StoredPolicy, description["policy"], "policy"
         )
-    if isinstance(about, stored_policies.Agent) and not with_agent:
+    if isinstance(about, stored_policies.Agent) and not with_agent and not _asks_agent(description):
         about = stored_policies.Absent(reason="the explainer was loaded without it")
     agent = StoredArrays(folder / AGENT)
     with blame(folder):
@@ -159,12 +160,24 @@ def _completed(
     """The predictor, with policy and outcomes if it needs them to predict, as far as they can be had."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:
         return predictor
+    known = None if isinstance(policy, AbsentPolicy) else policy
+    predictor = predictor.completed(known, outcomes)
+    assert isinstance(predictor, IncompletePredictor)
+    if predictor.complete:
+        return predictor
     if outcomes is None and (folder / run_descriptions.RUN).exists():
         try:
             outcomes = run_descriptions.read(folder).outcomes.make(trusted)
         except ValueError as error:  # functions without a name, or of modules that are not trusted
             log.warning("%s", error)
-    return predictor.completed(None if isinstance(policy, AbsentPolicy) else policy, outcomes)
+    return predictor.completed(known, outcomes)
+
+
+def _asks_agent(description: Mapping[str, Any]) -> bool:
+    """Whether the network, alone or in a mixture, looks at the agent's action values."""
+    network = description.get("network", {})
+    inner = network.get("network") if network.get("kind") == MIXTURE else network
+    return isinstance(inner, dict) and inner.get("margin") is True
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A mixture that learns no more, as plain values and arrays."""
 
-from typing import Any, Protocol
+from typing import Any
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.outcomes import OutcomeSet
@@ -14,19 +14,6 @@ KIND = "mixture"
 NETWORK, MODEL, WEIGHTS = "network", "model", "weights"
 
 
-class StoredPredictor(Predictor, Protocol):
-    """A predictor that can be written down as plain values and arrays."""
-
-    def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
-        """[batch]: the return over the horizon; None if that is not known."""
-
-    def description(self) -> dict[str, Any]:
-        """How it is built."""
-
-    def arrays(self) -> dict[str, Array]:
-        """Its weights."""
-
-
 class MixturePredictor:
     """Predicts with a network and a learned model, each outcome with a weight of its own."""
 
@@ -34,7 +21,7 @@ class MixturePredictor:
 
     def __init__(
         self,
-        network: StoredPredictor,
+        network: NetworkPredictor,
         model: ModelPredictor,
         weights: FloatArray,
     ) -> None:
@@ -58,12 +45,13 @@ class MixturePredictor:
 
     @property
     def complete(self) -> bool:
-        """Whether the model has policy and outcomes."""
-        return self.model.complete
+        """Whether network and model have what they need of policy and outcomes."""
+        return self.network.complete and self.model.complete
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "MixturePredictor":
         """The same with these; without one of them it does not predict."""
-        return MixturePredictor(self.network, self.model.completed(policy, outcomes), self.weights)
+        network = self.network.completed(policy, outcomes)
+        return MixturePredictor(network, self.model.completed(policy, outcomes), self.weights)
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""

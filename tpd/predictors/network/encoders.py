@@ -32,6 +32,8 @@ FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
 
 FINE = (1e-2, 1e-4, 1e-6)
 """Parts of a standard deviation below which numbers are still told apart near 0."""
+HIDDEN = 0.05
+"""How often a number of an observation is hidden in training."""
 LARGEST = 1e6  # standard deviations from 0; beyond it magnitudes are not told apart
 
 
@@ -53,7 +55,11 @@ class VectorEncoder(Encoder):
     """Numbers, brought to zero mean and unit variance over what was seen, and once more by their magnitude.
 
     A small velocity may decide what happens, and a normaliser flattens it: `asinh` of a number in fine units
-    grows like its logarithm, on both sides of 0.
+    grows like its logarithm, on both sides of 0. Without its sign it says directly how near to 0 a number is,
+    so that rest is learned once, and not for every direction.
+
+    In training, each number is hidden now and then, with all its features: a network that must do without any
+    one of them does not tie what it learns to a single place.
     """
 
     mean: Tensor
@@ -62,7 +68,7 @@ class VectorEncoder(Encoder):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.features_dim = size * (1 + len(FINE))
+        self.features_dim = size * (2 + len(FINE))
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("variance", torch.ones(size))
         self.register_buffer("count", torch.zeros(()))
@@ -84,7 +90,8 @@ class VectorEncoder(Encoder):
         whole = self._scaled(observations).clamp(-FARTHEST, FARTHEST)
         size = (observations.flatten(1) / (self.variance + 1e-8).sqrt()).clamp(-LARGEST, LARGEST)
         fine = [torch.asinh(size / unit) / math.asinh(1 / unit) for unit in FINE]
-        return torch.cat([whole, *fine], dim=1)
+        features = torch.stack([whole, *fine, fine[-1].abs()], dim=2)
+        return functional.dropout1d(features, HIDDEN, self.training).flatten(1)
 
     def unseen(self, observations: Tensor) -> Tensor:
         return (self._scaled(observations).abs() > UNSEEN).any(dim=1) & (self.count > 0)

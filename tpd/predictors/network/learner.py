@@ -29,6 +29,7 @@ from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.columns import Columns, EndingEvents
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.margins import has_margins
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.replay_buffer import Experience
@@ -125,7 +126,7 @@ class NetworkFHTD:
         self._returns: ReturnLearner | None = None
         if whole_number("return_atoms", return_atoms, at_least=0):
             settings = return_settings(return_atoms, policy, outcomes)
-            with initialised(seed, "returns"):
+            with seeded(seed, "returns"):
                 of_returns = ReturnNetwork(*self._spaces, settings, **self._alike).to(self.device)
             rewards = outcomes.legend.weights
             self._returns = ReturnLearner(of_returns, rewards, self._rate, self.target_update_rate)
@@ -147,15 +148,21 @@ class NetworkFHTD:
         self._endings = EndingEvents(outcomes)
         self._build(())
 
-    def _build(self, ending: Sequence[int]) -> None:
-        """Make the networks, where the events of these columns end the episode."""
+    def _build(self, ending: Sequence[int], margin: bool = False) -> None:
+        """Make the networks, where the events of these columns end the episode.
+
+        margin: whether they look at the agent's action values.
+        """
         self._ending = tuple(ending)
         columns = Columns.of(self.outcomes).ended_by(ending)
         if self.form == "fhgvf":
             columns = Columns.all_real(self.outcomes.width)
-        with initialised(self._seed, "network"):
-            self.network = OutcomeNetwork(*self._spaces, columns, **self._alike).to(self.device)
+        with seeded(self._seed, "network"):
+            network = OutcomeNetwork(*self._spaces, columns, margin=margin, **self._alike)
+            self.network = network.to(self.device)
+        self.network.ask(self.policy)
         self.target_network = copy.deepcopy(self.network).requires_grad_(False)
+        self.network.train()
         differing = [p for part in self.network.parts for p in (part.heads.difference, part.heads.offset)]
         others = [p for p in self.network.parameters() if not any(p is d for d in differing)]
         groups: list[dict[str, Any]] = [
@@ -189,13 +196,13 @@ class NetworkFHTD:
     def _begin(self) -> None:
         """Lay out the networks by what came so far: which events end the episode, scales and means."""
         kept = self._replay.kept
-        self._build(self._endings.found)
+        self._build(self._endings.found, has_margins(self.policy, kept.observation))
         mean = kept.outcome.mean(axis=0) if self.form == "efo" else np.zeros(self.outcomes.width)
         size = np.sqrt(np.mean(kept.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
         size[size == 0] = 1
-        for network in (self.network, self.target_network):
-            network.start_from(mean, size)
-            network.see(kept.observation)
+        self.network.start_from(mean, size)
+        self.network.see(kept.observation)
+        self.target_network.load_state_dict(self.network.state_dict())
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
         """Make all updates, and keep the networks that predict the select episodes best.
@@ -232,6 +239,7 @@ class NetworkFHTD:
         return {
             **numbers,
             "ending": np.array(self._ending, dtype=np.int64),
+            "margin": np.array(self.network.margin),
             "otherwise": self._endings.otherwise,
             "together": self._endings.together,
             "tried": self._tried,
@@ -251,7 +259,8 @@ class NetworkFHTD:
         self._seen, self._version, self.updates = map(stored.number, ("_seen", "_version", "updates"))
         self._fitted = stored.number("_fitted", self.fit_updates)
         self._owed = float(stored.like("_owed", np.zeros(()), low=0, high=1))
-        self._build(stored.like("ending", np.zeros(0, dtype=np.int64), rows=None).tolist())
+        ending = stored.like("ending", np.zeros(0, dtype=np.int64), rows=None).tolist()
+        self._build(ending, bool(stored.like("margin", np.zeros((), dtype=np.bool_))))
         endings.otherwise = stored.like("otherwise", endings.otherwise, low=0).copy()
         endings.together = stored.like("together", endings.together, low=0).copy()
         self._tried[:] = stored.like("tried", self._tried, low=0)
@@ -331,7 +340,8 @@ class NetworkFHTD:
         if self.updates == 0:
             self._begin()
         target = self._replay.targets(rows, self.target_network, self.bootstrap)
-        steps, times = self._losses_of(self.network, rows, target)
+        with seeded(self._seed, f"update {self.updates}"):
+            steps, times = self._losses_of(self.network, rows, target)
         loss = steps.mean() + times.mean()
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -355,8 +365,8 @@ class NetworkFHTD:
 
 
 @contextmanager
-def initialised(seed: int, purpose: str) -> Iterator[None]:
-    """Weights that are made meanwhile depend on nothing but the seed and what they are for."""
+def seeded(seed: int, purpose: str) -> Iterator[None]:
+    """What torch draws meanwhile depends on nothing but the seed and what it is for."""
     with torch.random.fork_rng():
         torch.manual_seed(int(generator(seed, purpose).integers(2**31)))
         yield

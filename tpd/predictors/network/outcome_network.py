@@ -9,9 +9,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from tpd.core.types import Array, BoolArray, FloatArray
+from tpd.core.types import Array, BoolArray, FloatArray, Policy
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.margins import Margins
 from tpd.predictors.network.pair_network import PairNetwork
 
 LEAST = 1e-3  # probability of what was not seen to happen at first
@@ -42,6 +43,8 @@ class OutcomeNetwork(nn.Module):
     from a network of its own. An event that can happen again is, at step h, as likely as its first occurrence
     `F_h` and, if it has happened before, as a sigmoid says: `F_h + G_{h-1} sigmoid(r_h)` with G the sums
     of F. So `F_h <= P(at h) <= P(by h) <= 1` whatever the weights are.
+
+    margin: whether the agent's margin is an input; then it predicts only once it may ask the agent.
     """
 
     scale: Tensor
@@ -56,6 +59,7 @@ class OutcomeNetwork(nn.Module):
         hidden: Sequence[int],
         hidden_state: int = 0,
         features_extractor: FeaturesExtractor | None = None,
+        margin: bool = False,
     ) -> None:
         super().__init__()
         self.columns = columns
@@ -64,7 +68,10 @@ class OutcomeNetwork(nn.Module):
             "hidden": hidden,
             "hidden_state": hidden_state,
             "features_extractor": features_extractor,
+            "margin": margin,
         }
+        self.margin = margin
+        self._margins: Margins | None = None
         spaces_of_both = observation_space, action_space
         steps, times = horizon * columns.channels, columns.times(horizon)
         self.steps = PairNetwork(*spaces_of_both, steps, **alike) if steps else None
@@ -108,10 +115,28 @@ class OutcomeNetwork(nn.Module):
         """How it is built, as plain values."""
         return self.parts[0].settings | {"columns": asdict(self.columns), "horizon": self.horizon}
 
+    @property
+    def complete(self) -> bool:
+        """Whether it may ask the agent, if it has to."""
+        return not self.margin or self._margins is not None
+
+    def ask(self, policy: Policy) -> None:
+        """Take the agent's margins from this policy."""
+        self._margins = Margins(policy)
+
+    def _margins_at(self, observations: Array) -> FloatArray | None:
+        """[batch, 1]: where they are inputs."""
+        if not self.margin:
+            return None
+        if self._margins is None:
+            raise ValueError("this explainer also looks at the agent's action values: load it with its agent")
+        return self._margins(observations)
+
     def see(self, observations: Array) -> None:
         """Learn the scales of observations from a batch."""
+        margins = self._margins_at(observations)
         for part in self.parts:
-            part.see(observations)
+            part.see(observations, margins)
 
     def unseen(self, observations: Array) -> BoolArray:
         """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
@@ -119,7 +144,8 @@ class OutcomeNetwork(nn.Module):
 
     def features(self, observations: Array, actions: Array | None = None) -> Tensor:
         """[batch, features] of both parts."""
-        return torch.cat([part.features(observations, actions) for part in self.parts], dim=1)
+        margins = self._margins_at(observations)
+        return torch.cat([part.features(observations, actions, margins) for part in self.parts], dim=1)
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:
         """[batch, outputs] of both parts."""

@@ -14,6 +14,7 @@ from tpd.envs.action_parts import ActionParts
 from tpd.predictors.network.encoders import (
     CategoryEncoder,
     FeaturesExtractor,
+    VectorEncoder,
     describe_space,
     make_encoder,
     tensors,
@@ -51,7 +52,10 @@ class Heads(nn.Module):
 
 
 class PairNetwork(nn.Module):
-    """Gives each pair so many outputs; numbered actions have heads, others are inputs."""
+    """Gives each pair so many outputs; numbered actions have heads, others are inputs.
+
+    margin: whether the agent's margin at each observation is an input too (`margins.py`).
+    """
 
     low: Tensor
     high: Tensor
@@ -65,6 +69,7 @@ class PairNetwork(nn.Module):
         hidden: Sequence[int],
         hidden_state: int = 0,
         features_extractor: FeaturesExtractor | None = None,
+        margin: bool = False,
     ) -> None:
         super().__init__()
         self.settings = {
@@ -73,9 +78,13 @@ class PairNetwork(nn.Module):
             "hidden": list(hidden),
             "hidden_state": hidden_state,
             "extracted": features_extractor is not None,
+            "margin": margin,
         }
         self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
         size = self.encoder.features_dim
+        self.margin = VectorEncoder(1) if margin else None
+        if self.margin is not None:
+            size += self.margin.features_dim
         self.discrete = isinstance(action_space, spaces.Discrete)
         self.choices: CategoryEncoder | None = None
         if (parts := ActionParts.of(action_space)) is not None:
@@ -92,23 +101,32 @@ class PairNetwork(nn.Module):
         self.trunk = nn.Sequential(*layers)
         self.num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
         self.heads = Heads(size, self.num_actions, outputs)
+        self.eval()  # nothing is hidden, unless a learner wants it so
 
     @property
     def device(self) -> torch.device:
         return self.heads.shared.weight.device
 
-    def see(self, observations: Array) -> None:
-        """Learn the scales of observations from a batch."""
+    def see(self, observations: Array, margins: Array | None = None) -> None:
+        """Learn the scales of observations, and of margins [batch, 1], from a batch."""
         self.encoder.see(tensors(observations, self.device))
+        if self.margin is not None:
+            assert margins is not None
+            self.margin.see(tensors(margins, self.device))
 
     @torch.no_grad()
     def unseen(self, observations: Array) -> BoolArray:
         """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
         return np.asarray(self.encoder.unseen(tensors(observations, self.device)).numpy(force=True))
 
-    def features(self, observations: Array, actions: Array | None = None) -> Tensor:
-        """[batch, features] of observations, with the actions too where they are inputs."""
+    def features(
+        self, observations: Array, actions: Array | None = None, margins: Array | None = None
+    ) -> Tensor:
+        """[batch, features] of observations, with actions and margins [batch, 1] where they are inputs."""
         encoded: Tensor = self.encoder(tensors(observations, self.device))
+        if self.margin is not None:
+            assert margins is not None
+            encoded = torch.cat([encoded, self.margin(tensors(margins, self.device))], dim=1)
         if not self.discrete:
             assert actions is not None
             encoded = torch.cat([encoded, self._given(actions)], dim=1)

@@ -10,7 +10,9 @@ from gymnasium import spaces
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
-from tpd.core.types import Array, FloatArray, IntArray
+from tpd.core.outcomes import OutcomeSet
+from tpd.core.types import Array, FloatArray, IntArray, Policy
+from tpd.guards.settings import boolean
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.outcome_network import OutcomeNetwork
@@ -44,6 +46,17 @@ class NetworkPredictor:
     @property
     def horizon(self) -> int:
         return self.network.horizon
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has the agent, if its network looks at the agent's action values."""
+        return self.network.complete
+
+    def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "NetworkPredictor":
+        """The same with the agent; without one, it does not predict."""
+        if policy is not None:
+            self.network.ask(policy)
+        return self
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
@@ -120,7 +133,7 @@ def read(
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor
     columns = Columns.read(description["columns"])
-    network = OutcomeNetwork(*both, columns, **alike)
+    network = OutcomeNetwork(*both, columns, margin=boolean("margin", description["margin"]), **alike)
     _fill(network, _named(arrays, WEIGHT))
     of_returns = None
     if "returns" in description:

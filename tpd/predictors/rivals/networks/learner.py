@@ -20,7 +20,7 @@ from tpd.envs.spaces import check_members
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import number, whole_number
 from tpd.predictors.network.device import choose_device
-from tpd.predictors.network.learner import initialised
+from tpd.predictors.network.learner import seeded
 from tpd.predictors.network.next_actions import NextActions, probabilities_of
 from tpd.predictors.network.pair_network import PairNetwork
 from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
@@ -163,7 +163,7 @@ class RivalNetwork:
         self.policy, self.outcomes, self._spaces = policy, outcomes, (env.observation_space, env.action_space)
         self._hidden_state = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
         places = self.quantity.places
-        with initialised(seed, "rival"):
+        with seeded(seed, "rival"):
             widths = [whole_number("hidden", width, at_least=1) for width in hidden]
             pairs = PairNetwork(
                 *self._spaces, len(places.step), hidden=widths, hidden_state=self._hidden_state
