@@ -50,7 +50,7 @@ def test_a_margin_is_the_best_value_minus_the_second_best(env: Environment, mode
 
 def test_only_agents_with_action_values_have_margins(env: Environment, model: DQN) -> None:
     observed = batch_of(env, model).observation
-    function = DiscreteFunctionPolicy(push_right, 0.9, env.action_space)  # type: ignore[arg-type]
+    function = DiscreteFunctionPolicy(push_right, 0.9, env.action_space)
     assert has_margins(as_policy(model), observed)
     assert not has_margins(function, observed)
     assert not has_margins(as_policy(model), observed[:0])

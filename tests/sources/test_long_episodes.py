@@ -45,7 +45,7 @@ def stay(observations: Array) -> Array:
 
 def collected(cut_long: bool) -> Transitions:
     env = Environment("Hover-v0")
-    policy = DiscreteFunctionPolicy(stay, 0.9, env.action_space)  # type: ignore[arg-type]
+    policy = DiscreteFunctionPolicy(stay, 0.9, env.action_space)
     exploration = Exploration(0.0, cut_long=cut_long)
     rng = generator(0, "test")
     return concatenate(list(collect(env, policy, rng, steps=20_000, exploration=exploration, num_envs=8)))

@@ -8,14 +8,12 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from tpd import __version__
-from tpd.core.outcomes import Legend, OutcomeSet
+from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
 from tpd.guards.atomic import atomic_write_text
@@ -26,20 +24,19 @@ from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.abilities import IncompletePredictor
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import KnownErrors
-from tpd.predictors.pair_table import Edges, HasTable, LimitedTable, PairTable
-from tpd.predictors.replayed.posterior import CountedTable
+from tpd.predictors.pair_table import HasTable
 from tpd.store import run_descriptions, stored_policies
 from tpd.store.descriptions import validated
 from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
-from tpd.store.legends import LARGEST, check_between, check_events, read_legend
+from tpd.store.legends import LARGEST, read_legend
+from tpd.store.pair_tables import read_table, table_arrays
 from tpd.store.rivals import RIVAL, read_rival, rival_outputs
-from tpd.store.verdicts import LIMIT, read_verdicts, verdict_arrays
+from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 5
-EDGE = "edge_"
 ERROR = "known_error_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
@@ -79,7 +76,7 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
         arrays = dict(explainer.predictor.arrays())
     else:
         assert isinstance(explainer.predictor, HasTable)
-        arrays = _table_arrays(explainer.predictor.table())
+        arrays = table_arrays(explainer.predictor.table())
     arrays |= verdict_arrays(explainer.verdicts)
     if explainer.errors is not None:
         arrays |= {f"{ERROR}{name}": values for name, values in explainer.errors.arrays().items()}
@@ -87,17 +84,6 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     write_arrays(folder / ARRAYS, arrays)
     write_arrays(folder / AGENT, agent)
     atomic_write_text(folder / DESCRIPTION, json.dumps(description, indent=2))
-
-
-def _table_arrays(table: PairTable) -> dict[str, Array]:
-    arrays = {"pairs": table.pairs, "expected": table.expected.astype(np.float32), "support": table.visits}
-    if table.into_unknown is not None:
-        arrays["into_unknown"] = table.into_unknown.astype(np.float32)
-    if isinstance(table, LimitedTable):
-        arrays |= verdict_arrays(table.limits, LIMIT)
-    if table.edges is not None:
-        arrays |= {f"{EDGE}{field.name}": getattr(table.edges, field.name) for field in fields(Edges)}
-    return arrays
 
 
 def load(
@@ -136,7 +122,7 @@ def load(
         predictor = _network(folder, description["network"], stored, width, features_extractor)
         predictor = _completed(predictor, policy, folder, trusted, outcomes)
     else:
-        predictor = _table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
+        predictor = read_table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
     return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
 
@@ -192,44 +178,6 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not isinstance(description.get("network", {}), dict):
         raise ValueError(f"{path}: its network is no table of settings")
     return description
-
-
-def _table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> PairTable:
-    """The table of a policy [state, action], with these outcomes."""
-    (num_states, num_actions), width = shape, len(legend.names) + 1
-    pairs = stored.take("pairs", (None,), WHOLE)
-    stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
-    stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
-    expected = stored.take("expected", (len(pairs), None, width), REAL)
-    limits = read_verdicts(stored, 1, expected.shape[1], width, LIMIT)
-    if limits is None:  # else it holds more than probabilities
-        check_events(stored, "expected", expected[..., :-1], legend)
-    visits = stored.take("support", (len(pairs),), REAL, finite=False)
-    stored.check("support", visits >= 0)
-    unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
-    if unknown is not None:
-        check_between(stored, "into_unknown", unknown, 0, 1)
-    if limits is not None:
-        return LimitedTable(num_actions, pairs, expected, visits, unknown, limits=limits)
-    edges = _edges(stored, pairs, num_states, width)
-    table = PairTable if edges is None else CountedTable
-    return table(num_actions, pairs, expected, visits, unknown, edges)
-
-
-def _edges(stored: StoredArrays, pairs: Array, num_states: int, width: int) -> Edges | None:
-    pair = stored.take(f"{EDGE}pair", (None,), WHOLE, optional=True)
-    if pair is None:
-        return None
-    stored.check(f"{EDGE}pair", np.isin(pair, pairs))
-    next_state = stored.take(f"{EDGE}next_state", pair.shape, WHOLE)
-    stored.check(f"{EDGE}next_state", (next_state >= 0) & (next_state < num_states))
-    outcome, continuation = (
-        stored.take(f"{EDGE}{name}", (len(pair), width), REAL) for name in ("outcome", "continuation")
-    )
-    check_between(stored, f"{EDGE}continuation", continuation, 0, 1)
-    count = stored.take(f"{EDGE}count", pair.shape, WHOLE)
-    stored.check(f"{EDGE}count", count > 0)
-    return Edges(pair, next_state, outcome, continuation, count)
 
 
 def _network(
