@@ -110,6 +110,7 @@ def explain() -> None:
     from tpd.run.explain import main
 
     main(sys.argv[1:])
+    gc.freeze()  # else the interpreter looks for garbage in all modules once more before it exits
 
 
 @only_text("stdout", "stderr")
