@@ -62,7 +62,7 @@ def _clauses(plan: Plan) -> list[Clause]:
 
 def _told(pair: PairSummary, name: str, plan: Plan) -> str:
     """The sentences about a pair."""
-    risks = _risks(plan)
+    risks = _risks(pair, plan)
     events = _events(pair, plan) or (risks.pop(0) if plan.risks else _nothing(pair))
     return _with_doubts(pair, [f"{name}: {events}", *risks])
 
@@ -86,13 +86,16 @@ def _events(pair: PairSummary, plan: Plan) -> str:
     return "; ".join(said)
 
 
-def _risks(plan: Plan) -> list[str]:
+def _risks(pair: PairSummary, plan: Plan) -> list[str]:
     """The risks, also those that are not expected."""
     said = list[str]()
     if plan.risks:
         said.append(f"risk of {'; '.join(clause.text for clause in plan.risks)}")
     if plan.absent:
-        said.append(f"no {listed(plan.absent, 'or')} expected")
+        ends = pair.end_told and pair.running <= NEGLIGIBLE
+        said.append(
+            f"no {listed(plan.absent, 'or')} expected{'' if ends else f' by step {pair.horizon - 1}'}"
+        )
     return said
 
 
