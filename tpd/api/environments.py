@@ -128,7 +128,7 @@ def check_batch(env: Environment, observations: Array) -> None:
         return
     due = ", ".join(["batch", *map(str, shape)])
     raise ValueError(
-        f"a batch of observations of {env.id} has the shape [{due}], got {observations.shape}; one "
+        f"a batch of observations of {env.id} is an array of shape ({due}), got {observations.shape}; one "
         "observation is explained as observation[None]"
     )
 
