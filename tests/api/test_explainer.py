@@ -648,6 +648,20 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
         (lambda: _played().why(_played().play([0])), r"for example episodes\[0\]\[10\]"),
         (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
         (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
+        (lambda: _played().play([0])[1], "there is no episode 1; there are 0 to 0"),
+        (lambda: _played().quality.plot(), r"nothing to draw: nothing is learned yet: call learn\(\)"),
+        (
+            lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(2))),
+            "the moment is of another environment than CartPole-v1",
+        ),
+        (
+            lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(4))),
+            "the moment is of another environment than CartPole-v1",
+        ),
+        (
+            lambda: tpd.Explainer(balance, "CartPole-v1", {"reward": in_right_half}),
+            "'reward' is the name of the reward",
+        ),
     ],
 )
 def test_errors_name_the_next_step(ask: Callable[[], object], message: str) -> None:

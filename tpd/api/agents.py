@@ -39,6 +39,9 @@ class Agent:
         """What it does."""
         return self.trainer.policy
 
+    def __repr__(self) -> str:
+        return f"<Agent for {self.env.id}>"
+
 
 AgentLike = Agent | Policy | Callable[[Array], Array] | Any
 """A loaded agent, a live SB3 model, a policy, or a function of observations [batch, ...] to actions."""

@@ -128,6 +128,8 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     @overload
     def __getitem__(self, number: slice) -> list[PlayedEpisode]: ...
     def __getitem__(self, number: int | slice) -> PlayedEpisode | list[PlayedEpisode]:
+        if not isinstance(number, slice) and not -len(self) <= number < len(self):
+            raise IndexError(f"there is no episode {number}; there are 0 to {len(self) - 1}")
         return self._episodes[number]
 
     def __iter__(self) -> Iterator[PlayedEpisode]:

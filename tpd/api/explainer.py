@@ -13,7 +13,7 @@ import numpy as np
 from tpd.answers.answer import Answer
 from tpd.api.agents import AgentLike, explained_environment, trainer_of
 from tpd.api.behaviour import foil_of
-from tpd.api.environments import EnvLike, check_batch, experiment, one_observation
+from tpd.api.environments import EnvLike, check_batch, check_moment, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import UNLEARNED, Quality
@@ -186,6 +186,7 @@ class Explainer:
 
     def _state(self, asked: Moment | Any) -> NamedState:
         if isinstance(asked, Moment):
+            check_moment(self.env, asked)
             return NamedState(asked.observation[None], asked.name, picture_of(self.env, asked), asked)
         if isinstance(self.policy, RecurrentPolicy):
             raise ValueError(

@@ -88,7 +88,8 @@ class Quality:
             return draw(self.skill, "reliability")
         if self.picture is not None:
             return draw(self.picture, "picture")
-        raise ValueError(f"there is nothing to draw: {UNLEARNED if not self.lines else NOT_JUDGED}")
+        reason = UNLEARNED if self.lines == (UNLEARNED,) else NOT_JUDGED
+        raise ValueError(f"there is nothing to draw: {reason}")
 
     def plot_survival(self) -> Any:
         """A matplotlib figure: what has happened by each step at a few moments, explained and rolled out.

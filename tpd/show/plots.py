@@ -390,8 +390,8 @@ def _as_far_as_told(
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
     if np.isnan(told).sum() > np.isnan(values).sum():
-        reason = "not enough data" if explanation.counted else "the band is too wide"
-        _say_below(axes, f"gaps: {reason} there")
+        because = ", for lack of data" if explanation.counted else ""
+        _say_below(axes, f"no line where the {LEVEL:.0%} band is wider than {UNTOLD:g}{because}")
     return told
 
 

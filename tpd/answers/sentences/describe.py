@@ -48,8 +48,9 @@ def described_both(fact: PairSummary, foil: PairSummary) -> str:
     said = _told(fact, fact.name, plan)
     here, there = _clauses(plan), _clauses(other)
     differing = [clause for clause in there if clause.text not in {one.text for one in here}]
-    same_names = [one.name for one in here] == [one.name for one in there] and not other.too_wide
-    if here and same_names and 3 * len(differing) <= len(here) and plan.absent == other.absent:
+    same_names = [one.name for one in here] == [one.name for one in there]
+    silent = plan.absent == other.absent and plan.too_wide == other.too_wide
+    if here and same_names and 3 * len(differing) <= len(here) and silent:
         but = f", but {listed([one.text for one in differing])}" if differing else ""
         return f"{said} {_with_doubts(foil, [f'{foil.name} instead: the same{but}'])}"
     unlike = other._replace(absent=[name for name in other.absent if name not in plan.absent])
