@@ -278,3 +278,13 @@ def answer_of(crash: Verdict) -> Answer:
         run="a run",
         reason="rollouts=0",
     )[0]
+
+
+def test_reward_panels_name_only_what_is_rewarded() -> None:
+    """Actions that are part of a partition have a weight of 0."""
+    one = future()
+    free = replace(one, legend=replace(one.legend, weights=(10.0, 0.0, None, None)))
+    for each, words in ((one, ["not learned or too rare to tell: crash"]), (free, [])):
+        axes = Figure().subplots()
+        plots.reward_components(axes, each, 0)
+        assert [text.get_text() for text in axes.texts] == words
