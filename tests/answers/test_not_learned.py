@@ -214,6 +214,12 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
     assert drawn.draws is not None
     drawn.draws[::2, ..., 3], drawn.draws[1::2, ..., 3] = 0, 0.25
     assert "evaluation.seconds" in describe(drawn, 0, "run")
+    goal = future(goal=0.1, drawn=True, crash=LEARNED)
+    assert goal.draws is not None
+    goal.draws[..., 3] = drawn.draws[..., 3]
+    said = paragraph(drawn - goal, 0, "run", "jump")
+    assert said.count("evaluation.seconds") == 1
+    assert "not told either: how likely crash is" in said
 
 
 # What was learned, beside rollouts

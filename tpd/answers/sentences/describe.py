@@ -1,5 +1,7 @@
 """One pair in sentences: what is expected after it, and how well that is known."""
 
+from collections.abc import Sequence
+
 from tpd.answers.sentences.formatting import listed, percent, sentence
 from tpd.answers.sentences.plan import Clause, Plan, in_order, planned, tells
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
@@ -54,17 +56,17 @@ def described_both(fact: PairSummary, foil: PairSummary) -> str:
         but = f", but {listed([one.text for one in differing])}" if differing else ""
         return f"{said} {_with_doubts(foil, [f'{foil.name} instead: the same{but}'])}"
     unlike = other._replace(absent=[name for name in other.absent if name not in plan.absent])
-    return f"{said} {_told(foil, f'{foil.name} instead', unlike)}"
+    return f"{said} {_told(foil, f'{foil.name} instead', unlike, plan.too_wide)}"
 
 
 def _clauses(plan: Plan) -> list[Clause]:
     return [*plan.milestones, *plan.further, *plan.risks]
 
 
-def _told(pair: PairSummary, name: str, plan: Plan) -> str:
-    """The sentences about a pair."""
+def _told(pair: PairSummary, name: str, plan: Plan, explained: Sequence[str] = ()) -> str:
+    """The sentences about a pair; of events `explained` before, why nothing is told is not said again."""
     risks = _risks(pair, plan)
-    events = _events(pair, plan) or (risks.pop(0) if plan.risks else _nothing(pair))
+    events = _events(pair, plan, explained) or (risks.pop(0) if plan.risks else _nothing(pair))
     return _with_doubts(pair, [f"{name}: {events}", *risks])
 
 
@@ -79,11 +81,13 @@ def _with_doubts(pair: PairSummary, said: list[str]) -> str:
     return " ".join(map(sentence, said))
 
 
-def _events(pair: PairSummary, plan: Plan) -> str:
+def _events(pair: PairSummary, plan: Plan, explained: Sequence[str]) -> str:
     said = [in_order(plan.milestones)] if plan.milestones else []
     said += [clause.text for clause in plan.further]
     if plan.too_wide:
-        said.append(_too_wide(pair, f"{listed(plan.too_wide)} {'is' if len(plan.too_wide) == 1 else 'are'}"))
+        names = f"{listed(plan.too_wide)} {'is' if len(plan.too_wide) == 1 else 'are'}"
+        again = set(plan.too_wide) <= set(explained)
+        said.append(f"not told either: how likely {names}" if again else _too_wide(pair, names))
     return "; ".join(said)
 
 
