@@ -68,8 +68,8 @@ class LoadedAgent(Pretrained):
         if vec_normalize is None and seems_normalised(zipped):
             raise ValueError(
                 f"{zipped} was trained under VecNormalize, and would see other observations than it learned "
-                "from: name its statistics, vec_normalize=statistics.pkl, or say that there are none, "
-                "vec_normalize=false (on the command line: policy.vec_normalize=...)"
+                'from: name its statistics, vec_normalize="statistics.pkl", or say that there are none, '
+                "vec_normalize=False (on the command line: policy.vec_normalize=...)"
             )
         if isinstance(vec_normalize, VecNormalize):
             normalization = frozen(vec_normalize, env.observation_space)

@@ -4,7 +4,7 @@ import copy
 import inspect
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +178,16 @@ def _check_space(space: Space, saved: Any, what: str) -> None:
         if name in saved and hasattr(space, name):
             fits &= _same_numbers(str(saved[name]), np.asarray(getattr(space, name)))
     if not fits:
-        shown = [f"{name}={' '.join(str(saved[name]).split())}" for name in numbers if name in saved]
-        described = ", ".join([f"{kind[1] if kind else 'a space'} of shape {shape}", *shown])
-        raise ValueError(f"is an agent for {what} of {described}, the environment has {space}")
+        its = _in_words(kind[1] if kind else "a space", shape, {n: saved[n] for n in numbers if n in saved})
+        own = {name: getattr(space, name) for name in numbers if hasattr(space, name)}
+        here = _in_words(type(space).__name__, space.shape, own)
+        raise ValueError(f"is an agent for {what} of {its}, those of the environment are of {here}")
+
+
+def _in_words(kind: str, shape: Sequence[int] | None, numbers: Mapping[str, Any]) -> str:
+    """A space, as far as agents and environments are compared by it."""
+    of_shape = f" of shape {tuple(shape)}" if shape else ""
+    return ", ".join([kind + of_shape, *(f"{n}={' '.join(str(v).split())}" for n, v in numbers.items())])
 
 
 def _same_numbers(text: str, numbers: Any) -> bool:

@@ -135,11 +135,11 @@ def asking() -> Figures:
         tpd.Explainer(model, env="CartPole-v1").learn(1000, overrides=quick).save(f"{folder}/run")
         yield "import tpd (at most 0.1)", children("import tpd", folder) - children("pass", folder)
         words = ["run=run", "state=[0, 0, 0, 0]", "rollouts=0"]
-        yield (
-            "tpd-explain (at most 3)",
-            children("from tpd.run.cli import explain; explain()", folder, *words),
-        )
-        yield "of which torch alone", children("import torch", folder)
+        explain = children("from tpd.run.cli import explain; explain()", folder, *words)
+        torch = children("import torch", folder)
+        yield "tpd-explain (at most 3)", explain
+        yield "import torch alone", torch
+        yield "tpd-explain / import torch (at most 1.6)", explain / torch
 
 
 def children(script: str, folder: str, *words: str) -> float:

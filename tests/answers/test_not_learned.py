@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from rich.console import Console
 
 from tests.support.explanations import toy
 from tpd.answers import what_if
+from tpd.answers.answer import Answer
+from tpd.answers.batch import Answers, Choice
 from tpd.answers.differences import main_differences
 from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.describe import describe
@@ -211,13 +214,23 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
     assert drawn.draws is not None
     drawn.draws[::2, ..., 3], drawn.draws[1::2, ..., 3] = 0, 0.25
     assert "evaluation.seconds" in describe(drawn, 0, "run")
+    goal = future(goal=0.1, drawn=True, crash=LEARNED)
+    assert goal.draws is not None
+    goal.draws[..., 3] = drawn.draws[..., 3]
+    said = paragraph(drawn - goal, 0, "run", "jump")
+    assert said.count("evaluation.seconds") == 1
+    assert "not told either: how likely crash is" in said
 
 
 # What was learned, beside rollouts
 
 
 @pytest.mark.parametrize(
-    ("learned", "said"), [(0.24, "agrees with the rollouts"), (0.1, "goal within 4 steps")]
+    ("learned", "said"),
+    [
+        (0.24, "agrees with the rollouts in all first occurrences that are learned, "),
+        (0.1, "goal within 4 steps"),
+    ],
 )
 def test_what_is_off_by_little_is_not_called_wrong(learned: float, said: str) -> None:
     """Rollouts that all agree have a narrow band, which a good forecast may miss by a little."""
@@ -234,3 +247,50 @@ def test_a_wide_band_on_the_way_does_not_hide_a_narrow_one_at_the_end() -> None:
     early, late = one.expected.copy(), np.roll(one.expected, 2, axis=1)
     drawn = replace(one, draws=np.concatenate([np.repeat(each[None], 10, axis=0) for each in (early, late)]))
     assert describe(drawn, 0, "go").startswith("Go: goal at step 1.")
+
+
+# The whole record
+
+
+@pytest.mark.parametrize("verdict", [NOT_LEARNED, TOO_RARE])
+def test_no_view_of_an_answer_gives_a_number(verdict: Verdict) -> None:
+    answer = answer_of(verdict)
+    texts = [text.get_text() for text in answer.plot().findobj(Text)]
+    assert any("crash" in text for text in texts)
+    # numbers along the axes belong to the goal
+    said = [text for text in texts if not re.fullmatch(rf"\W?{NUMBER}", text)]
+    for view in (answer.text, answer._repr_html_().split("</style>")[-1], *said, *map(str, answer.facts)):
+        assert not numbers_of_crash(view)
+    assert answer.table.loc[["crash", "first crash"]].drop(columns="verdict").isna().all(axis=None)
+    frame = answer.to_frame()
+    assert frame.loc[frame["outcome"].str.contains("crash"), ["fact", "foil"]].isna().all(axis=None)
+    assert answer.how.verdicts["first crash"] == verdict.words
+
+
+def test_what_is_learned_has_its_number_in_every_view() -> None:
+    answer = answer_of(LEARNED)
+    assert numbers_of_crash(answer.text)
+    assert answer.table["fact"].notna().all()
+
+
+def answer_of(crash: Verdict) -> Answer:
+    return Answers(
+        facts=future(drawn=True, crash=crash),
+        foils=future(goal=0.1, risk=SECRET / 2, drawn=True, crash=crash),
+        fact=np.zeros(1, dtype=np.int64),
+        foil=np.zeros(1, dtype=np.int64),
+        choices=[Choice("here", "run", "jump", "run")],
+        tie=0.0,
+        run="a run",
+        reason="rollouts=0",
+    )[0]
+
+
+def test_reward_panels_name_only_what_is_rewarded() -> None:
+    """Actions that are part of a partition have a weight of 0."""
+    one = future()
+    free = replace(one, legend=replace(one.legend, weights=(10.0, 0.0, None, None)))
+    for each, words in ((one, ["not learned or too rare to tell: crash"]), (free, [])):
+        axes = Figure().subplots()
+        plots.reward_components(axes, each, 0)
+        assert [text.get_text() for text in axes.texts] == words

@@ -239,6 +239,29 @@ def test_rare_ends_with_a_large_penalty_are_always_named() -> None:
     assert describe(rare, 0, "run") == "Run: goal at step 1. Risk of crash 0.4 %, at step 1."
     never = toy([[0.0] * 4, [1.0, 0.0, 1.0, 0.0]], names=names, weights=weights)
     assert describe(never, 0, "run") == "Run: goal at step 1. No crash expected."
+    runs_on = toy([[0.0] * 4, [0.5, 0.0, 0.5, 0.0]], names=names, weights=weights, running=[1.0, 0.5])
+    assert describe(runs_on, 0, "run") == "Run: goal at step 1 (50 %). No crash expected by step 1."
+
+
+def test_what_follows_the_horizon_includes_its_risks() -> None:
+    """A crash just after it is no small risk."""
+    one = toy(
+        [[0.1, 0.0, 0.1, 0.0]] * 2,
+        names=("goal", "crash", "first goal", "first crash"),
+        weights=(10.0, -100.0, None, None),
+    )
+    said = compare(ends_with(one, -90.0) - ends_with(one, -20.0), 0, "run", "jump")
+    assert said.endswith("for what follows step 1, any later crash included.")
+
+
+def test_what_repeats_is_not_said_to_happen_at_one_step() -> None:
+    twice = toy(
+        [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+        names=("first coast", "coast"),
+        weights=(None, None),
+        running=[1.0] * 6,
+    )
+    assert describe(twice, 0, "run") == "Run: coast about twice from step 1 until step 2."
 
 
 def test_what_is_certain_after_both_is_inevitable() -> None:

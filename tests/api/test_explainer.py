@@ -16,6 +16,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from hydra.core.global_hydra import GlobalHydra
+from PIL import Image
 from sb3_contrib import MaskablePPO, RecurrentPPO
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
@@ -146,7 +147,7 @@ def test_batches_are_explained(explainer: tpd.Explainer) -> None:
     with pytest.raises(ValueError, match="has no action 'jump'"):
         explainer.explain(np.zeros((1, 4), dtype=np.float32), ["jump"])
     for shape in ((4,), (2, 3)):
-        with pytest.raises(ValueError, match=rf"has the shape \[batch, 4\], got {re.escape(str(shape))}"):
+        with pytest.raises(ValueError, match=rf"shape \(batch, 4\), got {re.escape(str(shape))};"):
             explainer.explain(np.zeros(shape))
 
 
@@ -647,6 +648,20 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
         (lambda: _played().why(_played().play([0])), r"for example episodes\[0\]\[10\]"),
         (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
         (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
+        (lambda: _played().play([0])[1], "there is no episode 1; there are 0 to 0"),
+        (lambda: _played().quality.plot(), r"nothing to draw: nothing is learned yet: call learn\(\)"),
+        (
+            lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(2))),
+            "the moment is of another environment than CartPole-v1",
+        ),
+        (
+            lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(4))),
+            "the moment is of another environment than CartPole-v1",
+        ),
+        (
+            lambda: tpd.Explainer(balance, "CartPole-v1", {"reward": in_right_half}),
+            "'reward' is the name of the reward",
+        ),
     ],
 )
 def test_errors_name_the_next_step(ask: Callable[[], object], message: str) -> None:
@@ -669,11 +684,14 @@ def test_a_return_far_below_the_expected_one_is_said(caplog: pytest.LogCaptureFi
     assert "falls short of its expected return" in caplog.text
 
 
-def test_an_action_in_the_middle_has_a_foil() -> None:
-    explainer = tpd.Explainer(lambda o: np.zeros((len(o), 1)), env="Pendulum-v1", horizon=4)
+@pytest.mark.parametrize(
+    ("torque", "foil"), [(0.0, 2.0), (0.1, -2.0), (-0.1, 2.0), (0.5, -0.5)], ids=["middle", "+", "-", "far"]
+)
+def test_an_action_near_the_middle_has_a_foil_that_differs(torque: float, foil: float) -> None:
+    explainer = tpd.Explainer(lambda o: np.full((len(o), 1), torque), env="Pendulum-v1", horizon=4)
     answer = explainer.why(explainer.play(seeds=[0], steps=5)[0][2])
     assert answer.foil is not None
-    assert answer.foil.explanation.actions.tolist() == [[2.0]]
+    assert answer.foil.explanation.actions.tolist() == [[foil]]
 
 
 def test_names_are_not_interpolated(zipped: Path, tmp_path: Path) -> None:
@@ -746,6 +764,33 @@ def test_an_agent_of_another_environment_is_refused(zipped: Path, caplog: pytest
     assert "loaded for CartPole-v1 and is explained in CartPole-v0" in caplog.text
     explained = tpd.Explainer(agent, env=lambda: gym.make("CartPole-v1"), events={"right": in_right_half})
     assert explained.env.registered_id == "CartPole-v1"
+
+
+def test_another_environment_than_the_stored_one_is_refused(
+    explainer: tpd.Explainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one with the same spaces."""
+    other = "HeavyPole-v0"
+    gym.register(other, entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+    explainer.save(tmp_path / "saved")
+    try:
+        with pytest.raises(ValueError, match="the run is about CartPole-v1 and env is HeavyPole-v0"):
+            tpd.load(tmp_path / "saved", env=other, trust=["tests"])
+    finally:
+        del gym.registry[other]
+    tpd.load(tmp_path / "saved", env="CartPole-v1", trust=["tests"])
+    assert not caplog.records
+
+
+def test_the_quality_of_what_was_loaded_can_be_drawn(explainer: tpd.Explainer, tmp_path: Path) -> None:
+    explainer.save(tmp_path / "first")
+    tpd.load(tmp_path / "first", trust=["tests"]).save(tmp_path / "second")
+    loaded = tpd.load(tmp_path / "second", trust=["tests"])
+    loaded.quality.plot().savefig(tmp_path / "again.png")
+    drawn, again = tmp_path / "first" / "plots" / "reliability.png", tmp_path / "again.png"
+    first, second = (np.asarray(Image.open(path).convert("RGB")) for path in (drawn, again))
+    assert first.std() > 0
+    assert np.array_equal(first, second)
 
 
 def test_beside_given_events_the_reward_is_one_outcome_and_that_is_said() -> None:

@@ -1,6 +1,8 @@
 """One question has one answer, wherever it is asked."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,17 @@ def test_the_command_line_says_what_python_says(
 ) -> None:
     explain.main([f"run={folder}", "episode=0", f"step={STEP}", "foil=0", "rollouts=0", f"out={tmp_path}"])
     assert _sentence(answer) in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_a_plain_answer_imports_nothing_that_it_does_not_need(folder: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from tpd.run.cli import explain; explain()"
+        "; print({name.partition('.')[0] for name in sys.modules} & {'pandas', 'scipy', 'hydra', 'mlflow'})"
+    )
+    words = [f"run={folder}", "state=4", "rollouts=0", f"out={tmp_path}"]
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 def test_the_report_says_it_too(folder: Path, answer: Answer) -> None:

@@ -68,6 +68,17 @@ def test_a_store_that_there_is_not_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"outputs"}
 
 
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_the_usage_of_tpd_sync_can_be_asked_for(
+    word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tpd-sync", word])
+    sync()
+    printed = capsys.readouterr()
+    assert "usage: tpd-sync [folder]" in printed.out
+    assert not printed.err
+
+
 @pytest.mark.parametrize("flags", [[], ["-m"]], ids=["run", "sweep"])
 def test_a_folder_of_strangers_is_not_gone_on_in_when_its_files_lie_elsewhere(
     tmp_path: Path, flags: list[str]

@@ -491,12 +491,24 @@ def test_keys_are_read_in_the_order_of_training(file: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "told"),
     [
-        (Toy(spaces.Box(-1, 1, (4,)), THREE), "is an agent for observations of Box of shape [3]"),
-        (Toy(spaces.Discrete(3), THREE), "is an agent for observations of Box of shape [3]"),
-        (Toy(spaces.Dict(a=VECTOR), THREE), "is an agent for observations of Box of shape [3]"),
-        (Toy(VECTOR, spaces.Discrete(4)), "is an agent for actions of Discrete of shape [], n=3"),
-        (Toy(VECTOR, spaces.MultiBinary(3)), "is an agent for actions of Discrete of shape [], n=3"),
-        (Toy(VECTOR, JOINTS), "is an agent for actions of Discrete of shape [], n=3"),
+        (
+            Toy(spaces.Box(-1, 1, (4,)), THREE),
+            "is an agent for observations of Box of shape (3,), those of the environment are of ",
+        ),
+        (
+            Toy(spaces.Discrete(3), THREE),
+            "is an agent for observations of Box of shape (3,), those of the environment are of ",
+        ),
+        (
+            Toy(spaces.Dict(a=VECTOR), THREE),
+            "is an agent for observations of Box of shape (3,), those of the environment are of ",
+        ),
+        (
+            Toy(VECTOR, spaces.Discrete(4)),
+            "is an agent for actions of Discrete, n=3, those of the environment are of Discrete, n=4",
+        ),
+        (Toy(VECTOR, spaces.MultiBinary(3)), "is an agent for actions of Discrete, n=3"),
+        (Toy(VECTOR, JOINTS), "is an agent for actions of Discrete, n=3"),
     ],
 )
 def test_a_wrong_environment(env: Toy, told: str, file: Path) -> None:
@@ -518,7 +530,8 @@ def test_other_bounds_of_actions(file: Path) -> None:
     ppo(JOINTS).save(file)
     load_agent(file, Toy(spaces.Box(-9, 9, (3,)), JOINTS))
     wider = Toy(VECTOR, spaces.Box(-1, 3, (2,)))
-    assert "low=[-1. -1.], high=[2. 2.], the environment has Box(-1.0, 3.0" in refused(file, wider)
+    theirs, ours = "low=[-1. -1.], high=[2. 2.]", "low=[-1. -1.], high=[3. 3.]"
+    assert f"{theirs}, those of the environment are of Box of shape (2,), {ours}" in refused(file, wider)
 
 
 class OwnExtractor(FlattenExtractor):

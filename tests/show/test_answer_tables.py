@@ -146,7 +146,9 @@ def test_lines_are_left_out_where_the_data_do_not_tell(draw: object) -> None:
     draw(axes, future, 0)
     drawn = np.isfinite(np.asarray(axes.lines[0].get_ydata(), dtype=float)).tolist()
     assert drawn == [True, False, draw is plots.outcomes]
-    assert [text.get_text() for text in axes.texts] == ["gaps: not enough data there"]
+    assert [text.get_text() for text in axes.texts] == [
+        "no line where the 90% band is wider than 0.8, for lack of data"
+    ]
 
 
 def test_survival_curves_end_where_the_future_is_unknown_or_untold() -> None:

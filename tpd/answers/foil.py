@@ -14,6 +14,8 @@ from tpd.envs.action_parts import ActionParts
 from tpd.predictors.explainer import Explainer
 
 POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
+NEAR = 0.1
+"""Of the range of actions: one whose mirror image is nearer is set against a bound instead."""
 
 
 def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:
@@ -26,10 +28,21 @@ def chosen(explainer: Explainer, env: Environment, observation: Array, action: A
             return best_change(explainer, env.parts, observation, own)
         return np.asarray(runner_up(explainer, env, observation, int(own)))
     if isinstance(action, str) and action == OPPOSITE:
-        space = env.action_space
-        assert isinstance(space, gym.spaces.Box)
-        return np.asarray(space.low + space.high - own)
+        return opposite(env.action_space, own)
     return np.asarray(action)
+
+
+def opposite(space: gym.Space[Any], actions: Array) -> Array:
+    """[..., *shape]: the actions mirrored within their bounds.
+
+    An action near the middle is its own mirror image, so its opposite is the farther bound in every part.
+    """
+    assert isinstance(space, gym.spaces.Box)
+    mirrored = space.low + space.high - actions
+    parts = tuple(range(-len(space.shape), 0))
+    near = (np.abs(mirrored - actions) <= NEAR * (space.high - space.low)).all(axis=parts, keepdims=True)
+    farther = np.where(actions > mirrored, space.low, space.high)
+    return np.asarray(np.where(near, farther, mirrored))
 
 
 def best_change(explainer: Explainer, parts: ActionParts, observation: Array, own: Array) -> Array:

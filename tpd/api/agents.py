@@ -39,6 +39,9 @@ class Agent:
         """What it does."""
         return self.trainer.policy
 
+    def __repr__(self) -> str:
+        return f"<Agent for {self.env.id}>"
+
 
 AgentLike = Agent | Policy | Callable[[Array], Array] | Any
 """A loaded agent, a live SB3 model, a policy, or a function of observations [batch, ...] to actions."""
@@ -143,15 +146,16 @@ def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
         return agent.env
     made = environment(environment_of(agent) if env is None else env)
     if isinstance(agent, Agent):
-        _check_same_world(agent.env.registered_id, made.registered_id)
+        known, given = agent.env.registered_id, made.registered_id
+        said = f"the agent was loaded for {known} and is explained in {given}"
+        check_same_world(known, given, said, "load it for that one if that is meant")
     return made
 
 
-def _check_same_world(loaded: str | None, explained: str | None) -> None:
-    """Refuse another environment than the one that the agent was loaded for; another version is said."""
-    if loaded is None or explained is None or loaded == explained:
+def check_same_world(known: str | None, given: str | None, said: str, remedy: str) -> None:
+    """Refuse another environment than the one known from before, by id; of another version it is said."""
+    if known is None or given is None or known == given:
         return
-    same = f"the agent was loaded for {loaded} and is explained in {explained}"
-    if re.sub(r"-v\d+$", "", loaded) != re.sub(r"-v\d+$", "", explained):
-        raise ValueError(f"env: {same}, which is another environment; load it for that one if that is meant")
-    log.warning(same)
+    if re.sub(r"-v\d+$", "", known) != re.sub(r"-v\d+$", "", given):
+        raise ValueError(f"env: {said}, which is another environment; {remedy}")
+    log.warning(said)

@@ -17,6 +17,7 @@ from tpd.core.types import Array
 from tpd.envs import Environment
 from tpd.envs.made import MadeEnvironment
 from tpd.run.configs import CONFIG_FOLDER, group
+from tpd.sources.moments import Moment
 
 EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 """An id, a spec, a function that makes it, or a live one that has a spec."""
@@ -121,6 +122,15 @@ def one_observation(env: Environment, given: Any) -> Array:
     return batch(space, [given])
 
 
+def check_moment(env: Environment, moment: Moment) -> None:
+    """Refuse a moment of another environment, as far as its observation and its actions tell."""
+    due, seen = batch(env.observation_space, [env.observation_space.sample()])[0], moment.observation
+    hidden = due.ndim == seen.ndim == 1 and seen.size > due.size  # the state of a policy comes behind
+    same = due.dtype.names == seen.dtype.names and (due.shape == seen.shape or hidden)
+    if not same or (env.discrete and (moment.actions >= env.num_actions).any()):
+        raise ValueError(f"the moment is of another environment than {env.id}: {moment.name}")
+
+
 def check_batch(env: Environment, observations: Array) -> None:
     """Refuse what is no batch of observations [batch, ...] of the environment."""
     shape = env.observation_space.shape
@@ -128,7 +138,7 @@ def check_batch(env: Environment, observations: Array) -> None:
         return
     due = ", ".join(["batch", *map(str, shape)])
     raise ValueError(
-        f"a batch of observations of {env.id} has the shape [{due}], got {observations.shape}; one "
+        f"a batch of observations of {env.id} is an array of shape ({due}), got {observations.shape}; one "
         "observation is explained as observation[None]"
     )
 

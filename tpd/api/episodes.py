@@ -57,7 +57,7 @@ class PlayedEpisode(Sequence[Moment]):
         if isinstance(step, slice):
             return [self[number] for number in range(*step.indices(len(self)))]
         if not -len(self) <= step < len(self):
-            raise IndexError(f"the episode has {len(self)} steps, so there is none of number {step}")
+            raise IndexError(f"the episode has {self._steps}, so there is none of number {step}")
         number = range(len(self))[step]
         return self._recording.moment(self._number, number)
 
@@ -95,11 +95,14 @@ class PlayedEpisode(Sequence[Moment]):
         """What happened but once, or on the last step: what an episode is remembered for."""
         return {name: when for name, when in self.happened.items() if when == when[:1]}
 
+    @property
+    def _steps(self) -> str:
+        return "1 step" if len(self) == 1 else f"{len(self)} steps"
+
     def __repr__(self) -> str:
         ended = "terminated" if self.transitions.terminated[-1] else "not terminated"
         rare = ", ".join(f"{name} at step {when[0]}" for name, when in self._rare.items())
-        steps = "1 step" if len(self) == 1 else f"{len(self)} steps"
-        said = f"return {self.total_reward:.4g}, {steps}, {ended}"
+        said = f"return {self.total_reward:.4g}, {self._steps}, {ended}"
         return f"<episode of seed {self.seed}: {said}{f'; {rare}' if rare else ''}>"
 
 
@@ -128,6 +131,8 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     @overload
     def __getitem__(self, number: slice) -> list[PlayedEpisode]: ...
     def __getitem__(self, number: int | slice) -> PlayedEpisode | list[PlayedEpisode]:
+        if not isinstance(number, slice) and not -len(self) <= number < len(self):
+            raise IndexError(f"there is no episode {number}; there are 0 to {len(self) - 1}")
         return self._episodes[number]
 
     def __iter__(self) -> Iterator[PlayedEpisode]:

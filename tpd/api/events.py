@@ -49,6 +49,8 @@ def given_outcomes(events: Events) -> OutcomeSet:
         raise TypeError('events: give each function a name, {"crash": function}')
     firsts = [one.name for one in given if one.is_event and not one.first]
     if not any(one.weight is not None for one in given):
+        if any(one.name == REWARD for one in given):
+            raise ValueError(f"events: {REWARD!r} is the name of the reward, which is explained beside them")
         given.append(reward(-LARGEST_REWARD, LARGEST_REWARD))
     return OutcomeSet(given, accounts_for_reward=True, first=firsts)
 

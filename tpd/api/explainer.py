@@ -13,7 +13,7 @@ import numpy as np
 from tpd.answers.answer import Answer
 from tpd.api.agents import AgentLike, explained_environment, trainer_of
 from tpd.api.behaviour import foil_of
-from tpd.api.environments import EnvLike, check_batch, experiment, one_observation
+from tpd.api.environments import EnvLike, check_batch, check_moment, experiment, one_observation
 from tpd.api.episodes import PlayedEpisode, PlayedEpisodes
 from tpd.api.events import Events, outcomes_of
 from tpd.api.quality import UNLEARNED, Quality
@@ -23,6 +23,7 @@ from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import RecurrentPolicy, Trainer
 from tpd.evaluation.played_return import PlayedReturn, episode_returns
+from tpd.guards.atomic import atomic_write
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors import explainer as predictors
 from tpd.predictors.simulation import PRECISION, Simulator
@@ -33,7 +34,7 @@ from tpd.run.configs import composed
 from tpd.run.expectations import Asking, Expectations
 from tpd.run.fact_and_foil import compared_actions
 from tpd.run.parts import Parts, build, settings
-from tpd.run.results import Findings, live_run, save_learned
+from tpd.run.results import PLOTS, RELIABILITY, Findings, live_run, save_learned
 from tpd.show.progress import ProgressBars
 from tpd.sources.episodes import picture_of, record
 from tpd.sources.forbidden_actions import forbidden_actions
@@ -185,6 +186,7 @@ class Explainer:
 
     def _state(self, asked: Moment | Any) -> NamedState:
         if isinstance(asked, Moment):
+            check_moment(self.env, asked)
             return NamedState(asked.observation[None], asked.name, picture_of(self.env, asked), asked)
         if isinstance(self.policy, RecurrentPolicy):
             raise ValueError(
@@ -278,6 +280,9 @@ class Explainer:
             raise ValueError("there is nothing to save: nothing is learned yet, call learn() first")
         quality = self.quality
         save_learned(self._run, quality.lines, quality.forecasts, quality.skill, Path(folder))
+        if quality.picture is not None:
+            with atomic_write(Path(folder) / PLOTS / RELIABILITY) as unfinished:
+                unfinished.write_bytes(quality.picture)
         if self._run.recording is not None:
             save_recording(self._run.recording, Path(folder) / EPISODES)
 

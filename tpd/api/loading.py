@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tpd.api.agents import AgentLike, trainer_of
+from tpd.api.agents import AgentLike, check_same_world, trainer_of
 from tpd.api.environments import EnvLike, environment
 from tpd.api.events import Events, given_outcomes
 from tpd.api.explainer import Explainer
@@ -47,6 +47,9 @@ def load(
             raise NotStoredError(f"the agent of this run is not stored ({policy.reason})", "agent")
     except NotStoredError as error:
         raise ValueError(f"{error}; give it: tpd.load({str(folder)!r}, {error.what}=...)") from error
+    if env is not None and run.about is not None and run.about.env.kind == "environment":
+        stored, given = run.about.env.id.rpartition(":")[2], run.env.registered_id
+        check_same_world(stored, given, f"the run is about {stored} and env is {given}", "leave env out")
     explainer = Explainer(policy, run.env, outcomes, run.explainer.predictor.horizon)
     explainer._adopt(run, Quality.read(path))
     return explainer

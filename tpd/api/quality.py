@@ -12,11 +12,11 @@ from tpd.evaluation.forecasts import ForecastSkill
 from tpd.guards.files import blame, require_file
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.rollouts import MonteCarlo, SampledCases
-from tpd.run.results import Findings
+from tpd.run.results import PLOTS, RELIABILITY, Findings
 from tpd.store.saved_runs import FORECASTS, RESULT
 from tpd.store.tables import read_table
 
-LARGEST_RESULT = 2**20
+LARGEST_RESULT, LARGEST_PICTURE = 2**20, 2**24
 RolledOut = tuple[Explainer, MonteCarlo, SampledCases]
 COLUMNS = ["actions", "outcome", "range", "skill", "verdict"]
 UNLEARNED = "nothing is learned yet: call learn()"
@@ -47,6 +47,8 @@ class Quality:
     """After the policy's own actions, to be drawn; None for an explainer that was loaded."""
     rolled_out: RolledOut | None = None
     """The moments that explanations were compared with rollouts at."""
+    picture: bytes | None = None
+    """What was drawn of the skill when it was saved, as a PNG; None for an explainer that was not loaded."""
 
     @classmethod
     def of(cls, findings: Findings, rolled_out: RolledOut | None) -> "Quality":
@@ -65,10 +67,15 @@ class Quality:
         require_file(path, LARGEST_RESULT)
         with blame(path):
             lines = tuple(path.read_text().splitlines())
-        table = folder / FORECASTS
+        table, drawn = folder / FORECASTS, folder / PLOTS / RELIABILITY
         if not table.is_file():
             return cls(lines)
-        return cls(lines, read_table(table, [name for name in COLUMNS if name != "skill"]))
+        forecasts = read_table(table, [name for name in COLUMNS if name != "skill"])
+        if not drawn.is_file():
+            return cls(lines, forecasts)
+        require_file(drawn, LARGEST_PICTURE)
+        with blame(drawn):
+            return cls(lines, forecasts, picture=drawn.read_bytes())
 
     @property
     def table(self) -> pd.DataFrame | None:
@@ -77,12 +84,12 @@ class Quality:
 
     def plot(self) -> Any:
         """A matplotlib figure: how often events happened against how likely they were said to be."""
-        if self.skill is None:
-            raise ValueError(
-                "there is nothing to draw: only what learn() has judged here can be drawn (the figure of an "
-                "explainer that was loaded is plots/reliability.png in the folder that it was first saved to)"
-            )
-        return draw(self.skill, "reliability")
+        if self.skill is not None:
+            return draw(self.skill, "reliability")
+        if self.picture is not None:
+            return draw(self.picture, "picture")
+        reason = UNLEARNED if self.lines == (UNLEARNED,) else NOT_JUDGED
+        raise ValueError(f"there is nothing to draw: {reason}")
 
     def plot_survival(self) -> Any:
         """A matplotlib figure: what has happened by each step at a few moments, explained and rolled out.

@@ -128,7 +128,8 @@ class Tools:
         most: Annotated[int, Field(description="How many to list.", ge=1, le=worth.MOST_MOMENTS)] = 10,
     ) -> Moments:
         """Find steps of recorded episodes that are worth asking about: turning points, where the forecast
-        changed most, and steps shortly before an episode ended. Use their episode and step in explain.
+        changed most, and steps shortly before an episode ended or an event first happened in it. Use their
+        episode and step in explain.
         """
         return worth.worth_asking(self._library.read(run), episode, most)
 

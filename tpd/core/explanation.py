@@ -400,12 +400,12 @@ class Explanation:
         return f"{self._state_name(row)}: {self.action_name(row)}"
 
     def _state_name(self, row: int) -> str:
-        """The numbers of the state, or that of the pair where they are many."""
+        """The numbers of the state, or that of the observation where they are many."""
         state = self.observations[row]
         if self._numbered:
             return f"state {state}"
         few = state.dtype.names is None and state.size <= MOST_NUMBERS
-        return f"state {numbers(state)}" if few else f"pair {row}"
+        return f"state {numbers(state)}" if few else f"observation {row}"
 
     def action_name(self, row: int) -> str:
         """The action of a pair in a few words."""

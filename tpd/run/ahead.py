@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tpd.answers.asked import Asked
+from tpd.answers.foil import opposite
 from tpd.predictors.simulation import Simulator
 from tpd.run.expectations import Asking, reason_not_to_ask, simulator_of
 from tpd.show.report.rolled_out import RolledOut
@@ -83,7 +84,7 @@ def _roll_out(
     moment, taken = recording.moment(episode, step), recording.episodes[episode].action[step]
     space = run.env.action_space
     if isinstance(space, gym.spaces.Box):
-        columns, actions = np.array([TAKEN, TAKEN + 1]), np.stack([taken, space.low + space.high - taken])
+        columns, actions = np.array([TAKEN, TAKEN + 1]), np.stack([taken, opposite(space, taken)])
     else:
         columns = actions = np.array([int(taken), *_foil(run, moment, int(taken))])
     return RolledOut(episode, step, columns, simulator.explain(moment, actions, ROLLOUTS))

@@ -66,7 +66,9 @@ def _run_to_the_end() -> None:
         raise
 
 
-SYNC_USAGE = """usage: tpd-sync [folder] [uri=...] [register=true]
+SYNC_USAGE = """tpd-sync delivers to the tracking store what it did not take while runs were under way.
+
+usage: tpd-sync [folder] [uri=...] [register=true]
   folder         of runs or sweeps, else outputs
   uri=           a store that you trust; those below the working directory need not be named
   register=true  also register the explainers of finished runs, under the names that the folders say"""
@@ -76,6 +78,9 @@ SYNC_USAGE = """usage: tpd-sync [folder] [uri=...] [register=true]
 def sync() -> None:
     """Deliver to the tracking store what it did not take when it should have."""
     words = sys.argv[1:]
+    if words and words[0] in ("-h", "--help"):
+        print(SYNC_USAGE)
+        return
     named = {word.removeprefix("uri=") for word in words if word.startswith("uri=")}
     folders = [Path(word) for word in words if "=" not in word] or [Path("outputs")]
     known = [word for word in words if "=" not in word or word.startswith("uri=") or word == "register=true"]
@@ -110,6 +115,7 @@ def explain() -> None:
     from tpd.run.explain import main
 
     main(sys.argv[1:])
+    gc.freeze()  # else the interpreter looks for garbage in all modules once more before it exits
 
 
 @only_text("stdout", "stderr")

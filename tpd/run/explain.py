@@ -20,7 +20,6 @@ from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.answering import answered
 from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
-from tpd.run.moments import worth_asking
 from tpd.run.question import HELP, Question, QuestionError, parse
 from tpd.show import answer_tables, fragile_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
@@ -53,6 +52,8 @@ def answer(question: Question, scratch: Path) -> None:
     """Find what is asked for, say it, and draw it."""
     run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
     if question.open and run.recording is not None:
+        from tpd.run.moments import worth_asking  # pandas takes long to import, and a plain answer needs none
+
         print(worth_asking(question, run))
         return
     _check_rewards(question, run)

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from tpd.answers import what_if
+from tpd.answers.foil import opposite
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
@@ -131,12 +132,9 @@ def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -
 
 
 def _opposite(run: SavedRun, action: Array) -> Array | None:
-    """The action mirrored within its bounds, where actions are continuous."""
+    """The opposite action, where actions are continuous."""
     space = run.env.action_space
-    if not isinstance(space, gym.spaces.Box):
-        return None
-    mirrored = np.asarray(space.low + space.high - action)
-    return np.asarray(space.high) if np.array_equal(mirrored, action) else mirrored
+    return opposite(space, action) if isinstance(space, gym.spaces.Box) else None
 
 
 def _both(

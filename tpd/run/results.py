@@ -22,7 +22,7 @@ from tpd.store.saved_runs import EPISODES, EXPLAINER, FORECASTS, RESULT, SavedRu
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-PLOTS = "plots"
+PLOTS, RELIABILITY = "plots", "reliability.png"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def save_learned(
         write_table(forecasts, folder / FORECASTS)
     if skill is not None:
         title = f"Reliability, seed {run.about.seed}"
-        reliability.draw(skill, title).savefig(folder / PLOTS / "reliability.png")
+        reliability.draw(skill, title).savefig(folder / PLOTS / RELIABILITY)
     save_explainer(run, folder)
 
 

@@ -1,14 +1,17 @@
 """What records look like when they draw themselves: `plot()` of answers, explanations and contrasts."""
 
+import io
 from typing import TYPE_CHECKING
 
+import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from tpd.answers.answer import Answer
 from tpd.answers.drivers import Drivers
 from tpd.answers.sentences.formatting import sentence
 from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
-from tpd.show import driver_bars
+from tpd.show import driver_bars, plots
 from tpd.show.figures import page
 
 if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none of it
@@ -17,6 +20,7 @@ if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none 
     from tpd.predictors.rollouts import MonteCarlo, SampledCases
 
 
+DOTS_PER_INCH = 110
 NO_BANDS = "No bands: ask with draws=59, as in explain(observations, draws=59)."
 
 
@@ -69,6 +73,16 @@ def reliability(record: "ForecastSkill") -> Figure:
     from tpd.show import reliability as diagrams
 
     return diagrams.draw(record, "Reliability")
+
+
+def picture(record: bytes) -> Figure:
+    """A figure that was drawn before, and kept as a PNG."""
+    with Image.open(io.BytesIO(record), formats=["PNG"]) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    height, width = pixels.shape[:2]
+    figure = plots.Page(figsize=(width / DOTS_PER_INCH, height / DOTS_PER_INCH), dpi=DOTS_PER_INCH)
+    figure.figimage(pixels)
+    return figure
 
 
 def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | None:

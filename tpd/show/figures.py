@@ -57,7 +57,7 @@ class FigureSpec:
 
     Each pair names a state and an action: by name or numbers, `policy` for what the agent does,
     `runner_up` for the best valid action that it does not take, or, where actions are continuous,
-    `opposite` for the action mirrored within its bounds.
+    `opposite` for the action mirrored within its bounds (a bound, where it lies near the middle).
     """
 
     name: str

@@ -185,7 +185,7 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
         axes.plot(as_far_as_known(explanation, row, total), **TOTAL)
         if explanation.banded:
             _total_band(axes, explanation[row : row + 1].reward_band(), explanation.told.returns[row])
-        _say_untold(axes, explanation, row, explanation.component_names)
+        _say_untold(axes, explanation, row, _rewarded(explanation))
 
 
 def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
@@ -228,7 +228,7 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
         if contrast.drawn:
             only = slice(row, row + 1)
             _total_band(axes, (contrast.fact[only] - contrast.foil[only]).return_band(), returns_told)
-        _say_untold(axes, contrast, row, contrast.fact.component_names, by=True)
+        _say_untold(axes, contrast, row, _rewarded(contrast.fact), by=True)
 
 
 def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
@@ -242,6 +242,12 @@ def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
 def _component_columns(explanation: Explanation) -> list[int]:
     """The columns of the outcomes that are part of the reward."""
     return [explanation.legend.names.index(name) for name in explanation.component_names]
+
+
+def _rewarded(explanation: Explanation) -> list[str]:
+    """The outcomes that the reward really depends on."""
+    weights = zip(explanation.legend.names, explanation.legend.weights, strict=True)
+    return [name for name, weight in weights if weight]
 
 
 def page(
@@ -390,8 +396,8 @@ def _as_far_as_told(
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
     if np.isnan(told).sum() > np.isnan(values).sum():
-        reason = "not enough data" if explanation.counted else "the band is too wide"
-        _say_below(axes, f"gaps: {reason} there")
+        because = ", for lack of data" if explanation.counted else ""
+        _say_below(axes, f"no line where the {LEVEL:.0%} band is wider than {UNTOLD:g}{because}")
     return told
 
 

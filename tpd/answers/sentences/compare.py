@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tpd.answers.differences import Differences
+from tpd.answers.sentences.afterwards import afterwards
 from tpd.answers.sentences.amounts import amounts
 from tpd.answers.sentences.describe import (
     NEGLIGIBLE,
@@ -132,7 +133,9 @@ class ContrastNarrator:
         said = self._said(row, fact, foil, verdict, chosen)
         behind = fact if verdict.gain < 0 else foil
         against = verdict.settled and chosen == behind.name
-        return " ".join(map(sentence, [said, *_afterwards(fact, foil, verdict)])), against
+        return " ".join(
+            map(sentence, [said, *afterwards(fact, foil, verdict.gain, verdict.whole, verdict.small)])
+        ), against
 
     def _verdict(self, row: int, fact: PairSummary, foil: PairSummary) -> Verdict:
         difference, whole = self._gain[row], self._whole[row]
@@ -267,32 +270,3 @@ def _between(verdict: Verdict) -> str:
         return ""
     low, high = sorted(map(abs, verdict.band))
     return f" ({worth(low)} to {worth(high)})" if high - low > WIDE * abs(verdict.gain) else ""
-
-
-def _afterwards(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> list[str]:
-    """What comes after the horizon, where that matters: estimated, or why it is not."""
-    last = fact.horizon - 1
-    if verdict.whole:
-        later = [pair for pair in (fact, foil) if abs(pair.beyond) > verdict.small]
-        if not later:
-            return []
-        if len(later) == 2 and _more(fact) == _more(foil):
-            return [f"both returns include about {_more(fact)} for what follows step {last}"]
-        each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
-        return [f"{listed(each)} for what follows step {last}"]
-    bound = fact.bound + foil.bound
-    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(verdict.gain):
-        return []
-    if not (fact.end_told and foil.end_told):
-        return ["whether the episode runs on is not learned, and what follows could change this"]
-    if max(fact.unended, foil.unended):
-        return [f"the episode does not end within {max(fact.unended, foil.unended)} steps"]
-    return [f"what follows after step {last} is not estimated, and could change this"]
-
-
-def _more(pair: PairSummary) -> str:
-    """What comes after the horizon, with its band where that is wide."""
-    band = pair.beyond_band
-    if band is None or band[1] - band[0] <= WIDE * abs(pair.beyond):
-        return gain(pair.beyond)
-    return f"{gain(pair.beyond)} ({worth(band[0])} to {worth(band[1])})"

@@ -1,5 +1,7 @@
 """One pair in sentences: what is expected after it, and how well that is known."""
 
+from collections.abc import Sequence
+
 from tpd.answers.sentences.formatting import listed, percent, sentence
 from tpd.answers.sentences.plan import Clause, Plan, in_order, planned, tells
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
@@ -48,22 +50,23 @@ def described_both(fact: PairSummary, foil: PairSummary) -> str:
     said = _told(fact, fact.name, plan)
     here, there = _clauses(plan), _clauses(other)
     differing = [clause for clause in there if clause.text not in {one.text for one in here}]
-    same_names = [one.name for one in here] == [one.name for one in there] and not other.too_wide
-    if here and same_names and 3 * len(differing) <= len(here) and plan.absent == other.absent:
+    same_names = [one.name for one in here] == [one.name for one in there]
+    silent = plan.absent == other.absent and plan.too_wide == other.too_wide
+    if here and same_names and 3 * len(differing) <= len(here) and silent:
         but = f", but {listed([one.text for one in differing])}" if differing else ""
         return f"{said} {_with_doubts(foil, [f'{foil.name} instead: the same{but}'])}"
     unlike = other._replace(absent=[name for name in other.absent if name not in plan.absent])
-    return f"{said} {_told(foil, f'{foil.name} instead', unlike)}"
+    return f"{said} {_told(foil, f'{foil.name} instead', unlike, plan.too_wide)}"
 
 
 def _clauses(plan: Plan) -> list[Clause]:
     return [*plan.milestones, *plan.further, *plan.risks]
 
 
-def _told(pair: PairSummary, name: str, plan: Plan) -> str:
-    """The sentences about a pair."""
-    risks = _risks(plan)
-    events = _events(pair, plan) or (risks.pop(0) if plan.risks else _nothing(pair))
+def _told(pair: PairSummary, name: str, plan: Plan, explained: Sequence[str] = ()) -> str:
+    """The sentences about a pair; of events `explained` before, why nothing is told is not said again."""
+    risks = _risks(pair, plan)
+    events = _events(pair, plan, explained) or (risks.pop(0) if plan.risks else _nothing(pair))
     return _with_doubts(pair, [f"{name}: {events}", *risks])
 
 
@@ -78,21 +81,26 @@ def _with_doubts(pair: PairSummary, said: list[str]) -> str:
     return " ".join(map(sentence, said))
 
 
-def _events(pair: PairSummary, plan: Plan) -> str:
+def _events(pair: PairSummary, plan: Plan, explained: Sequence[str]) -> str:
     said = [in_order(plan.milestones)] if plan.milestones else []
     said += [clause.text for clause in plan.further]
     if plan.too_wide:
-        said.append(_too_wide(pair, f"{listed(plan.too_wide)} {'is' if len(plan.too_wide) == 1 else 'are'}"))
+        names = f"{listed(plan.too_wide)} {'is' if len(plan.too_wide) == 1 else 'are'}"
+        again = set(plan.too_wide) <= set(explained)
+        said.append(f"not told either: how likely {names}" if again else _too_wide(pair, names))
     return "; ".join(said)
 
 
-def _risks(plan: Plan) -> list[str]:
+def _risks(pair: PairSummary, plan: Plan) -> list[str]:
     """The risks, also those that are not expected."""
     said = list[str]()
     if plan.risks:
         said.append(f"risk of {'; '.join(clause.text for clause in plan.risks)}")
     if plan.absent:
-        said.append(f"no {listed(plan.absent, 'or')} expected")
+        ends = pair.end_told and pair.running <= NEGLIGIBLE
+        said.append(
+            f"no {listed(plan.absent, 'or')} expected{'' if ends else f' by step {pair.horizon - 1}'}"
+        )
     return said
 
 

@@ -21,7 +21,9 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
     if not outside:
         if not len(judged):
             return sentence(f"of {name} no first occurrence is learned, so only the rollouts tell")
-        agrees = f"agrees with the rollouts in all first occurrences, within {percent(WRONG)}"
+        agrees = (
+            f"agrees with the rollouts in all first occurrences that are learned, within {percent(WRONG)}"
+        )
         return sentence(f"what was learned of {name} {agrees}")
     said = listed([_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]])
     if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:

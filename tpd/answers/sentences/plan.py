@@ -191,7 +191,7 @@ def _milestone(pair: PairSummary, term: Term) -> Clause:
     stays = pair.count[t] > pair.steps / 2
     if count >= REPEATED and not (stays or pair.ending[t]) and pair.count_told[t]:
         often = f"{_about(count)} "
-        if pair.until[t] > pair.middle[t] + 1:
+        if pair.until[t] > pair.middle[t]:
             until = f"until step {pair.until[t]}" if pair.until[t] < pair.horizon - 1 else "on"
             time, within = f"from step {pair.middle[t]} {until}", ""
     brackets = ", ".join(filter(None, [within, chance_of(pair, t)]))

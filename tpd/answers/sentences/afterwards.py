@@ -1,0 +1,49 @@
+"""What comes after the horizon, where two pairs are compared."""
+
+from tpd.answers.sentences.describe import NEGLIGIBLE
+from tpd.answers.sentences.formatting import WIDE, gain, listed, worth
+from tpd.answers.sentences.summary import PairSummary
+
+
+def afterwards(
+    fact: PairSummary, foil: PairSummary, difference: float, whole: bool, small: float
+) -> list[str]:
+    """What comes after the horizon, where that matters: estimated, or why it is not.
+
+    difference: of the returns that are compared, to the end of the episode if `whole`; `small` does not
+        matter.
+    """
+    last = fact.horizon - 1
+    if whole:
+        later = [pair for pair in (fact, foil) if abs(pair.beyond) > small]
+        if not later:
+            return []
+        what = f"what follows step {last}{_risks(fact, foil)}"
+        if len(later) == 2 and _more(fact) == _more(foil):
+            return [f"both returns include about {_more(fact)} for {what}"]
+        each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
+        return [f"{listed(each)} for {what}"]
+    bound = fact.bound + foil.bound
+    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(difference):
+        return []
+    if not (fact.end_told and foil.end_told):
+        return ["whether the episode runs on is not learned, and what follows could change this"]
+    if max(fact.unended, foil.unended):
+        return [f"the episode does not end within {max(fact.unended, foil.unended)} steps"]
+    return [f"what follows after step {last} is not estimated, and could change this"]
+
+
+def _risks(fact: PairSummary, foil: PairSummary) -> str:
+    """That a loss after the horizon includes the risks there, which are not said one by one."""
+    if min(fact.beyond, foil.beyond) >= 0:
+        return ""
+    risks = [term.name for term in fact.terms if fact.risk[term.number] or foil.risk[term.number]]
+    return f", any later {listed(risks, 'or')} included" if risks else ""
+
+
+def _more(pair: PairSummary) -> str:
+    """What comes after the horizon, with its band where that is wide."""
+    band = pair.beyond_band
+    if band is None or band[1] - band[0] <= WIDE * abs(pair.beyond):
+        return gain(pair.beyond)
+    return f"{gain(pair.beyond)} ({worth(band[0])} to {worth(band[1])})"
