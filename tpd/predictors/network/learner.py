@@ -360,7 +360,8 @@ class NetworkFHTD:
     def _losses_of(self, network: OutcomeNetwork, rows: IntArray, target: Targets) -> Losses:
         kept = self._replay.kept
         actions = kept.action[rows]
-        features = network.features(kept.observation[rows], actions)
+        margins = self._replay.margins(rows, network)
+        features = network.features(kept.observation[rows], actions, margins)
         return losses(network, network.outputs(features, actions), target)
 
 

@@ -25,6 +25,8 @@ class NextActions:
     """[choice]: of which observation; None where each has one choice"""
     probabilities: Tensor
     """[choice]"""
+    margins: Array | None = None
+    """[batch, 1]: of the agent at the observations, if they are known already"""
 
     @classmethod
     def of(cls, policy: Policy, observations: Array, rng: np.random.Generator) -> "NextActions":
@@ -42,7 +44,7 @@ class NextActions:
 
     def outputs(self, network: OutcomeNetwork | PairNetwork) -> Tensor:
         """[choice, outputs]: what the network gives for each choice."""
-        features = network.features(self.observations, self.actions)
+        features = network.features(self.observations, self.actions, self.margins)
         return network.outputs(features if self.rows is None else features[self.rows], self.actions)
 
     def of_rows(self, values: Tensor) -> Tensor:

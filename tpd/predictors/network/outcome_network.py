@@ -124,7 +124,7 @@ class OutcomeNetwork(nn.Module):
         """Take the agent's margins from this policy."""
         self._margins = Margins(policy)
 
-    def _margins_at(self, observations: Array) -> FloatArray | None:
+    def margins_at(self, observations: Array) -> FloatArray | None:
         """[batch, 1]: where they are inputs."""
         if not self.margin:
             return None
@@ -134,7 +134,7 @@ class OutcomeNetwork(nn.Module):
 
     def see(self, observations: Array) -> None:
         """Learn the scales of observations from a batch."""
-        margins = self._margins_at(observations)
+        margins = self.margins_at(observations)
         for part in self.parts:
             part.see(observations, margins)
 
@@ -142,9 +142,11 @@ class OutcomeNetwork(nn.Module):
         """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
         return self.parts[0].unseen(observations)
 
-    def features(self, observations: Array, actions: Array | None = None) -> Tensor:
-        """[batch, features] of both parts."""
-        margins = self._margins_at(observations)
+    def features(
+        self, observations: Array, actions: Array | None = None, margins: Array | None = None
+    ) -> Tensor:
+        """[batch, features] of both parts; margins [batch, 1]: if they are known already."""
+        margins = self.margins_at(observations) if margins is None else margins
         return torch.cat([part.features(observations, actions, margins) for part in self.parts], dim=1)
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:

@@ -1,5 +1,7 @@
 """Targets from replayed transitions: observed while the policy itself acted, then as a network expects."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -47,6 +49,8 @@ class WindowTargets:
         """Rows to train on: where the policy chose the action, and where it did not."""
         self._next: FloatArray | None = None
         """[row, num_actions]: what the policy does next, once it changes no more; NaN until that is needed"""
+        self._margins: FloatArray | None = None
+        """[row, 1]: the agent's margins at the observations, likewise"""
 
     def __len__(self) -> int:
         return len(self._replay)
@@ -59,12 +63,12 @@ class WindowTargets:
     def add(self, transitions: Transitions, observed: Observed, selecting: BoolArray) -> None:
         """Keep a batch; selecting [batch] says which belong to episodes that are not trained on."""
         self._replay.add(transitions, *observed, selecting)
-        self._rows = self._next = None
+        self._rows = self._next = self._margins = None
 
     def clear(self) -> None:
         """Forget everything."""
         self._replay.clear()
-        self._rows = self._next = None
+        self._rows = self._next = self._margins = None
 
     def consult_policy(self) -> None:
         """Find the actions that the policy, as it is now, would have chosen; it changes no more."""
@@ -77,6 +81,25 @@ class WindowTargets:
         if isinstance(self._policy, DiscretePolicy):
             num_actions = self._policy.probabilities(kept.observation[:1]).shape[1]
             self._next = np.full((len(kept), num_actions), np.nan, dtype=np.float32)
+            self._margins = np.full((len(kept), 1), np.nan, dtype=np.float32)
+
+    def margins(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
+        """[batch, 1]: the agent's margins in these rows, if the network looks at them and they are kept."""
+        if self._margins is None or not network.margin:
+            return None
+        asked = np.unique(rows[np.isnan(self._margins[rows, 0])])
+        if len(asked):
+            self._margins[asked] = network.margins_at(self.kept.observation[asked])
+        return self._margins[rows]
+
+    def _margins_after(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
+        """[batch, 1]: those after the transitions of these rows."""
+        after = self.kept.following[rows]
+        margins = self.margins(np.maximum(after, 0), network)
+        last = np.flatnonzero(after < 0)
+        if margins is not None and len(last):
+            margins[last] = network.margins_at(self.kept.next_observation[rows[last]])
+        return margins
 
     def following(self, rows: IntArray) -> NextActions:
         """What the policy does after the transitions of these rows."""
@@ -133,7 +156,8 @@ class WindowTargets:
         unfinished = np.flatnonzero(known < self._horizon) if bootstrap else np.zeros(0, dtype=np.int64)
         after = np.zeros((0, *seen.shape[1:]), dtype=np.float32)
         if len(unfinished):
-            following = self.following(last[unfinished])
+            margins = self._margins_after(last[unfinished], network)
+            following = replace(self.following(last[unfinished]), margins=margins)
             after = following.mean(network.expected(following.outputs(network))).numpy(force=True)
             if backups and self._next is not None and self._window == self._horizon:
                 self._back_up(after, last[unfinished], network, backups)
