@@ -14,7 +14,8 @@ from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.formatting import worth
 from tpd.answers.sentences.overtakes import overtakes
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.run.overview import OVERVIEW, REPORT
 from tpd.show import report

@@ -10,8 +10,9 @@ import pytest
 
 from tests.support import small_mdp
 from tpd.core.colours import PALETTE, colour, rounds
-from tpd.core.explanation import MOST_SHOWN, Explanation
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
+from tpd.core.sections import MOST_SHOWN
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 

@@ -11,7 +11,8 @@ from tpd.answers.answer import Answer, How, Side, kind_of, verdict_words
 from tpd.answers.differences import Difference
 from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.describe import Narrator
-from tpd.core.explanation import Contrast, Explanation, together
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation, together
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import IntArray
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import FloatArray
 
@@ -45,7 +46,7 @@ class Differences:
     def __init__(self, contrast: Contrast) -> None:
         fact, foil = contrast.fact, contrast.foil
         self.rewarded = fact.legend.reward_bound is not None and foil.legend.reward_bound is not None
-        columns = _rewarded(fact.legend) if self.rewarded else _told_apart(fact.legend)
+        columns = fact.legend.components if self.rewarded else _told_apart(fact.legend)
         if self.rewarded:
             self._steps = (_earned(fact) - _earned(foil))[:, :, columns]
         else:
@@ -90,13 +91,7 @@ class Differences:
 
 def _earned(explanation: Explanation) -> FloatArray:
     """[batch, horizon, outcome]: the discounted reward of each step; 0 for outcomes that carry none."""
-    weights = np.array([weight or 0.0 for weight in explanation.legend.weights])
-    powers = explanation.discount ** np.arange(explanation.horizon)
-    return np.asarray(explanation.expected * weights * powers[:, None])
-
-
-def _rewarded(legend: Legend) -> list[int]:
-    return [column for column, weight in enumerate(legend.weights) if weight is not None]
+    return np.asarray(explanation.expected * explanation.legend.rewards * explanation.discounts[:, None])
 
 
 def _told_apart(legend: Legend) -> list[int]:

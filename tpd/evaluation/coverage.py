@@ -109,7 +109,7 @@ def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
         return None
     assert isinstance(explainer.policy, DiscretePolicy)
     band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
-    exact, events = cases.expected[:, :, :-1], _events(explainer)
+    exact, events = cases.expected[:, :, :-1], explainer.legend.is_event
     foreseen = explainer.explain(cases.observations, cases.actions).foreseen[:, :, None]
     tested = ~events | ((exact > CERTAIN) & (exact < 1 - CERTAIN))
     held = (band.low <= exact) & (exact <= band.high)
@@ -123,7 +123,7 @@ def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
     shown = _shown(explainer, cases) if isinstance(cases, SampledCases) and len(cases) else None
     if shown is None:
         return None
-    events = np.flatnonzero(_events(explainer))
+    events = np.flatnonzero(explainer.legend.is_event)
     number = np.searchsorted(list(FORECASTS.values()), shown.said, side="right") - 1
     judged = [shown.foreseen & (np.maximum(number, 0) == b) for b in range(len(FORECASTS))]
     likely = shown.foreseen & (shown.true > LIKELY)
@@ -163,7 +163,7 @@ def _shown(explainer: Explainer, cases: SampledCases) -> _Shown | None:
     said = either(np.cumsum(explanation.expected, axis=1), explanation.expected)
     seen = either(np.cumsum(true, axis=1), true)
     band = Band(*map(either, explanation.sum_band(), explanation.band()))
-    rolled_out = _limits(seen, cases, _events(explainer))
+    rolled_out = _limits(seen, cases, explainer.legend.is_event)
     held = (band.low <= rolled_out.high + 1e-6) & (rolled_out.low <= band.high + 1e-6)  # float32
     foreseen = np.broadcast_to(explanation.foreseen[:, :, None], seen.shape)
     return _Shown(said, seen, band, held, foreseen)
@@ -187,11 +187,6 @@ def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
     reach = 1.645 * cases.standard_error[:, :, :-1]
     ends = ((exact.low, seen - reach), (exact.high, seen + reach))
     return Band(*(np.where(drawn, np.where(events, event, other), seen) for event, other in ends))
-
-
-def _events(explainer: Explainer) -> BoolArray:
-    """[outcome]"""
-    return np.array([name in explainer.legend.events for name in explainer.legend.names])
 
 
 def _within(held: BoolArray, cells: BoolArray) -> tuple[FloatArray, IntArray]:

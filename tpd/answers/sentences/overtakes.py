@@ -4,7 +4,7 @@ from tpd.answers.sentences.describe import into_unknown, never_tried
 from tpd.answers.sentences.formatting import sentence
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
 from tpd.answers.what_if import overtaking, reward_of, sign_certain
-from tpd.core.explanation import Contrast
+from tpd.core.contrast import Contrast
 
 
 def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:

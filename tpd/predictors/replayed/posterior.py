@@ -56,7 +56,7 @@ def returns(legend: Legend, discount: float) -> Quantity:
     """[batch, horizon]: the discounted reward up to step h."""
     if legend.reward_bound is None:
         raise ValueError("these outcomes do not account for the reward")
-    weights = np.array([weight or 0.0 for weight in legend.weights])
+    weights = legend.rewards
     return lambda expected: compose(expected[:, :, :-1] @ weights, discount, axis=1)
 
 
@@ -189,7 +189,7 @@ class CountedTable(PairTable):
         states, arrival = np.unique(seen.next_state, return_inverse=True)
         if len(states) > MOST_STATES:
             return None
-        rewards = np.array([weight or 0.0 for weight in legend.weights])
+        rewards = legend.rewards
         row = np.searchsorted(self.pairs, seen.pair)
         following, tried = locate(
             self.pairs, states[:, None] * self.num_actions + np.arange(self.num_actions)

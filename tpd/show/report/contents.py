@@ -197,7 +197,7 @@ def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Arra
     """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
     if explanation.draws is None:
         return _settled(explanation, options)
-    powers = explanation.discount ** np.arange(explanation.horizon)
+    powers = explanation.discounts
     counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
     columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
     sign_certain = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
@@ -234,7 +234,7 @@ def _pictures(env: Environment, recording: Recording | None, rows: Rows, explora
 def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
     """What is expected [outcome, horizon, pair], and the unknown [1, horizon, pair]."""
     expected = explanation.expected.transpose(2, 1, 0).astype(np.float64)
-    is_event = np.array([name in explanation.legend.events for name in explanation.legend.names])
+    is_event = explanation.legend.is_event
     low, high = expected.min(axis=(1, 2)), expected.max(axis=(1, 2))
     low, high = np.where(is_event, np.minimum(low, 0), low), np.where(is_event, np.maximum(high, 1), high)
     unknown = np.clip(explanation.unknown.T[None], 0, 1)
@@ -243,7 +243,7 @@ def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
 
 def _counts(explanation: Explanation) -> FloatArray:
     """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
-    powers = explanation.discount ** np.arange(explanation.horizon)
+    powers = explanation.discounts
     return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
 
 

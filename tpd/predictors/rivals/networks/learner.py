@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tpd.core.efo import powers
 from tpd.core.outcomes import Observed, OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
@@ -83,7 +84,7 @@ class _RewardTerms(_Quantity):
     def _columns(self) -> list[int]:
         if self.outcomes.legend.reward_bound is None:
             raise ValueError("reward decomposition needs outcomes that account for the reward")
-        return [k for k, weight in enumerate(self.outcomes.legend.weights) if weight is not None]
+        return self.outcomes.legend.components
 
 
 class _Bins(_Quantity):
@@ -103,12 +104,11 @@ class _Bins(_Quantity):
         return Places(steps, np.full(self.horizon, self._carrier), factor)
 
     def _reward(self, outcome: FloatArray) -> FloatArray:
-        legend = [weight or 0.0 for weight in self.outcomes.legend.weights]
-        return np.asarray(outcome[:, :-1] @ np.array(legend, dtype=np.float32))
+        return np.asarray(outcome[:, :-1] @ self.outcomes.legend.rewards.astype(np.float32))
 
     def scale(self, outcome: FloatArray) -> FloatArray:
         reward = self._reward(outcome)
-        size = np.sqrt((reward**2).mean()) * self.discount ** np.arange(self.horizon)
+        size = np.sqrt((reward**2).mean()) * powers(self.discount, self.horizon)
         size[-1] = max(size[-1], np.abs(reward).mean() / (1 - self.discount))
         return np.asarray(size)
 
