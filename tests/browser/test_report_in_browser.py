@@ -14,12 +14,12 @@ from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.formatting import worth
 from tpd.answers.sentences.overtakes import overtakes
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.run.overview import OVERVIEW, REPORT
 from tpd.show import report
-from tpd.show.report.contents import FEW_DRAWS
 from tpd.show.report.packing import LEVELS
 from tpd.store.saved_runs import SavedRun
 
@@ -35,7 +35,7 @@ PATIENCE = 60_000
 
 def every_action(run: SavedRun, state: int) -> Explanation:
     actions = np.arange(run.env.num_actions)
-    return run.explainer.explain(np.full(len(actions), state), actions, draws=FEW_DRAWS)
+    return run.explainer.explain(np.full(len(actions), state), actions, draws=ENOUGH_DRAWS)
 
 
 def contrast(run: SavedRun, state: int, fact: int, foil: int) -> Contrast:

@@ -12,12 +12,10 @@ import pandas as pd
 
 from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.intervals import clopper_pearson
-from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray
+from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.cases import Cases
-from tpd.predictors.explainer import Explainer
+from tpd.predictors.explainer import Explainer, blocks
 from tpd.predictors.known_errors import NONE
-from tpd.predictors.pair_table import HasTable
-from tpd.predictors.replayed.posterior import CountedTable, Posterior
 from tpd.predictors.rollouts import SampledCases
 
 CERTAIN = 1e-9
@@ -104,18 +102,25 @@ def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
             return None
         held = shown.held & shown.foreseen
         return Coverage(*(each.sum(axis=(0, 1)) for each in (held, shown.foreseen, np.ones_like(held))))
-    table = explainer.predictor.table() if isinstance(explainer.predictor, HasTable) else None
-    if not isinstance(table, CountedTable):
+    counts = np.zeros((3, len(explainer.legend.names)), dtype=np.int64)
+    for some in blocks(max(1, len(cases))):
+        found = _exactly(explainer, cases[some])
+        if found is None:
+            return None
+        counts += np.stack(found)
+    return Coverage(*counts)
+
+
+def _exactly(explainer: Explainer, cases: Cases) -> Coverage | None:
+    """Against the exact truth, where that is uncertain."""
+    explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
+    if explanation.draws is None:
         return None
-    assert isinstance(explainer.policy, DiscretePolicy)
-    band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
-    exact, events = cases.expected[:, :, :-1], explainer.legend.is_event
-    foreseen = explainer.explain(cases.observations, cases.actions).foreseen[:, :, None]
-    tested = ~events | ((exact > CERTAIN) & (exact < 1 - CERTAIN))
-    held = (band.low <= exact) & (exact <= band.high)
-    return Coverage(
-        *(each.sum(axis=(0, 1)) for each in (held & tested & foreseen, tested & foreseen, tested))
-    )
+    band, exact = explanation.band(), cases.expected[:, :, :-1]
+    tested = ~explainer.legend.is_event | ((exact > CERTAIN) & (exact < 1 - CERTAIN))
+    judged = tested & explanation.foreseen[:, :, None]
+    held = judged & (band.low <= exact) & (exact <= band.high)
+    return Coverage(*(each.sum(axis=(0, 1)) for each in (held, judged, tested)))
 
 
 def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:

@@ -408,13 +408,9 @@ class Page {
       }),
     );
     $("returns-note").textContent =
-      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ${
-        "return_low" in book.arrays
-          ? book.simulated
-            ? "In brackets: its 90 % band. "
-            : "In brackets: its 90 % band, here from 19 draws; tpd-explain takes 59. "
-          : ""
-      }Runs on: probability that the episode lasts longer.`;
+      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ` +
+      ("return_low" in book.arrays ? "In brackets: its 90 % band. " : "") +
+      "Runs on: probability that the episode lasts longer.";
   }
 
   showOvertaking({ state, taken }, foil) {
