@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from tpd.answers.batch import Answers, Choice
-from tpd.answers.foil import favoured
+from tpd.answers.foil import favoured, scores
 from tpd.answers.sentences.turning import turning_point_in_words
-from tpd.answers.what_if import sign_certain
+from tpd.answers.what_if import SAME_COUNT, SAME_REWARD, sign_certain
 from tpd.core import colours
 from tpd.core.bands import ENOUGH_DRAWS, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
+from tpd.core.formats import RULES
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
@@ -80,6 +81,8 @@ def gather(
         "layers": shown.layers,
         "tie": explainer.predictor.tie,
         "rounding": ROUNDING,
+        "formats": RULES,
+        "same": {"count": SAME_COUNT, "reward": SAME_REWARD},
         "numbers": list(numbers),
         "left_out": 0 if run.recording is None else len(run.recording.episodes) - len(numbers),
         **ranges,
@@ -89,7 +92,7 @@ def gather(
         **beside.metadata,
     }
     arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
-    arrays |= {**_certain(learned, options), **beside.arrays}
+    arrays |= {**_certain(learned, options), **beside.arrays, "foil": _foils(run, learned, rows, options)}
     return Contents(metadata, arrays, shown.files)
 
 
@@ -135,7 +138,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
 def _figures(explanation: Explanation) -> dict[str, Array]:
     """What is said of each pair as a whole."""
     figures = {
-        "counts": _counts(explanation).astype(np.float32),
+        "counts": _counts(explanation),
         "reach": explanation.foreseen.sum(axis=1).astype(np.int32),
         "support": explanation.support.astype(np.float32),
         "running": np.clip(explanation.running[:, -1], 0, 1).astype(np.float32),
@@ -289,6 +292,15 @@ def _turning_points(
         }
         for row in largest.to_dict("records")
     ]
+
+
+def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray) -> IntArray:
+    """[entry]: the column of the default foil; any where there is no other action."""
+    worth = np.append(scores(explanation, run.explainer.policy), -np.inf)  # NO_PAIR is the last
+    state, taken = rows.entries.T
+    others = worth[options[state]]
+    others[np.arange(len(taken)), taken] = -np.inf
+    return np.asarray(others.argmax(axis=1), dtype=np.int32)
 
 
 def _answers(
