@@ -28,18 +28,6 @@ class Difference(NamedTuple):
     """Most of the difference falls from step `begin` to step `end`, both included."""
 
 
-def main_differences(contrast: Contrast, row: int, share: float = SHARE) -> list[Difference]:
-    """The fewest outcomes that account for a share of the difference: those for the fact first, then those
-    against it, the larger first.
-
-    What is left unsaid could not move the difference of the returns by more than the rest of it. Where the
-    outcomes say nothing of rewards, it is the differences at each step that are accounted for. No differences
-    where a pair is unknown.
-    """
-    one = slice(row, row + 1)
-    return Differences(contrast.fact[one] - contrast.foil[one]).main(0, share)
-
-
 class Differences:
     """The differences of a whole batch, worked out once."""
 
@@ -62,7 +50,13 @@ class Differences:
         self._foil_counts: list[list[float]] = foil.expected[:, :, columns].sum(axis=1).tolist()
 
     def main(self, row: int, share: float = SHARE) -> list[Difference]:
-        """What `main_differences` says of a row."""
+        """The fewest outcomes that account for a share of the difference of a row: those for the fact first,
+        then those against it, the larger first.
+
+        What is left unsaid could not move the difference of the returns by more than the rest of it. Where
+        the outcomes say nothing of rewards, it is the differences at each step that are accounted for. No
+        differences where a pair is unknown.
+        """
         gains = self._gains[row]
         chosen = sorted(self.gains(row, share), key=lambda name: gains[self._names.index(name)] < 0)
         return [self._difference(row, self._names.index(name), share) for name in chosen]
