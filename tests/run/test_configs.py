@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from hydra.utils import instantiate
-from stable_baselines3 import PPO
+from stable_baselines3 import DQN, PPO
 
 from tests.support import Compose
 from tpd.core.seeding import generator
@@ -75,6 +75,7 @@ PARTNERS: dict[str, list[str]] = {
     # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
     "env=dataset": ["experiment=dataset"],
+    "training=buffer": [option for option in CART_POLE if option != "training=agent"],
 }
 # agents are explained from their zip
 ENV_OF_AGENT = {
@@ -123,11 +124,15 @@ def test_there_is_a_config_for_every_group() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_and_instantiates(
-    option: str, compose_config: Compose, agent: Any, dataset: str
+    option: str, compose_config: Compose, agent: Any, dataset: str, tmp_path: Path
 ) -> None:
     partners = list(PARTNERS.get(option, []))
     if option.endswith("=dataset"):
         partners.append(dataset)
+    if option == "training=buffer":
+        model = DQN("MlpPolicy", "CartPole-v1", learning_starts=100, buffer_size=50, device="cpu").learn(20)
+        model.save_replay_buffer(tmp_path / "buffer.pkl")
+        partners.append(f"training.path={tmp_path / 'buffer.pkl'}")
     if option in ENV_OF_AGENT:
         partners.append(agent(ENV_OF_AGENT[option]))
     if option == "env=zoo":
