@@ -1,12 +1,14 @@
 """Every config composes and instantiates, and a wrong one is refused by name before any work."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
+from omegaconf import OmegaConf
 from stable_baselines3 import DQN, PPO
 
 from tests.support import Compose
@@ -143,6 +145,37 @@ def test_every_option_composes_and_instantiates(
     cfg = compose_config(option, *partners)
     build(cfg)
     instantiate(cfg.tracking)
+
+
+# options that are there to differ from what Python does unless told otherwise
+VARIANTS = {
+    "explainer/network": {"weight_decay", "difference_decay"},
+    "explainer/polynomial": {"form"},
+    "training/agent": {"every"},
+    "evaluation/exact": {"truth", "episodes", "curve_points", "curve_episodes", "forecast_episodes"},
+    "evaluation/monte_carlo": {"truth", "episodes", "curve_episodes", "forecast_episodes"}
+    | {"calibration_episodes"},
+}
+CLASSES = {
+    f"{path.parent.name}/{path.stem}": OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    for group in ("policy", "explainer", "training", "evaluation", "tracking")
+    for path in sorted((CONFIG_FOLDER / group).glob("*.yaml"))
+    if "_target_" in path.read_text().partition("defaults:")[0]
+}
+
+
+@pytest.mark.parametrize("option", CLASSES)
+def test_yaml_and_python_have_the_same_defaults(option: str) -> None:
+    settings: Any = CLASSES[option]
+    parameters = signature(get_object(settings["_target_"])).parameters.values()
+    python = {one.name: one.default for one in parameters if one.default is not one.empty}
+    written = {name: value for name, value in settings.items() if name in python and "${" not in str(value)}
+    differ = {name for name, value in written.items() if value != _as_yaml(python[name])}
+    assert differ == VARIANTS.get(option, set())
+
+
+def _as_yaml(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 KINDS = ("fuel_taxi", "cart_pole", "pendulum")
