@@ -48,10 +48,10 @@ class LoadedAgent(Pretrained):
         rng: np.random.Generator,
         *,
         path: str | None,
-        algorithm: str | None,
-        vec_normalize: GivenStatistics,
-        deterministic: bool,
-        trust: bool,
+        algorithm: str | None = None,
+        vec_normalize: GivenStatistics = None,
+        deterministic: bool = True,
+        trust: bool = False,
         expected_return: float | None = None,
     ) -> None:
         if path is None:
@@ -106,8 +106,8 @@ class GivenModel(Pretrained):
         rng: np.random.Generator,
         *,
         model: BaseAlgorithm,
-        deterministic: bool,
-        vec_normalize: GivenStatistics,
+        deterministic: bool = True,
+        vec_normalize: GivenStatistics = None,
     ) -> None:
         if not isinstance(model, BaseAlgorithm):
             raise ValueError(f"model is a {type(model).__name__}, not a model of Stable-Baselines3")
@@ -136,10 +136,10 @@ class TrainedAgent:
         rng: np.random.Generator,
         *,
         algorithm: Callable[..., BaseAlgorithm],
-        steps: int,
         num_envs: int,
-        deterministic: bool,
-        stages: int,
+        steps: int = 100_000,
+        deterministic: bool = True,
+        stages: int = 10,
     ) -> None:
         self.steps = whole_number("steps", steps, at_least=0)
         self.stages = whole_number("stages", stages, at_least=1)

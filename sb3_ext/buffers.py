@@ -1,6 +1,8 @@
-"""SB3 replay buffers, live or saved, as transitions."""
+"""SB3 replay buffers, live or saved, as transitions, and training from a saved one."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,65 +10,208 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.save_util import load_from_pkl
 
+from sb3_ext.inert_pickles import PickledObject, array_of, read_pickle
+from sb3_ext.unpickling import one_line
 from tpd.core.observations import pack
-from tpd.core.types import Array, BoolArray, IntArray, Transitions
-from tpd.guards.settings import whole_number
+from tpd.core.types import (
+    Array,
+    BoolArray,
+    IntArray,
+    Policy,
+    RecurrentPolicy,
+    Stage,
+    Transitions,
+    TransitionsHandler,
+)
+from tpd.envs import Environment
+from tpd.envs.spaces import check_members
+from tpd.guards.settings import boolean, whole_number
+from tpd.guards.sizes import require_memory
+from tpd.run.training import Training
+from tpd.sources.shards import in_stages, learn_in_turn
+
+ORIGINS = tuple(f"stable_baselines3.common.buffers.{kind}ReplayBuffer" for kind in ("", "Dict", "NStep"))
+LARGEST_BUFFER = 2**36
+BATCH = 10_000
+OBSERVED, ONE_EACH = ("observations", "next_observations"), ("rewards", "dones", "timeouts")
 
 
-def from_replay_buffer(
-    buffer: ReplayBuffer,
-    *,
-    info_keys: Sequence[str] = (),
-    time_limits: bool = True,
-    observation_space: spaces.Space[Any] | None = None,
-) -> Transitions:
+@dataclass(frozen=True)
+class SavedBuffer:
+    """What `model.save_replay_buffer` has written of a buffer; its fields are called as SB3 calls them."""
+
+    observations: Any
+    """[row, env, ...], or a dict of such"""
+    next_observations: Any
+    actions: Array
+    """[row, env, action]"""
+    rewards: Array
+    """[row, env]"""
+    dones: Array
+    timeouts: Array
+    pos: int
+    full: bool
+    optimize_memory_usage: bool
+    handle_timeout_termination: bool
+
+    @property
+    def buffer_size(self) -> int:
+        return len(self.dones)
+
+    @property
+    def n_envs(self) -> int:
+        return int(self.dones.shape[1])
+
+
+class BufferTraining(Training):
+    """Takes the transitions from a replay buffer that an off-policy agent of SB3 has saved.
+
+    path: the file that `model.save_replay_buffer` wrote; it is read without running any of it.
+    time_limits: False says that the environment has none, for buffers that do not tell them from ends.
+    """
+
+    def __init__(self, *, path: str | None, time_limits: bool = True) -> None:
+        if path is None:
+            raise ValueError("name the file of the replay buffer: training.path=…")
+        self._path, self._time_limits = Path(path).expanduser(), boolean("time_limits", time_limits)
+        self._buffer = load_replay_buffer(self._path)
+        self.alongside, self.dataset = False, None
+        self.steps = len(_rows(self._buffer)) * self._buffer.n_envs
+        if not self.steps:
+            raise ValueError(f"{self._path} holds no transitions")
+
+    def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
+        """Refuse a buffer of something else, or without what the outcomes read."""
+        for batch in self._batches(env, info_keys):
+            for name, space in (("observation", env.observation_space), ("action", env.action_space)):
+                check_members(f"{name} of {self._path.name}", getattr(batch, name), space)
+
+    def _batches(self, env: Environment, info_keys: Sequence[str]) -> Iterator[Transitions]:
+        return replay_buffer_batches(
+            self._buffer,
+            info_keys=info_keys,
+            time_limits=self._time_limits,
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+        )
+
+    def _learning_stages(
+        self,
+        env: Environment,
+        policy: Policy,
+        rng: np.random.Generator,
+        learning: Sequence[TransitionsHandler],
+        info_keys: Sequence[str],
+    ) -> list[Stage]:
+        """Read, and learn from it."""
+        if isinstance(policy, RecurrentPolicy):
+            raise ValueError("a replay buffer has no hidden states of a recurrent agent")
+        return in_stages(partial(learn_in_turn, learning), [partial(self._batches, env, info_keys)])
+
+
+def load_replay_buffer(path: str | Path) -> SavedBuffer:
+    """A buffer saved by `model.save_replay_buffer`, without running any of the pickle that it is."""
+    try:
+        file = Path(path)
+        if file.is_file():
+            require_memory("the replay buffer", (2, file.stat().st_size), "uint8", "save a smaller one")
+        record = read_pickle(file, LARGEST_BUFFER)
+        if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
+            raise ValueError(f"holds a {type(record).__name__}, not a replay buffer")
+        if record.origin not in ORIGINS:
+            raise ValueError(f"holds {record.origin}, and only plain replay buffers can be read")
+        return _saved(record.state)
+    except ValueError as error:
+        raise ValueError(one_line(path, error)) from error
+
+
+def _saved(state: dict[Any, Any]) -> SavedBuffer:
+    """The buffer that a record says, if its arrays fit together."""
+    shared, told = (_flag(state, name) for name in ("optimize_memory_usage", "handle_timeout_termination"))
+    observed = [_arrays(state.get(name)) for name in OBSERVED[: 1 if shared else 2]]
+    actions, *one_each = (array_of(state.get(name)) for name in ("actions", *ONE_EACH[: 3 if told else 2]))
+    due = one_each[0].shape
+    parts = [part for held in observed for part in (held.values() if isinstance(held, dict) else [held])]
+    if len(due) != 2 or not due[1] or any(array.shape != due for array in one_each):
+        raise ValueError("has rewards and ends that do not fit together")
+    if any(array.shape[:2] != due for array in (actions, *parts)):
+        raise ValueError("has arrays of other lengths than that of its rewards")
+    rewards, dones, *timeouts = one_each
+    return SavedBuffer(
+        observations=observed[0],
+        next_observations=observed[-1],
+        actions=actions,
+        rewards=rewards,
+        dones=dones,
+        timeouts=timeouts[0] if told else np.zeros_like(dones),
+        pos=whole_number("pos", state.get("pos"), at_least=0, at_most=due[0]),
+        full=_flag(state, "full"),
+        optimize_memory_usage=shared,
+        handle_timeout_termination=told,
+    )
+
+
+def _flag(state: dict[Any, Any], name: str) -> bool:
+    """False where it is missing, as in old buffers."""
+    return boolean(name, state.get(name, False))
+
+
+def _arrays(stored: Any) -> Any:
+    """An array, or a dict of arrays."""
+    if isinstance(stored, dict) and stored:
+        return {key: array_of(part) for key, part in stored.items()}
+    return array_of(stored)
+
+
+def from_replay_buffer(buffer: ReplayBuffer | SavedBuffer, **settings: Any) -> Transitions:
     """Every step that the buffer holds, in the order of time; the steps of several envs alternate.
 
-    time_limits: False says that the env has none, for buffers that do not tell a time limit from
-    a termination. observation_space: the env's own, for images, which SB3 stores channels first.
-    Under VecNormalize, SB3 has stored the last observation of an episode as far as its clipping
-    allows; the callback sees the true one.
+    settings: those of `replay_buffer_batches`. Under VecNormalize, SB3 has stored the last observation of an
+    episode as far as its clipping allows; the callback sees the true one.
     """
-    rows = _rows(buffer)
-    return _transitions(buffer, rows, _checked(buffer, rows, info_keys, time_limits), observation_space)
+    (whole,) = replay_buffer_batches(buffer, buffer.buffer_size * buffer.n_envs, **settings)
+    return whole
 
 
 def replay_buffer_batches(
-    buffer: ReplayBuffer,
-    batch_size: int = 10_000,
+    buffer: ReplayBuffer | SavedBuffer,
+    batch_size: int = BATCH,
     *,
     info_keys: Sequence[str] = (),
     time_limits: bool = True,
     observation_space: spaces.Space[Any] | None = None,
+    action_space: spaces.Space[Any] | None = None,
 ) -> Iterator[Transitions]:
-    """The same in batches of about `batch_size`, of which only one is in memory at a time."""
+    """The steps that the buffer holds, in batches of about `batch_size`, one at a time in memory.
+
+    time_limits: False says that the env has none, for buffers that do not tell a time limit from
+    a termination. The spaces are the env's own: those of a saved buffer are not read, and SB3 stores images
+    channels first.
+    """
+    if isinstance(buffer, ReplayBuffer):
+        if observation_space is None and any(map(is_image_space, _parts(buffer.observation_space))):
+            raise ValueError(
+                f"the replay buffer holds images, in {buffer.observation_space}, which SB3 may have turned: "
+                "pass the env's own observation_space"
+            )
+        observation_space = observation_space or buffer.observation_space
+        action_space = action_space or buffer.action_space
+    if observation_space is None or action_space is None:
+        raise ValueError("of a saved buffer, pass the observation_space and action_space of its env")
     rows = _rows(buffer)
     timeouts = _checked(buffer, rows, info_keys, time_limits)
     per_batch = max(1, whole_number("batch_size", batch_size, at_least=1) // buffer.n_envs)
     for begin in range(0, len(rows), per_batch):
         part = slice(begin, begin + per_batch)
-        yield _transitions(buffer, rows[part], timeouts[part], observation_space)
+        yield _transitions(buffer, rows[part], timeouts[part], observation_space, action_space)
 
 
-def load_replay_buffer(path: str | Path, *, trust: bool = False) -> ReplayBuffer:
-    """A buffer saved by `model.save_replay_buffer`."""
-    if not trust:
-        raise ValueError(
-            f"{path} is a pickle, and reading it runs whatever code it holds: pass trust=True if it is yours"
-        )
-    try:
-        buffer = load_from_pkl(path)
-    except Exception as error:  # a pickle can run anything, so anything can be raised
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} is no replay buffer that can be read ({reason})") from error
-    if not isinstance(buffer, ReplayBuffer):
-        raise TypeError(f"{path} holds a {type(buffer).__name__}, not a replay buffer")
-    return buffer
+def _parts(space: spaces.Space[Any]) -> Sequence[spaces.Space[Any]]:
+    return list(space.values()) if isinstance(space, spaces.Dict) else [space]
 
 
-def _rows(buffer: ReplayBuffer) -> IntArray:
+def _rows(buffer: ReplayBuffer | SavedBuffer) -> IntArray:
     """[step]: the rows that hold whole steps, oldest first."""
     if not buffer.full:
         return np.arange(buffer.pos)
@@ -75,7 +220,9 @@ def _rows(buffer: ReplayBuffer) -> IntArray:
     return rows[1:] if buffer.optimize_memory_usage else rows
 
 
-def _checked(buffer: ReplayBuffer, rows: IntArray, info_keys: Sequence[str], time_limits: bool) -> BoolArray:
+def _checked(
+    buffer: ReplayBuffer | SavedBuffer, rows: IntArray, info_keys: Sequence[str], time_limits: bool
+) -> BoolArray:
     """[step, env]: which steps were cut by a time limit, if all that is asked for can be had."""
     if info_keys:
         raise ValueError(
@@ -101,16 +248,20 @@ def _checked(buffer: ReplayBuffer, rows: IntArray, info_keys: Sequence[str], tim
 
 
 def _transitions(
-    buffer: ReplayBuffer, rows: IntArray, timeouts: BoolArray, env_space: spaces.Space[Any] | None
+    buffer: ReplayBuffer | SavedBuffer,
+    rows: IntArray,
+    timeouts: BoolArray,
+    observed: spaces.Space[Any],
+    acted: spaces.Space[Any],
 ) -> Transitions:
     if buffer.optimize_memory_usage:
         next_observations, next_rows = buffer.observations, (rows + 1) % buffer.buffer_size
     else:
         next_observations, next_rows = buffer.next_observations, rows
     return Transitions(
-        observation=_observations(buffer.observations, rows, buffer.observation_space, env_space),
-        action=_actions(buffer.actions[rows], buffer.action_space),
-        next_observation=_observations(next_observations, next_rows, buffer.observation_space, env_space),
+        observation=_observations(buffer.observations, rows, observed),
+        action=_actions(buffer.actions[rows], acted),
+        next_observation=_observations(next_observations, next_rows, observed),
         reward=buffer.rewards[rows].ravel().astype(np.float64),
         terminated=((buffer.dones[rows] > 0) & ~timeouts).ravel(),
         truncated=timeouts.ravel(),
@@ -118,35 +269,25 @@ def _transitions(
     )
 
 
-def _observations(
-    stored: Any, rows: IntArray, space: spaces.Space[Any], env_space: spaces.Space[Any] | None
-) -> Array:
+def _observations(stored: Any, rows: IntArray, space: spaces.Space[Any]) -> Array:
     """[batch, ...] from [row, env, ...], or from a dict of those."""
     if not isinstance(space, spaces.Dict):
-        return _in_space(stored[rows], space, env_space)
-    if env_space is None:
-        return pack({key: _in_space(stored[key][rows], space[key], None) for key in space})
-    if not isinstance(env_space, spaces.Dict) or list(env_space) != list(space):
-        raise ValueError(f"the replay buffer holds observations of {space}, not of {env_space}")
-    return pack({key: _in_space(stored[key][rows], space[key], env_space[key]) for key in space})
+        if isinstance(stored, dict):
+            raise ValueError(f"the replay buffer holds observations of {', '.join(stored)}, not of {space}")
+        return _in_space(stored[rows], space)
+    if not isinstance(stored, dict) or sorted(stored) != sorted(space):
+        raise ValueError(f"the replay buffer holds other observations than those of {space}")
+    return pack({key: _in_space(stored[key][rows], space[key]) for key in space})
 
 
-def _in_space(stored: Array, space: spaces.Space[Any], env_space: spaces.Space[Any] | None) -> Array:
+def _in_space(stored: Array, space: spaces.Space[Any]) -> Array:
     """[batch, ...] from [step, env, ...], in the layout of the env."""
-    assert space.shape is not None
-    flat = stored.reshape(-1, *space.shape)
-    if not is_image_space(space):
-        return flat
-    if env_space is None:
-        raise ValueError(
-            f"the replay buffer holds images of shape {space.shape}, which SB3 may have turned: "
-            "pass the env's own observation_space"
-        )
-    if env_space.shape == space.shape:
-        return flat
-    if env_space.shape == (*space.shape[1:], space.shape[0]):
-        return np.moveaxis(flat, 1, -1)
-    raise ValueError(f"the replay buffer holds images of shape {space.shape}, the env has {env_space.shape}")
+    due, found = space.shape or (), stored.shape[2:]
+    if found == due or (due, found) == ((), (1,)):
+        return stored.reshape(-1, *due)
+    if len(due) == 3 and due == (*found[1:], found[0]):
+        return np.moveaxis(stored.reshape(-1, *found), 1, -1)
+    raise ValueError(f"the replay buffer holds observations of shape {found}, the env has {due}")
 
 
 def _actions(stored: Array, space: spaces.Space[Any]) -> Array:

@@ -211,24 +211,24 @@ def _key(key: Any) -> Any:
     raise RefusedPickleError(f"has {shown(key)} for a key, where words are due")
 
 
-def read_pickle(path: Path) -> Any:
+def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
     """The pickle with records in place of objects; a ValueError says what is wrong with it."""
     if not path.is_file():
         raise ValueError("there is no such file")
-    if path.stat().st_size > LARGEST_PICKLE:
+    if path.stat().st_size > largest:
         raise ValueError(f"has an absurd size of {path.stat().st_size} bytes")
-    return unpickled(path.read_bytes())
+    return unpickled(path.read_bytes(), largest)
 
 
-def unpickled(content: bytes) -> Any:
+def unpickled(content: bytes, largest: int = LARGEST_PICKLE) -> Any:
     """The same of a pickle that is at hand."""
-    return next_pickle(io.BytesIO(content))
+    return next_pickle(io.BytesIO(content), largest)
 
 
-def next_pickle(content: io.BytesIO) -> Any:
+def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
     """The same of the next of several pickles."""
     begin = content.tell()
-    part = io.BytesIO(content.read(LARGEST_PICKLE))
+    part = io.BytesIO(content.read(largest))
     cut_off = bool(content.read(1))
     try:
         found = InertUnpickler(part).load()
@@ -237,8 +237,8 @@ def next_pickle(content: io.BytesIO) -> Any:
     except RefusedPickleError:
         raise
     except ValueError as error:
-        if cut_off and part.tell() >= LARGEST_PICKLE:
-            raise ValueError(f"is larger than {LARGEST_PICKLE} bytes") from error
+        if cut_off and part.tell() >= largest:
+            raise ValueError(f"is larger than {largest} bytes") from error
         raise ValueError(f"is no pickle, or a broken one ({error})") from error
     except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"is a broken pickle ({type(error).__name__})") from error

@@ -50,11 +50,6 @@ class ZooFolder:
     """As the environment's keyword arguments had it; None leaves the registered time limit."""
 
 
-def is_zoo_folder(path: Path) -> bool:
-    """Whether there is a zip in a folder, and what the zoo writes beside it."""
-    return path.is_dir() and bool(_zips(path)) and bool(_parameter_folders(path))
-
-
 def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
     """What the files of a folder say; a ValueError says what is missing, or cannot be done again.
 

@@ -14,15 +14,16 @@ from itertools import pairwise
 import numpy as np
 from hydra import compose, initialize_config_dir
 
-from tpd.core.bands import LEVEL, Band
-from tpd.core.explanation import TOLERATED
+from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
+from tpd.core.efo import powers
+from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
 from tpd.core.types import BoolArray, DiscretePolicy, FloatArray
 from tpd.predictors.exact import ExactSolution
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.learner import ReplayedFHTD
-from tpd.predictors.replayed.posterior import Posterior, outcomes, returns, so_far
 from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.parts import Parts, build
 from tpd.sources.collection import collect
@@ -66,7 +67,7 @@ class Study:
         self.fact = np.searchsorted(met, self.cases.observations[self.foil])
         names = self.parts.outcomes.legend.names
         self.each_step = slice(sum(not name.startswith(FIRST) for name in names))  # first occurrences follow
-        self.truth = outcomes(self.cases.expected)[:, :, self.each_step]
+        self.truth = self.cases.expected[:, :, self.each_step]
         self.uncertain = _uncertain(self.truth)
 
     def table(self, steps: int, data: int) -> PairTable:
@@ -92,12 +93,12 @@ class Study:
         estimates, supports, widths = [], [], []
         for data in range(data_sets):
             table = self.table(steps, data)
-            posterior = _timed_posterior(table, self.policy, tally)
+            explained = self._timed(table, tally)
             support = np.where(table.unknown(*pairs)[:, -1] <= TOLERATED, table.support(*pairs), 0)
-            band = self._each_step(posterior.band(*pairs))
+            band = self._each_step(explained.band())
             self._judge_cells(band, support, tally)
-            self._judge_first(posterior.band(*pairs, so_far), support, tally)
-            self._judge_contrasts(posterior, support, tally)
+            self._judge_first(explained.sum_band(), support, tally)
+            self._judge_contrasts(explained, support, tally)
             estimates.append(table.predict(*pairs)[:, :, self.each_step])
             supports.append(support)
             widths.append(band.high - band.low)
@@ -121,28 +122,35 @@ class Study:
 
     def _judge_first(self, band: Band, support: FloatArray, tally: Tally) -> None:
         """Whether something has happened for the first time by then."""
-        truth = so_far(self.cases.expected)
+        truth = np.cumsum(self.cases.expected[:, :, :-1], axis=1)
         judged = _uncertain(truth)
         judged[:, :, self.each_step] = False
         for name, group in self._groups(support).items():
             of_group = group & judged
             tally.add(f"{name}/first occurrences covered", _within(band, truth)[of_group], of_group)
 
-    def _judge_contrasts(self, posterior: Posterior, support: FloatArray, tally: Tally) -> None:
+    def _timed(self, table: PairTable, tally: Tally) -> Explanation:
+        """The cases with their bands, and the time that these take."""
+        explainer = Explainer(table, self.policy, self.parts.outcomes.legend)
+        start = time.perf_counter()
+        explained = explainer.explain(self.cases.observations, self.cases.actions, draws=ENOUGH_DRAWS)
+        explained.band()
+        tally.add("seconds/bands of all cases", np.array(time.perf_counter() - start), np.array(1))
+        return explained
+
+    def _judge_contrasts(self, explained: Explanation, support: FloatArray, tally: Tally) -> None:
         """Of all valid actions passed over in the states met, against the action taken there."""
-        states, actions = self.cases.observations, self.cases.actions
-        fact, foil = (states[self.fact], actions[self.fact]), (states[self.foil], actions[self.foil])
-        worth = returns(self.parts.outcomes.legend, self.policy.discount)
-        band = posterior.contrast(fact, foil, worth)
-        low, high = band.low[:, -1], band.high[:, -1]
-        value = worth(self.cases.expected)[:, -1]
+        contrast = explained[self.fact] - explained[self.foil]
+        low, high = (end[:, -1] for end in contrast.return_band())
+        rewards = self.cases.expected[:, :, :-1] @ self.parts.outcomes.legend.rewards
+        value = rewards @ powers(self.policy.discount, self.horizon)
         truth = value[self.fact] - value[self.foil]
         known = (support[self.fact] > 0) & (support[self.foil] > 0)
         tally.add("return contrasts/covered", _within(Band(low, high), truth)[known], known)
         decided = known & ((low > 0) | (high < 0))
         tally.add("return contrasts/without zero", decided[known], known)
         tally.add("return contrasts/without zero, sign wrong", (low * truth < 0)[decided], decided)
-        band = self._each_step(posterior.contrast(fact, foil))
+        band = self._each_step(contrast.band())
         difference = self.truth[self.fact] - self.truth[self.foil]
         judged = known[:, None, None] & (self.uncertain[self.fact] | self.uncertain[self.foil])
         tally.add("contrasts/covered", _within(band, difference)[judged], judged)
@@ -154,15 +162,6 @@ class Study:
         """The actions taken and those passed over, as far as they are known: [case, 1, 1]."""
         own, known = self.cases.own, support > 0
         return {"pi": (own & known)[:, None, None], "foils": (~own & known)[:, None, None]}
-
-
-def _timed_posterior(table: PairTable, policy: DiscretePolicy, tally: Tally) -> Posterior:
-    """With the time that it takes to have it and the bands of the whole table."""
-    start = time.perf_counter()
-    posterior = Posterior(table, policy)
-    posterior.band(*np.divmod(table.pairs, table.num_actions))
-    tally.add("seconds/bands of the whole table", np.array(time.perf_counter() - start), np.array(1))
-    return posterior
 
 
 def _uncertain(truth: FloatArray) -> BoolArray:

@@ -14,6 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from conformal import (
+    ConformalCalibration,
+    Forecast,
+    largest_ratio,
+    likelihood_ratios,
+    observed,
+    random_steps,
+)
 from hydra import compose, initialize_config_dir
 from scipy.stats import wasserstein_distance
 
@@ -32,14 +40,6 @@ from tpd.core.types import (
     Transitions,
 )
 from tpd.envs import Environment
-from tpd.evaluation.conformal import (
-    ConformalCalibration,
-    Forecast,
-    largest_ratio,
-    likelihood_ratios,
-    observed,
-    random_steps,
-)
 from tpd.predictors.pair_table import Edges, PairTable
 from tpd.predictors.replayed.learner import ReplayedFHTD
 from tpd.predictors.replayed.returns import ReturnTable, return_table

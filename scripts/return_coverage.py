@@ -10,12 +10,12 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+from conformal import observed, random_steps
 from hydra import compose, initialize_config_dir
 
 from tpd.core.distributions import Distribution
 from tpd.core.seeding import generator
 from tpd.core.types import FloatArray
-from tpd.evaluation.conformal import observed, random_steps
 from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.configs import CONFIG_FOLDER
 from tpd.run.experiment import learn

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tpd.api.explainer import Explainer
     from tpd.api.loading import load
     from tpd.api.quality import Quality
-    from tpd.core.explanation import Contrast, Explanation
+    from tpd.core.contrast import Contrast
+    from tpd.core.explanation import Explanation
     from tpd.core.outcomes import Outcome, OutcomeSet, component, event, reward
     from tpd.core.types import DiscretePolicy, Learner, Policy, Predictor, RecurrentPolicy, Transitions
     from tpd.core.verdicts import Verdict
@@ -34,7 +35,7 @@ __version__ = "0.3.0"
 _HOMES = {
     "Answer": "tpd.answers.answer",
     "Behaviour": "tpd.api.behaviour",
-    "Contrast": "tpd.core.explanation",
+    "Contrast": "tpd.core.contrast",
     "DiscretePolicy": "tpd.core.types",
     "Environment": "tpd.envs.environment",
     "Explainer": "tpd.api.explainer",

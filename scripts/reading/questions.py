@@ -8,7 +8,8 @@ import numpy as np
 
 from reading.worlds import Case
 from tpd.answers import what_if
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import FloatArray
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tpd.answers.differences import main_differences, narrowest
+from tpd.answers.differences import Differences, narrowest
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import FloatArray
@@ -28,7 +28,7 @@ def test_differences_account_for_the_share_of_the_difference(
     one: FloatArray, other: FloatArray, share: float
 ) -> None:
     contrast = explanation(one) - explanation(other)
-    differences = main_differences(contrast, 0, share)
+    differences = Differences(contrast).main(0, share)
     difference = contrast.expected_return[0, -1]
     told = sum(fact.gain or 0 for fact in differences)
     assert abs(difference - told) <= (1 - share) * abs(difference) + 1e-9
@@ -51,14 +51,14 @@ def test_differences_account_for_the_share_of_the_difference(
 def test_what_speaks_for_comes_first_and_the_larger_before_the_smaller(
     one: FloatArray, other: FloatArray
 ) -> None:
-    gains = [fact.gain or 0 for fact in main_differences(explanation(one) - explanation(other), 0)]
+    gains = [fact.gain or 0 for fact in Differences(explanation(one) - explanation(other)).main(0)]
     assert gains == sorted(gains, key=lambda gain: (gain < 0, -abs(gain)))
 
 
 @given(probabilities, probabilities)
 def test_reversing_a_contrast_reverses_its_differences(one: FloatArray, other: FloatArray) -> None:
-    forth = main_differences(explanation(one) - explanation(other), 0)
-    back = main_differences(explanation(other) - explanation(one), 0)
+    forth = Differences(explanation(one) - explanation(other)).main(0)
+    back = Differences(explanation(other) - explanation(one)).main(0)
     assert {(f.outcome, f.gain, f.begin, f.end) for f in forth} == {
         (f.outcome, -(f.gain or 0), f.begin, f.end) for f in back
     }
@@ -81,7 +81,7 @@ def test_the_narrowest_window_holds_the_share_and_no_narrower_one_does(
 def test_large_differences_against_are_told_too() -> None:
     one, other = np.zeros((1, HORIZON, 4)), np.zeros((1, HORIZON, 4))
     one[0, 1, 0], one[0, 2, 3] = 1.0, 0.2
-    differences = main_differences(explanation(one) - explanation(other), 0)
+    differences = Differences(explanation(one) - explanation(other)).main(0)
     assert [(fact.outcome, fact.begin, fact.end) for fact in differences] == [("a", 1, 1), ("d", 2, 2)]
     assert differences[0].gain == pytest.approx(10 * 0.9)
     assert differences[1].gain == pytest.approx(-20 * 0.2 * 0.81)
@@ -90,11 +90,11 @@ def test_large_differences_against_are_told_too() -> None:
 def test_without_rewards_the_outcomes_that_differ_most_are_told() -> None:
     one, other = np.zeros((1, HORIZON, 4)), np.zeros((1, HORIZON, 4))
     one[0, 1, 1], other[0, 2, 1], one[0, 3, 2] = 0.9, 0.9, 0.1
-    (fact,) = main_differences(explanation(one, rewarded=False) - explanation(other, rewarded=False), 0)
+    (fact,) = Differences(explanation(one, rewarded=False) - explanation(other, rewarded=False)).main(0)
     assert fact == ("b", None, 0.9, 0.9, 1, 2)
 
 
 def test_nothing_is_told_of_what_is_equal_or_unknown() -> None:
     some = np.full((1, HORIZON, 4), 0.1)
-    assert main_differences(explanation(some) - explanation(some), 0) == []
-    assert main_differences(explanation(some) - explanation(0 * some, visits=0), 0) == []
+    assert Differences(explanation(some) - explanation(some)).main(0) == []
+    assert Differences(explanation(some) - explanation(0 * some, visits=0)).main(0) == []

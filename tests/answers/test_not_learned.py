@@ -17,7 +17,7 @@ from tests.support.explanations import toy
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
 from tpd.answers.batch import Answers, Choice
-from tpd.answers.differences import main_differences
+from tpd.answers.differences import Differences
 from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.describe import describe
 from tpd.answers.sentences.learned import learned_instead
@@ -84,7 +84,7 @@ def test_a_comparison_leaves_out_what_is_not_learned() -> None:
     assert not numbers_of_crash(said)
     assert "as far as it is learned" in said
     assert said.count("crash") == 1
-    assert [one.outcome for one in main_differences(contrast, 0)] == ["goal"]
+    assert [one.outcome for one in Differences(contrast).main(0)] == ["goal"]
 
 
 def test_returns_that_are_not_learned_are_neither_compared_nor_valued() -> None:

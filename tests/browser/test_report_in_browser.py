@@ -12,13 +12,14 @@ from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
 from tpd.answers.sentences.compare import paragraph
-from tpd.answers.sentences.formatting import worth
 from tpd.answers.sentences.overtakes import overtakes
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
+from tpd.core.formats import percent, price, worth
 from tpd.core.outcomes import FIRST
 from tpd.run.overview import OVERVIEW, REPORT
 from tpd.show import report
-from tpd.show.report.contents import FEW_DRAWS
 from tpd.show.report.packing import LEVELS
 from tpd.store.saved_runs import SavedRun
 
@@ -34,7 +35,7 @@ PATIENCE = 60_000
 
 def every_action(run: SavedRun, state: int) -> Explanation:
     actions = np.arange(run.env.num_actions)
-    return run.explainer.explain(np.full(len(actions), state), actions, draws=FEW_DRAWS)
+    return run.explainer.explain(np.full(len(actions), state), actions, draws=ENOUGH_DRAWS)
 
 
 def contrast(run: SavedRun, state: int, fact: int, foil: int) -> Contrast:
@@ -212,6 +213,24 @@ def test_the_task_solved_anew_is_that_of_python_in_all_states(page: Page, sweep:
     }"""
     states = np.arange(sweep.run.env.table_shape()[0])
     assert page.evaluate(solve, REWARDS) == resolved(sweep.run).action(states).tolist()
+
+
+@pytest.mark.parametrize("page", [1280], indirect=True)
+def test_numbers_read_as_they_do_in_python(page: Page, sweep: Sweep) -> None:
+    open_file(page, sweep.report)
+    small = 10.0 ** -np.arange(1, 12)
+    shares = np.concatenate([np.linspace(0, 1, 401), small, 1 - small])
+    amounts = np.concatenate([shares, -shares, [12.345, 0.0625, -0.0123, 123456, 1e-7, 99.995]])
+    for call, values, expected in (
+        ("percent(value)", shares.tolist(), percent),
+        ("worth(value)", amounts.tolist(), worth),
+        ("significant(value, 4)", amounts.tolist(), price),
+    ):
+        script = f"""async values => {{
+            const {{ formats }} = new Book(unpacked(await inflated("data")));
+            return values.map(value => formats.{call});
+        }}"""
+        assert page.evaluate(script, values) == [expected(value) for value in values], call
 
 
 def test_the_keyboard_does_everything(page: Page, sweep: Sweep) -> None:

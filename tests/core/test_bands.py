@@ -17,7 +17,6 @@ from tpd.evaluation.errors import evaluate
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.learner import ReplayedFHTD
-from tpd.predictors.replayed.posterior import Posterior
 from tpd.show.tables import overall, shown
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
@@ -89,19 +88,6 @@ def test_a_contrast_is_drawn_in_the_same_models(drawn: Explanation) -> None:
 def test_draws_are_compared_one_by_one(explainer: Explainer, drawn: Explanation) -> None:
     with pytest.raises(ValueError, match="cannot compare 59 draws with 99: ask for as many of both"):
         drawn - explainer.explain(np.array([0, 1, 2]), draws=99)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
-def test_an_explanation_and_its_posterior_have_the_same_bands(
-    explainer: Explainer, drawn: Explanation, level: float
-) -> None:
-    assert isinstance(explainer.predictor, ReplayedFHTD)
-    posterior = Posterior(explainer.predictor.table(), small_mdp.policy())
-    known = drawn.foreseen
-    for one, other in zip(
-        drawn.band(level), posterior.band(drawn.observations, drawn.actions, level=level), strict=True
-    ):
-        np.testing.assert_allclose(one[known], other[known], atol=1e-6)
 
 
 def test_what_is_exact_has_no_bands() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conformal import observed
 from hydra.utils import instantiate
 from scipy.stats import wasserstein_distance
 
@@ -18,13 +19,11 @@ from tpd.core.distributions import (
     StepDistribution,
     binned,
     distribution,
-    wasserstein,
     with_bins,
 )
 from tpd.core.outcomes import Legend, Outcome, OutcomeError, OutcomeSet, component, event
 from tpd.core.seeding import generator
 from tpd.core.types import DiscretePolicy, FloatArray, IntArray, Predictor, Transitions, concatenate
-from tpd.evaluation.conformal import observed
 from tpd.policies.tabular import TabularPolicy
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
@@ -72,14 +71,6 @@ def test_what_is_no_distribution_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=named):
         Distribution(np.array(values), np.array(probabilities))
-
-
-def test_wasserstein_is_that_of_scipy() -> None:
-    rng = np.random.default_rng(0)
-    values = np.sort(rng.normal(size=(5, 20)))
-    one, other = rng.dirichlet(np.ones(20), size=(2, 5))
-    expected = [wasserstein_distance(v, v, p, q) for v, p, q in zip(values, one, other, strict=True)]
-    np.testing.assert_allclose(wasserstein(values, one, other), expected)
 
 
 def some_transitions(rewards: FloatArray) -> Transitions:
@@ -170,11 +161,14 @@ def test_a_network_learns_bins_as_it_learns_events() -> None:
     policy, env = small_mdp.policy(), small_mdp.environment()
     learner = network(env, policy, arrivals(), horizon=HORIZON)
     exact, _ = exactly(policy)
+    atoms = exact.lowest.probabilities.shape[-1]
 
     def distance() -> float:
         found, _ = explained(learner, policy)
-        values, ours, true = exact.lowest.values, found.lowest.probabilities, exact.lowest.probabilities
-        return float(wasserstein(values, ours, true).mean())
+        values = np.broadcast_to(exact.lowest.values, exact.lowest.probabilities.shape).reshape(-1, atoms)
+        ours, true = (one.lowest.probabilities.reshape(-1, atoms) for one in (found, exact))
+        each = zip(values, ours, true, strict=True)
+        return float(np.mean([wasserstein_distance(v, v, p, q) for v, p, q in each]))
 
     untaught = distance()
     taught(learner, collected(env, policy, 20_000), updates=400)

@@ -10,8 +10,10 @@ import pytest
 
 from tests.support import small_mdp
 from tpd.core.colours import PALETTE, colour, rounds
-from tpd.core.explanation import MOST_SHOWN, Explanation
+from tpd.core.explanation import Explanation
+from tpd.core.formats import percent
 from tpd.core.outcomes import FIRST, Legend
+from tpd.core.sections import MOST_SHOWN
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 
@@ -80,7 +82,7 @@ def test_cells_show_the_probabilities_in_the_colours_of_the_outcomes(explanation
         for k, name in enumerate(names):
             for step in range(HORIZON):
                 value, cell = explanation.expected[pair, step, k], next(cells)
-                assert cell["title"] == f"step {step}: {100 * value:.3g} %"
+                assert cell["title"] == f"step {step}: {percent(value)}"
                 assert cell["style"] == f"background-color:{colour(names, name)}{round(255 * value):02x}"
     assert f"and {6 - MOST_SHOWN} more" in explanation._repr_html_()
 

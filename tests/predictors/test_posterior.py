@@ -10,15 +10,15 @@ import pytest
 from tests.support import small_mdp
 from tests.support.learning import HORIZON, batches, exact
 from tests.support.small_mdp import NUM_ACTIONS
-from tpd.core.explanation import TOLERATED
-from tpd.core.outcomes import OutcomeSet, event
+from tpd.core.bands import ENOUGH_DRAWS
+from tpd.core.efo import powers
+from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.types import FloatArray, Transitions
-from tpd.kernels.counts import keep_extremes
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import Edges, PairTable
 from tpd.predictors.replayed.dirichlet_prior import WEIGHTS, successors
 from tpd.predictors.replayed.learner import ReplayedFHTD
-from tpd.predictors.replayed.posterior import Posterior, outcomes, returns, so_far, survival
+from tpd.predictors.replayed.posterior import CountedTable, Posterior
 from tpd.predictors.replayed.returns import return_table
 from tpd.store import explainers
 
@@ -34,6 +34,17 @@ def learned(steps: int, seed: int = 0) -> PairTable:
     return learner.table()
 
 
+def explained(table: PairTable, draws: int = ENOUGH_DRAWS) -> Explanation:
+    """Every pair with its bands, as they are shown."""
+    explainer = Explainer(table, POLICY, small_mdp.outcomes().legend)
+    return explainer.explain(STATES, ACTIONS, draws=draws)
+
+
+def returns(expected: FloatArray) -> FloatArray:
+    """[pair]: of outcomes [pair, horizon, outcome], to the horizon."""
+    return np.asarray(powers(POLICY.discount, HORIZON) @ (expected @ small_mdp.outcomes().legend.rewards).T)
+
+
 @pytest.fixture(scope="module")
 def tables() -> list[PairTable]:
     return [learned(STEPS, seed) for seed in range(DATA_SETS)]
@@ -47,12 +58,13 @@ def truth() -> FloatArray:
 
 def coverage(tables: list[PairTable], truth: FloatArray) -> float:
     """The share of the uncertain cells, of futures that are known, whose truth lies in the band."""
-    uncertain = (outcomes(truth) > 1e-9) & (outcomes(truth) < 1 - 1e-9)
+    truth = truth[:, :, :-1]
+    uncertain = (truth > 1e-9) & (truth < 1 - 1e-9)
     held = []
     for table in tables:
-        low, high = Posterior(table, POLICY).band(STATES, ACTIONS)
+        low, high = explained(table).band()
         judged = uncertain & (table.unknown(STATES, ACTIONS) <= TOLERATED)[:, :, None]
-        held += ((low <= outcomes(truth)) & (outcomes(truth) <= high))[judged].tolist()
+        held += ((low <= truth) & (truth <= high))[judged].tolist()
     return float(np.mean(held))
 
 
@@ -80,9 +92,9 @@ def test_few_visits_in_a_small_world_are_covered_less(
 
 
 def test_bands_are_as_wide_as_the_estimates_scatter(tables: list[PairTable]) -> None:
-    estimates = [outcomes(table.predict(STATES, ACTIONS)) for table in tables]
+    estimates = [table.predict(STATES, ACTIONS)[:, :, :-1] for table in tables]
     low, high = np.quantile(estimates, [0.05, 0.95], axis=0, method="normal_unbiased")
-    bands = [Posterior(table, POLICY).band(STATES, ACTIONS) for table in tables]
+    bands = [explained(table).band() for table in tables]
     width = np.mean([band.high - band.low for band in bands])
     assert 0.85 < width / np.mean(high - low) < 1.15
 
@@ -90,15 +102,14 @@ def test_bands_are_as_wide_as_the_estimates_scatter(tables: list[PairTable]) -> 
 def test_return_contrasts_hold_the_truth_and_rarely_mistake_the_sign(
     tables: list[PairTable], truth: FloatArray
 ) -> None:
-    worth = returns(small_mdp.outcomes().legend, POLICY.discount)
     other = np.flatnonzero(ACTIONS > 0)
     first = STATES[other] * small_mdp.NUM_ACTIONS
-    difference = worth(truth)[first, -1] - worth(truth)[other, -1]
+    worth = returns(truth[:, :, :-1])
+    difference = worth[first] - worth[other]
     held, decided, wrong = list[float](), 0, 0
     for table in tables:
-        fact, foil = (STATES[first], ACTIONS[first]), (STATES[other], ACTIONS[other])
-        band = Posterior(table, POLICY).contrast(fact, foil, worth)
-        low, high = band.low[:, -1], band.high[:, -1]
+        every = explained(table)
+        low, high = (end[:, -1] for end in (every[first] - every[other]).return_band())
         held.append(float(np.mean((low <= difference) & (difference <= high))))
         decided += int(((low > 0) | (high < 0)).sum())
         wrong += int((((low > 0) & (difference < 0)) | ((high < 0) & (difference > 0))).sum())
@@ -108,54 +119,41 @@ def test_return_contrasts_hold_the_truth_and_rarely_mistake_the_sign(
 
 
 def test_bands_shrink_with_the_square_root_of_the_data() -> None:
-    few, many = (Posterior(learned(steps), POLICY).band(STATES, ACTIONS) for steps in (2_000, 200_000))
+    few, many = (explained(learned(steps)).band() for steps in (2_000, 200_000))
     assert np.mean(many.high - many.low) / np.mean(few.high - few.low) == pytest.approx(0.1, rel=0.2)
 
 
-@pytest.mark.parametrize("quantity", [outcomes, so_far, survival])
-def test_the_estimate_lies_in_its_band(quantity: object) -> None:
-    table = learned(300)
-    assert callable(quantity)
-    low, high = Posterior(table, POLICY).band(STATES, ACTIONS, quantity, level=0.1)
-    estimate = quantity(table.predict(STATES, ACTIONS))
-    known = table.support(STATES, ACTIONS) > 0
-    assert (low[known] <= estimate[known]).all()
-    assert (estimate[known] <= high[known]).all()
-
-
-def test_survival_is_what_is_left_of_the_first_occurrences_so_far() -> None:
-    posterior = Posterior(learned(500), POLICY)
-    happened, not_yet = (posterior.band(STATES, ACTIONS, quantity) for quantity in (so_far, survival))
-    first = small_mdp.outcomes().legend.names.index("first odd")
-    np.testing.assert_allclose(not_yet.low[..., first], 1 - happened.high[..., first], atol=1e-6)
-    assert (np.diff(not_yet.high[..., first], axis=1) < 1e-6).all()
+def test_the_estimate_lies_in_its_band() -> None:
+    every = explained(learned(300))
+    known = every.foreseen
+    for band, estimate in (
+        (every.band(0.1), every.expected),
+        (every.sum_band(0.1), np.cumsum(every.expected, axis=1)),
+        (every.return_band(0.1), every.expected_return),
+    ):
+        assert (band.low[known] <= estimate[known]).all()
+        assert (estimate[known] <= band.high[known]).all()
 
 
 def test_a_higher_level_gives_a_wider_band() -> None:
-    posterior = Posterior(learned(500), POLICY)
-    narrow, wide = (posterior.band(STATES, ACTIONS, level=level) for level in (0.5, 0.95))
-    assert np.mean(wide.high - wide.low) > 2 * np.mean(narrow.high - narrow.low)
+    narrow, wide = (explained(learned(500)).band(level) for level in (0.5, 0.95))
+    assert np.nanmean(wide.high - wide.low) > 2 * np.nanmean(narrow.high - narrow.low)
 
 
 def test_contrasts_are_drawn_jointly() -> None:
     """Both pairs live in one model, so what they share cancels out."""
-    posterior, fact, foil = (
-        Posterior(learned(500), POLICY),
-        (STATES[:1], ACTIONS[:1]),
-        (STATES[1:2], ACTIONS[1:2]),
-    )
-    same = posterior.contrast(fact, fact)
+    both = explained(learned(500))[:2]
+    same = (both[:1] - both[:1]).band()
     assert not same.low.any()
     assert not same.high.any()
-    joint, one, other = posterior.contrast(fact, foil), posterior.band(*fact), posterior.band(*foil)
-    apart = (one.high - other.low) - (one.low - other.high)
+    joint, each = (both[:1] - both[1:]).band(), both.band()
+    apart = (each.high[0] - each.low[1]) - (each.low[0] - each.high[1])
     assert (joint.high - joint.low).mean() < 0.9 * apart.mean()
 
 
 def drawn_returns(table: PairTable) -> FloatArray:
     """[draw, pair]"""
-    worth = returns(small_mdp.outcomes().legend, POLICY.discount)
-    return np.stack([worth(expected)[:, -1] for expected in Posterior(table, POLICY).draws(59)])
+    return np.stack([returns(expected[:, :, :-1]) for expected in Posterior(table, POLICY).draws(59)])
 
 
 def test_other_data_are_drawn_apart_and_the_same_data_together(tables: list[PairTable]) -> None:
@@ -175,16 +173,15 @@ def test_a_pair_never_tried_has_no_band() -> None:
     assert table.edges is not None
     kept = table.edges.pair != table.pairs[-1]
     left = Edges(*(getattr(table.edges, field.name)[kept] for field in fields(Edges)))
-    less = PairTable(
+    less = CountedTable(
         table.num_actions, table.pairs[tried], table.expected[tried], table.visits[tried], None, left
     )
-    posterior = Posterior(less, POLICY)
-    band = posterior.band(STATES, ACTIONS)
+    every = explained(less)
+    band = every.band()
     assert np.isnan(band.low[-1]).all()
     assert np.isnan(band.high[-1]).all()
     assert not np.isnan(band.low[:-1]).any()
-    contrast = posterior.contrast((STATES[:1], ACTIONS[:1]), (STATES[-1:], ACTIONS[-1:]))
-    assert np.isnan(contrast.low).all()
+    assert np.isnan((every[:1] - every[-1:]).band().low).all()
 
 
 def test_a_stored_table_gives_the_same_bands(tmp_path: Path) -> None:
@@ -196,28 +193,17 @@ def test_a_stored_table_gives_the_same_bands(tmp_path: Path) -> None:
     )
     stored = explainers.load(tmp_path).predictor
     assert isinstance(stored, PairTable)
-    bands = [Posterior(table, POLICY).band(STATES, ACTIONS) for table in (learner.table(), stored)]
+    bands = [explained(table).band() for table in (learner.table(), stored)]
     np.testing.assert_allclose(bands[0], bands[1], atol=1e-6)
-
-
-def test_extremes_are_those_of_all_values_sorted() -> None:
-    values = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
-    smallest, largest = np.full((20, 3), np.inf, np.float32), np.full((20, 3), -np.inf, np.float32)
-    for row in values:
-        keep_extremes(row, smallest, largest)
-    ordered = np.sort(values, axis=0)
-    np.testing.assert_array_equal(smallest, ordered[:3].T)
-    np.testing.assert_array_equal(largest, ordered[::-1][:3].T)
 
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="no counts"):
         Posterior(replace(learned(500), edges=None), POLICY)
     with pytest.raises(ValueError, match="level"):
-        Posterior(learned(500), POLICY).band(STATES, ACTIONS, level=1.0)
-    plain = OutcomeSet([event("odd", small_mdp.odd)])
-    with pytest.raises(ValueError, match="reward"):
-        returns(plain.legend, 0.9)
+        explained(learned(500)).band(level=1.1)
+    with pytest.raises(ValueError, match="too few"):
+        explained(learned(500), draws=5).band()
 
 
 @pytest.mark.parametrize(
@@ -232,17 +218,10 @@ def test_what_cannot_be_is_refused() -> None:
     ],
 )
 def test_pairs_that_do_not_exist_are_refused(states: Any, actions: Any, named: str) -> None:
-    table, good = learned(500), (STATES[:1], ACTIONS[:1])
-    posterior = Posterior(table, POLICY)
+    table = learned(500)
     worth = return_table(table, POLICY, small_mdp.outcomes().legend, horizon=2)
-    for asked in (
-        lambda: posterior.band(states, actions),
-        lambda: posterior.contrast((states, actions), good),
-        lambda: posterior.contrast(good, (states, actions)),
-        lambda: worth.returns(states, actions),
-    ):
-        with pytest.raises(ValueError, match=named):
-            asked()
+    with pytest.raises(ValueError, match=named):
+        worth.returns(states, actions)
 
 
 # What is expected although it was not seen

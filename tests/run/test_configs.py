@@ -1,13 +1,15 @@
 """Every config composes and instantiates, and a wrong one is refused by name before any work."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from hydra.utils import instantiate
-from stable_baselines3 import PPO
+from hydra.utils import get_object, instantiate
+from omegaconf import OmegaConf
+from stable_baselines3 import DQN, PPO
 
 from tests.support import Compose
 from tpd.core.seeding import generator
@@ -75,6 +77,7 @@ PARTNERS: dict[str, list[str]] = {
     # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
     "env=dataset": ["experiment=dataset"],
+    "training=buffer": [option for option in CART_POLE if option != "training=agent"],
 }
 # agents are explained from their zip
 ENV_OF_AGENT = {
@@ -123,11 +126,15 @@ def test_there_is_a_config_for_every_group() -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_and_instantiates(
-    option: str, compose_config: Compose, agent: Any, dataset: str
+    option: str, compose_config: Compose, agent: Any, dataset: str, tmp_path: Path
 ) -> None:
     partners = list(PARTNERS.get(option, []))
     if option.endswith("=dataset"):
         partners.append(dataset)
+    if option == "training=buffer":
+        model = DQN("MlpPolicy", "CartPole-v1", learning_starts=100, buffer_size=50, device="cpu").learn(20)
+        model.save_replay_buffer(tmp_path / "buffer.pkl")
+        partners.append(f"training.path={tmp_path / 'buffer.pkl'}")
     if option in ENV_OF_AGENT:
         partners.append(agent(ENV_OF_AGENT[option]))
     if option == "env=zoo":
@@ -138,6 +145,37 @@ def test_every_option_composes_and_instantiates(
     cfg = compose_config(option, *partners)
     build(cfg)
     instantiate(cfg.tracking)
+
+
+# options that are there to differ from what Python does unless told otherwise
+VARIANTS = {
+    "explainer/network": {"weight_decay", "difference_decay"},
+    "explainer/polynomial": {"form"},
+    "training/agent": {"every"},
+    "evaluation/exact": {"truth", "episodes", "curve_points", "curve_episodes", "forecast_episodes"},
+    "evaluation/monte_carlo": {"truth", "episodes", "curve_episodes", "forecast_episodes"}
+    | {"calibration_episodes"},
+}
+CLASSES = {
+    f"{path.parent.name}/{path.stem}": OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    for group in ("policy", "explainer", "training", "evaluation", "tracking")
+    for path in sorted((CONFIG_FOLDER / group).glob("*.yaml"))
+    if "_target_" in path.read_text().partition("defaults:")[0]
+}
+
+
+@pytest.mark.parametrize("option", CLASSES)
+def test_yaml_and_python_have_the_same_defaults(option: str) -> None:
+    settings: Any = CLASSES[option]
+    parameters = signature(get_object(settings["_target_"])).parameters.values()
+    python = {one.name: one.default for one in parameters if one.default is not one.empty}
+    written = {name: value for name, value in settings.items() if name in python and "${" not in str(value)}
+    differ = {name for name, value in written.items() if value != _as_yaml(python[name])}
+    assert differ == VARIANTS.get(option, set())
+
+
+def _as_yaml(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 KINDS = ("fuel_taxi", "cart_pole", "pendulum")

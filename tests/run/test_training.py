@@ -1,5 +1,6 @@
 """Training: what learners are shown, and when."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from tpd.core.seeding import generator
 from tpd.core.types import DiscretePolicy, Transitions
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
-from tpd.run.experiment import run
+from tpd.run.experiment import learn, run
 from tpd.run.parts import build
 from tpd.run.training import Training
+from tpd.show.progress import ProgressBars
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.store import explainers
@@ -96,6 +98,21 @@ def test_settings_that_cannot_be_are_refused(setting: str, value: float) -> None
     }
     with pytest.raises(ValueError, match=setting):
         Training(**(usual | {setting: value}))  # type: ignore[arg-type]
+
+
+def test_the_figures_of_a_fit_are_logged_as_it_goes_on(compose_config: Compose) -> None:
+    class Told(NoRun):
+        def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+            if "explainer/loss" in values:
+                losses[step] = values["explainer/loss"]
+
+    losses = dict[int, float]()
+    function = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
+    chosen = ["env=cart_pole", "policy=function", function, "explainer=network", "training=agent"]
+    small = ["explainer.hidden=[8]", "training.steps=500", "explainer.fit_updates=40", "evaluation=none"]
+    learn(build(compose_config(*chosen, *small)), Told(), ProgressBars(False))
+    assert list(losses) == list(range(4, 44, 4))
+    assert np.mean(list(losses.values())[-3:]) < losses[4]
 
 
 def test_what_was_learned_is_saved_before_it_is_judged(

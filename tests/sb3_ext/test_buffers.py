@@ -15,8 +15,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replay_buffer_batches
 from sb3_ext.callback import TransitionCallback
+from tests.support import Compose
 from tests.support.sb3_walks import NOISE, OFF_POLICY, Walks, build
 from tpd.core.types import Array, Transitions, concatenate
+from tpd.run.parts import ConfigError
+from tpd.run.parts import build as parts_of
 
 
 def filled(model: OffPolicyAlgorithm, steps: int = 240) -> ReplayBuffer:
@@ -76,7 +79,7 @@ def test_original_values_are_held_under_normalisation() -> None:
 def test_dicts_and_images_are_turned_back_to_the_layout_of_the_env() -> None:
     walks = Walks(form="dict")
     buffer = filled(build(DQN, walks.env, OFF_POLICY | {"learning_starts": 1000}, "MultiInput"))
-    with pytest.raises(ValueError, match=r"images of shape \(2, 36, 38\).*observation_space"):
+    with pytest.raises(ValueError, match=r"images, in .*2, 36, 38.*own observation_space"):
         from_replay_buffer(buffer)
     own = walks.witnesses[0].observation_space
     held = from_replay_buffer(buffer, observation_space=own)
@@ -159,23 +162,74 @@ def test_an_empty_buffer_is_refused() -> None:
         from_replay_buffer(model.replay_buffer)
 
 
-def test_a_saved_buffer_is_read_only_with_trust(tmp_path: Path) -> None:
-    walks = Walks()
-    model = build(DQN, walks.env, OFF_POLICY)
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "form"),
+    [
+        (DQN, {}, "vector"),
+        (SAC, {}, "continuous"),
+        (DQN, {"n_steps": 3}, "vector"),
+        (DQN, {"learning_starts": 1000}, "dict"),
+    ],
+)
+def test_a_saved_buffer_is_read_without_running_it(
+    algorithm: type[OffPolicyAlgorithm], settings: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    walks = Walks(form="dict") if form == "dict" else Walks(continuous=form == "continuous")
+    model = build(algorithm, walks.env, OFF_POLICY | settings, *(["MultiInput"] if form == "dict" else []))
     filled(model)
-    path = tmp_path / "buffer.pkl"
-    model.save_replay_buffer(path)
-    with pytest.raises(ValueError, match="runs whatever code it holds: pass trust=True"):
-        load_replay_buffer(path)
-    walks.compare(from_replay_buffer(load_replay_buffer(path, trust=True)))
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    env = walks.witnesses[0]
+    spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+    walks.compare(from_replay_buffer(load_replay_buffer(tmp_path / "buffer.pkl"), **spaces))
 
 
 def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
-    whole = tmp_path / "whole.pkl"
-    whole.write_bytes(pickle.dumps({"observations": [1, 2, 3]}))
-    with pytest.raises(TypeError, match="holds a dict, not a replay buffer"):
-        load_replay_buffer(whole, trust=True)
-    for content in (b"", b"not a pickle", whole.read_bytes()[:-5], b"cgym.spaces\nBox\n."):
-        (tmp_path / "broken.pkl").write_bytes(content)
-        with pytest.raises(ValueError, match=r"broken\.pkl is no replay buffer that can be read"):
-            load_replay_buffer(tmp_path / "broken.pkl", trust=True)
+    broken, whole = tmp_path / "broken.pkl", pickle.dumps({"observations": [1, 2, 3]})
+    for content, said in (
+        (whole, "holds a dict, not a replay buffer"),
+        (pickle.dumps(gym.spaces.Discrete(2)), "only plain replay buffers can be read"),
+        (b"", "broken pickle|no pickle"),
+        (b"not a pickle", "no pickle"),
+        (whole[:-5], "broken pickle|no pickle"),
+    ):
+        broken.write_bytes(content)
+        with pytest.raises(ValueError, match=rf"broken\.pkl.*({said})"):
+            load_replay_buffer(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("pos", 1000, "pos must be .* or less"),
+        ("full", 3, "full must be true or false"),
+        ("rewards", np.zeros((3, 3)), "rewards and ends that do not fit"),
+        ("actions", np.zeros((3, 3, 1)), "other lengths"),
+        ("observations", "many", "a str where numbers are due"),
+    ],
+)
+def test_a_buffer_whose_parts_do_not_fit_is_refused(name: str, value: Any, said: str, tmp_path: Path) -> None:
+    _, buffer = walked()
+    setattr(buffer, name, value)
+    (tmp_path / "buffer.pkl").write_bytes(pickle.dumps(buffer))
+    with pytest.raises(ValueError, match=rf"buffer\.pkl.*{said}"):
+        load_replay_buffer(tmp_path / "buffer.pkl")
+
+
+def test_a_run_learns_from_a_saved_buffer(tmp_path: Path, compose_config: Compose) -> None:
+    model = build(DQN, DummyVecEnv([lambda: gym.make("CartPole-v1")]), OFF_POLICY)
+    held = from_replay_buffer(filled(model))
+    model.save_replay_buffer(tmp_path / "buffer.pkl")
+    function = "policy.function={_target_: policies_of_a_user.left, _partial_: true}"
+    chosen = ["env=cart_pole", "policy=function", function, "explainer=network", "evaluation=none"]
+    from_buffer = ["training=buffer", f"training.path={tmp_path / 'buffer.pkl'}"]
+    parts = parts_of(compose_config(*chosen, "explainer.fit_updates=5", *from_buffer))
+    seen: list[Transitions] = []
+    rng = np.random.default_rng(0)
+    parts.training.run(parts.env, parts.trainer, rng, learning=[seen.append])
+    assert parts.training.transitions(parts.trainer) == len(held) == 240
+    np.testing.assert_array_equal(concatenate(seen).observation, held.observation)
+    np.testing.assert_array_equal(concatenate(seen).action, held.action)
+    with pytest.raises(ConfigError, match=r"training: .*shape \(4,\), the env has \(6,\)"):
+        parts_of(compose_config("env=acrobot", "outcomes=reward", *chosen[1:], *from_buffer))
+    with pytest.raises(ConfigError, match="training: name the file of the replay buffer"):
+        parts_of(compose_config(*chosen, "training=buffer"))

@@ -15,6 +15,7 @@ from tests.support import Compose
 from tests.support.reports import HOSTILE, small
 from tpd.answers import what_if
 from tpd.answers.sentences.compare import paragraph
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.types import Array
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs.fuel_taxi.rules import Action
@@ -28,7 +29,7 @@ from tpd.run.results import live_run
 from tpd.show import report
 from tpd.show.progress import ProgressBars
 from tpd.show.report import page, pictures
-from tpd.show.report.contents import FEW_DRAWS, Contents, gather
+from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
 from tpd.sources.episodes import Recorder
 from tpd.store.saved_runs import SavedRun
@@ -104,7 +105,7 @@ def test_returns_under_any_rewards_follow_from_the_counts(taxi: SavedRun, shown:
 
 
 def test_bands_are_those_of_every_other_answer(taxi: SavedRun, shown: Contents) -> None:
-    band = taxi.explainer.explain(*pairs(shown), draws=FEW_DRAWS).return_band()
+    band = taxi.explainer.explain(*pairs(shown), draws=ENOUGH_DRAWS).return_band()
     for name, end in {"return_low": band.low, "return_high": band.high}.items():
         np.testing.assert_allclose(shown.arrays[name], end[:, -1], atol=1e-3)
     sparse = (shown.arrays["support"] > 0) & (shown.arrays["support"] < shown.metadata["enough_visits"])
@@ -130,7 +131,7 @@ def test_the_sentences_are_those_of_the_narrator(taxi: SavedRun, shown: Contents
     returns = taxi.explainer.action_returns(np.array([state]))
     best = int(taxi.explainer.favoured(returns, np.array([taken]), taxi.env.mask(np.array([state])))[0])
     for foil in others:
-        both = taxi.explainer.explain(np.full(2, state), np.array([taken, foil]), draws=FEW_DRAWS)
+        both = taxi.explainer.explain(np.full(2, state), np.array([taken, foil]), draws=ENOUGH_DRAWS)
         contrast = both[:1] - both[1:]
         fact_name, foil_name = taxi.env.name_of_action(taken), taxi.env.name_of_action(foil)
         third = None

@@ -222,8 +222,8 @@ def read_statistics(folder: Path, trust: bool = False) -> None:
     load_normalization(folder / "statistics.pkl", good_files.box(), trust=trust)
 
 
-def read_buffer(folder: Path, trust: bool = False) -> None:
-    load_replay_buffer(folder / "buffer.pkl", trust=trust)
+def read_buffer(folder: Path) -> None:
+    load_replay_buffer(folder / "buffer.pkl")
 
 
 def read_finished_job(folder: Path) -> None:
@@ -314,7 +314,14 @@ DOORS = (
         hostile_files.zoo("args.yml"),
         (ABSENT,),
     ),
-    Door("replay buffer", "`load_replay_buffer`", good_files.buffer, read_buffer, "buffer.pkl"),
+    Door(
+        "replay buffer",
+        "`load_replay_buffer`",
+        good_files.buffer,
+        read_buffer,
+        "buffer.pkl",
+        hostile_files.pickles("buffer.pkl"),
+    ),
     Door(
         "explainer: the arrays of a table",
         "`explainers.load`",
@@ -561,14 +568,6 @@ TOLD = (
         good_files.statistics,
         partial(read_statistics, trust=True),
         "statistics.pkl",
-        PICKLE,
-    ),
-    _told(
-        "replay buffer",
-        "`load_replay_buffer(..., trust=True)`",
-        good_files.buffer,
-        partial(read_buffer, trust=True),
-        "buffer.pkl",
         PICKLE,
     ),
     _told(

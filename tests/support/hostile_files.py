@@ -759,6 +759,17 @@ ENDLESS = {
 """Pickles that take for ever, or all of the memory, if they are read as usual."""
 
 
+def pickles(file: str) -> dict[str, Spoil]:
+    """A pickle in place of another."""
+    return {
+        **{name: with_bytes(file, content) for name, content in ENDLESS.items()},
+        "code deep inside": with_bytes(file, pickle.dumps([{"a": Hidden()}])),
+        "code of NumPy's": with_bytes(file, b"cnumpy\nload\n(S'x'\ntR."),
+        "objects by the thousand million": with_bytes(file, b"\x80\x04Nr\xff\xff\xff\x7f."),
+        "a plain number": with_bytes(file, pickle.dumps(1)),
+    }
+
+
 def statistics(file: str) -> dict[str, Spoil]:
     """The pickle of a VecNormalize."""
 
@@ -769,14 +780,7 @@ def statistics(file: str) -> dict[str, Spoil]:
         many = pickle.dumps(10**400, 4)[2:-1].split(b"\x8a", 1)[1]
         (folder / file).write_bytes(good[:end] + b"\x8a" + many + good[end + 9 :])
 
-    return {
-        **{name: with_bytes(file, content) for name, content in ENDLESS.items()},
-        "an epsilon of 10^400": epsilon,
-        "code deep inside": with_bytes(file, pickle.dumps([{"a": Hidden()}])),
-        "code of NumPy's": with_bytes(file, b"cnumpy\nload\n(S'x'\ntR."),
-        "objects by the thousand million": with_bytes(file, b"\x80\x04Nr\xff\xff\xff\x7f."),
-        "a plain number": with_bytes(file, pickle.dumps(1)),
-    }
+    return {**pickles(file), "an epsilon of 10^400": epsilon}
 
 
 LOADER, PICKLED = "a loader_module of strangers", "a pickled python_model"

@@ -12,8 +12,9 @@ import numpy as np
 
 from tpd.answers.differences import Difference
 from tpd.answers.switch import Switch
+from tpd.core.contrast import Contrast
 from tpd.core.drawing import draw
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.explanation import Explanation
 from tpd.core.types import Array
 from tpd.core.verdicts import Verdict
 

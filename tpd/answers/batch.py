@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tpd.answers.answer import Answer, How, Side, kind_of, verdict_words
-from tpd.answers.differences import Difference
+from tpd.answers.differences import Difference, Differences
 from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.describe import Narrator
-from tpd.core.explanation import Contrast, Explanation, together
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation, together
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import IntArray
+from tpd.predictors.explainer import blocks
 
 
 class Choice(NamedTuple):
@@ -69,27 +71,29 @@ class Answers:
     @cached_property
     def contrast(self) -> Contrast:
         """[contrasted]: fact minus foil, as arrays."""
-        return self.facts[self.fact[self.contrasted]] - self.foils[self.foil[self.contrasted]]
+        return self._contrast(self.contrasted)
 
-    @cached_property
-    def _narrator(self) -> ContrastNarrator:
-        return ContrastNarrator(self.contrast, self.tie)
+    def _contrast(self, questions: IntArray) -> Contrast:
+        return self.facts[self.fact[questions]] - self.foils[self.foil[questions]]
 
     @cached_property
     def sentences(self) -> list[str]:
         """[question]: a paragraph about both, or about the fact alone."""
         said = [""] * len(self)
-        for row, question in enumerate(self.contrasted.tolist()):
-            about = self.choices[question]
-            assert about.foil is not None
-            said[question] = self._narrator.paragraph(
-                row, about.fact, about.foil, about.own, about.best, about.own_return, about.inevitable
-            )
+        for block in blocks(len(self.contrasted)):
+            questions = self.contrasted[block]
+            narrator = ContrastNarrator(self._contrast(questions), self.tie)
+            for row, question in enumerate(questions.tolist()):
+                about = self.choices[question]
+                assert about.foil is not None
+                said[question] = narrator.paragraph(
+                    row, about.fact, about.foil, about.own, about.best, about.own_return, about.inevitable
+                )
         alone = np.flatnonzero(self.foil == NO_PAIR)
-        if len(alone):
-            narrator = Narrator(self.facts[self.fact[alone]])
-            for row, question in enumerate(alone.tolist()):
-                said[question] = narrator.describe(row, self.choices[question].fact)
+        for block in blocks(len(alone)):
+            describing = Narrator(self.facts[self.fact[alone[block]]])
+            for row, question in enumerate(alone[block].tolist()):
+                said[question] = describing.describe(row, self.choices[question].fact)
         return said
 
     def __getitem__(self, question: int) -> "Answer":
@@ -100,7 +104,7 @@ class Answers:
         if about.foil is not None:
             foil = Side(about.foil, about.state, about.foil, self.foils[other : other + 1])
             explanation = together([fact.explanation, foil.explanation])
-            differences = self._narrator.differences.main(int(np.searchsorted(self.contrasted, question)))
+            differences = Differences(fact.explanation - foil.explanation).main(0)
         return Answer(
             fact=fact,
             foil=foil,

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import FloatArray
 
@@ -27,25 +28,13 @@ class Difference(NamedTuple):
     """Most of the difference falls from step `begin` to step `end`, both included."""
 
 
-def main_differences(contrast: Contrast, row: int, share: float = SHARE) -> list[Difference]:
-    """The fewest outcomes that account for a share of the difference: those for the fact first, then those
-    against it, the larger first.
-
-    What is left unsaid could not move the difference of the returns by more than the rest of it. Where the
-    outcomes say nothing of rewards, it is the differences at each step that are accounted for. No differences
-    where a pair is unknown.
-    """
-    one = slice(row, row + 1)
-    return Differences(contrast.fact[one] - contrast.foil[one]).main(0, share)
-
-
 class Differences:
     """The differences of a whole batch, worked out once."""
 
     def __init__(self, contrast: Contrast) -> None:
         fact, foil = contrast.fact, contrast.foil
         self.rewarded = fact.legend.reward_bound is not None and foil.legend.reward_bound is not None
-        columns = _rewarded(fact.legend) if self.rewarded else _told_apart(fact.legend)
+        columns = fact.legend.components if self.rewarded else _told_apart(fact.legend)
         if self.rewarded:
             self._steps = (_earned(fact) - _earned(foil))[:, :, columns]
         else:
@@ -61,7 +50,13 @@ class Differences:
         self._foil_counts: list[list[float]] = foil.expected[:, :, columns].sum(axis=1).tolist()
 
     def main(self, row: int, share: float = SHARE) -> list[Difference]:
-        """What `main_differences` says of a row."""
+        """The fewest outcomes that account for a share of the difference of a row: those for the fact first,
+        then those against it, the larger first.
+
+        What is left unsaid could not move the difference of the returns by more than the rest of it. Where
+        the outcomes say nothing of rewards, it is the differences at each step that are accounted for. No
+        differences where a pair is unknown.
+        """
         gains = self._gains[row]
         chosen = sorted(self.gains(row, share), key=lambda name: gains[self._names.index(name)] < 0)
         return [self._difference(row, self._names.index(name), share) for name in chosen]
@@ -90,13 +85,7 @@ class Differences:
 
 def _earned(explanation: Explanation) -> FloatArray:
     """[batch, horizon, outcome]: the discounted reward of each step; 0 for outcomes that carry none."""
-    weights = np.array([weight or 0.0 for weight in explanation.legend.weights])
-    powers = explanation.discount ** np.arange(explanation.horizon)
-    return np.asarray(explanation.expected * weights * powers[:, None])
-
-
-def _rewarded(legend: Legend) -> list[int]:
-    return [column for column, weight in enumerate(legend.weights) if weight is not None]
+    return np.asarray(explanation.expected * explanation.legend.rewards * explanation.discounts[:, None])
 
 
 def _told_apart(legend: Legend) -> list[int]:

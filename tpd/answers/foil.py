@@ -8,32 +8,43 @@ import numpy as np
 from tpd.answers import what_if
 from tpd.core.explanation import Explanation
 from tpd.core.pairs import NO_PAIR
-from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
 from tpd.envs import Environment
-from tpd.envs.action_parts import ActionParts
 from tpd.predictors.explainer import Explainer
 
 POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
 NEAR = 0.1
 """Of the range of actions: one whose mirror image is nearer is set against a bound instead."""
+UNKNOWN = np.finfo(np.float64).min
 
 
 def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:
     """[...]: the action that a pair names, in the observation [1, ...]."""
-    own = explainer.policy.action(observation)[0]
-    if isinstance(action, str) and action == POLICY:
-        return np.asarray(own)
-    if isinstance(action, str) and action == RUNNER_UP:
-        if env.parts is not None:
-            return best_change(explainer, env.parts, observation, own)
-        return np.asarray(runner_up(explainer, env, observation, int(own)))
-    if isinstance(action, str) and action == OPPOSITE:
-        return opposite(env.action_space, own)
-    return np.asarray(action)
+    own = np.asarray(explainer.policy.action(observation)[0])
+    if not isinstance(action, str) or action not in (POLICY, RUNNER_UP, OPPOSITE):
+        return np.asarray(action)
+    instead = others(env, own, env.mask(observation)[0] if env.discrete else None)
+    if action == POLICY or not len(instead):
+        return own
+    explanation = explainer.explain(np.repeat(observation, len(instead), axis=0), instead)
+    return np.asarray(instead[best(explanation, explainer.policy)])
+
+
+def others(env: Environment, action: Array, valid: BoolArray | None) -> Array:
+    """[other, ...]: what can be done instead of an action.
+
+    These are the other valid actions [num_actions]; where an action consists of parts, those that differ from
+    it in one; where actions are continuous, only the opposite.
+    """
+    if env.parts is not None:
+        return env.parts.changes(action)
+    if valid is None:
+        return opposite(env.action_space, action[None])
+    return np.flatnonzero(valid & (np.arange(len(valid)) != action))
 
 
 def opposite(space: gym.Space[Any], actions: Array) -> Array:
-    """[..., *shape]: the actions mirrored within their bounds.
+    """[batch, ...]: the actions mirrored within their bounds.
 
     An action near the middle is its own mirror image, so its opposite is the farther bound in every part.
     """
@@ -45,30 +56,24 @@ def opposite(space: gym.Space[Any], actions: Array) -> Array:
     return np.asarray(np.where(near, farther, mirrored))
 
 
-def best_change(explainer: Explainer, parts: ActionParts, observation: Array, own: Array) -> Array:
-    """The best action that differs from the policy's in one part, by the explained returns."""
-    changes = parts.changes(own)
-    if explainer.legend.reward_bound is None:
-        return np.asarray(changes[0])
-    explanation = explainer.explain(np.repeat(observation, len(changes), axis=0), changes)
-    return np.asarray(changes[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
+def best(explanation: Explanation, policy: Policy) -> int:
+    """Which of the actions explained is the default foil: that of the highest score."""
+    return int(np.argmax(scores(explanation, policy)))
 
 
-def runner_up(explainer: Explainer, env: Environment, observation: Array, own: int) -> int:
-    """The best valid action that the policy does not take; its own where it has no choice.
+def scores(explanation: Explanation, policy: Policy) -> FloatArray:
+    """[batch]: what makes an action the default foil: its explained return, the lowest where it is unknown.
 
-    Best by the explained returns; where the outcomes say nothing of rewards, by the agent itself.
+    Where outcomes say nothing of rewards it is the agent's own value of it or, without values, how likely the
+    agent takes it; where neither is known, how often it was tried.
     """
-    policy = explainer.policy
-    assert isinstance(policy, DiscretePolicy)
-    scores = policy.action_values(observation)
-    if explainer.legend.reward_bound is not None:
-        scores = np.nan_to_num(explainer.action_returns(observation), nan=np.finfo(np.float64).min)
-    if scores is None:
-        scores = policy.probabilities(observation)
-    others = env.mask(observation)[0].copy()
-    others[own] = False
-    return int(np.argmax(np.where(others, scores[0], -np.inf))) if others.any() else own
+    if explanation.legend.reward_bound is not None:
+        return np.nan_to_num(what_if.returns(explanation, {}), nan=UNKNOWN)
+    if explanation.agent_value is not None:
+        return explanation.agent_value
+    if isinstance(policy, DiscretePolicy):
+        return policy.probabilities(explanation.observations)[range(len(explanation)), explanation.actions]
+    return explanation.support
 
 
 def favoured(
@@ -83,6 +88,6 @@ def favoured(
         return taken, np.full(options.shape, np.nan)
     rows = np.arange(len(options))
     returns = np.where(options == NO_PAIR, np.nan, what_if.returns(explanation, {})[options])
-    best = explainer.favoured(returns, taken, options != NO_PAIR)
-    settled = (explanation[options[rows, best]] - explanation[options[rows, taken]]).settled
-    return np.where(settled, best, taken), returns
+    most = explainer.favoured(returns, taken, options != NO_PAIR)
+    settled = (explanation[options[rows, most]] - explanation[options[rows, taken]]).settled
+    return np.where(settled, most, taken), returns

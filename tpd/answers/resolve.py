@@ -31,8 +31,7 @@ def resolve(
         raise ValueError(f"a table of dynamics has no info ({', '.join(outcomes.info_keys)}) to value")
     legend = with_rewards(outcomes.legend, rewards)
     transitions, probability = model.transitions()
-    weights = np.array([weight or 0.0 for weight in legend.weights])
-    reward = outcomes.observe(transitions).outcome[:, :-1].astype(np.float64) @ weights
+    reward = outcomes.observe(transitions).outcome[:, :-1].astype(np.float64) @ legend.rewards
     shape = (model.num_states, model.num_actions)
     pair = np.ravel_multi_index((transitions.observation, transitions.action), shape)
     pairs = shape[0] * shape[1]

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.envs import Environment
@@ -78,11 +79,10 @@ def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArr
 
     NaN where one of them is unknown or not learned.
     """
-    powers = explanation.discount ** np.arange(explanation.horizon)
     column = explanation.legend.names.index(outcome)
     worth, told = returns(explanation, {}), explanation.told.by[:, -1, column]
-    count = np.where(told & ~np.isnan(worth), explanation.expected[:, :, column] @ powers, np.nan)
-    return np.where(told, worth, np.nan), count
+    count = explanation.expected[:, :, column] @ explanation.discounts
+    return np.where(told, worth, np.nan), np.where(told & ~np.isnan(worth), count, np.nan)
 
 
 def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:

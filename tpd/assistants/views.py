@@ -19,7 +19,8 @@ from tpd.assistants.records import (
     ReturnEstimate,
     StepEstimate,
 )
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.verdicts import Verdict
 

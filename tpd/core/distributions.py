@@ -79,15 +79,6 @@ class Distribution:
         return np.asarray(sums / sums[..., -1:])
 
 
-def wasserstein(values: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
-    """[...]: how far the probability of one [..., atom] has to be moved, on average, to become the other.
-
-    Both are over the same values [..., atom], ascending.
-    """
-    apart = np.abs(np.cumsum(one, axis=-1) - np.cumsum(other, axis=-1))[..., :-1]
-    return np.asarray(np.sum(apart * np.diff(values, axis=-1), axis=-1))
-
-
 class Bounds(NamedTuple):
     """The lowest and the highest that a figure may be."""
 

@@ -29,7 +29,7 @@ def decompose(fhgvf: FloatArray, discount: float, axis: int = -1) -> FloatArray:
     horizon = fhgvf.shape[axis]
     check_decomposition(discount, horizon, fhgvf.dtype)
     q = np.moveaxis(fhgvf, axis, -1)
-    o = np.diff(q, axis=-1, prepend=0) / _powers(discount, horizon).astype(fhgvf.dtype)
+    o = np.diff(q, axis=-1, prepend=0) / powers(discount, horizon).astype(fhgvf.dtype)
     return np.moveaxis(o, -1, axis)
 
 
@@ -37,9 +37,10 @@ def compose(efo: FloatArray, discount: float, axis: int = -1) -> FloatArray:
     """`Q_h = sum_{i <= h} discount^i O_i` along the horizon axis: the inverse of `decompose`."""
     number("discount", discount, 0, 1)
     o = np.moveaxis(efo, axis, -1)
-    q = np.cumsum(o * _powers(discount, o.shape[-1]), axis=-1)
+    q = np.cumsum(o * powers(discount, o.shape[-1]), axis=-1)
     return np.moveaxis(q, -1, axis)
 
 
-def _powers(discount: float, horizon: int) -> FloatArray:
+def powers(discount: float, horizon: int) -> FloatArray:
+    """[horizon]: `discount^h`, how much a reward at step h counts."""
     return np.asarray(discount ** np.arange(horizon), dtype=np.float64)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from tpd.core.formats import percent, significant
 from tpd.core.types import BoolArray, FloatArray
 
 STYLE = (
@@ -56,10 +57,10 @@ def page(sections: Sequence[Section], headings: Sequence[str], left_out: int) ->
 
 
 def number(value: float, in_percent: bool) -> str:
-    """A value as it is read: probabilities in percent, where what is not certain never reads 100."""
-    if in_percent and 0.9995 <= value < 1:
-        return "> 99.9 %"
-    return f"{100 * value:.3g} %" if in_percent else f"{value:.3g}"
+    """A value as it is read: probabilities, and differences of them, in percent."""
+    if not in_percent:
+        return significant(value, 3)
+    return percent(value) if value >= 0 else f"-{percent(-value)}"
 
 
 def _section(section: Section, headings: Sequence[str]) -> str:

@@ -176,6 +176,21 @@ class Legend:
         """Whether the reward can be rebuilt from the probabilities of the events."""
         return bool(self.partition) and self.reward_bound is not None
 
+    @property
+    def rewards(self) -> FloatArray:
+        """[outcome]: what each adds to the reward; 0 for those that are no part of it."""
+        return np.array([weight or 0.0 for weight in self.weights])
+
+    @property
+    def components(self) -> list[int]:
+        """The numbers of the outcomes that are part of the reward."""
+        return [k for k, weight in enumerate(self.weights) if weight is not None]
+
+    @property
+    def is_event(self) -> BoolArray:
+        """[outcome]"""
+        return np.array([name in self.events for name in self.names], dtype=np.bool_)
+
 
 class Observed(NamedTuple):
     """What a batch of transitions shows of the outcomes."""
@@ -316,8 +331,7 @@ class OutcomeSet:
         _refuse(happened.sum(axis=1) != 1, transitions, complaint)
 
     def _check_reward(self, outcome: FloatArray, transitions: Transitions) -> None:
-        weights = np.array([o.weight or 0.0 for o in self.outcomes])
-        rebuilt = outcome[:, :-1] @ weights
+        rebuilt = outcome[:, :-1] @ self.legend.rewards
         wrong = np.abs(rebuilt - transitions.reward) > REWARD_TOLERANCE * (1 + np.abs(rebuilt))
 
         def complaint(row: int) -> str:

@@ -41,7 +41,7 @@ def known_errors(
     predicted: FloatArray, cases: SampledCases, legend: Legend, rng: np.random.Generator
 ) -> KnownErrors:
     """The errors of what is predicted [case, horizon, outcome], by moments in random order."""
-    events = np.array([*(name in legend.events for name in legend.names), True])
+    events = np.append(legend.is_event, True)
     ends = events & (cases.expected <= cases.expected[..., -1:] + 1e-9).all(axis=(0, 1))
     once = first_columns(legend, ends)
     moment = np.cumsum(cases.own) - 1

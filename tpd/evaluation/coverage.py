@@ -12,12 +12,10 @@ import pandas as pd
 
 from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.intervals import clopper_pearson
-from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray
+from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.cases import Cases
-from tpd.predictors.explainer import Explainer
+from tpd.predictors.explainer import Explainer, blocks
 from tpd.predictors.known_errors import NONE
-from tpd.predictors.pair_table import HasTable
-from tpd.predictors.replayed.posterior import CountedTable, Posterior
 from tpd.predictors.rollouts import SampledCases
 
 CERTAIN = 1e-9
@@ -104,18 +102,25 @@ def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
             return None
         held = shown.held & shown.foreseen
         return Coverage(*(each.sum(axis=(0, 1)) for each in (held, shown.foreseen, np.ones_like(held))))
-    table = explainer.predictor.table() if isinstance(explainer.predictor, HasTable) else None
-    if not isinstance(table, CountedTable):
+    counts = np.zeros((3, len(explainer.legend.names)), dtype=np.int64)
+    for some in blocks(max(1, len(cases))):
+        found = _exactly(explainer, cases[some])
+        if found is None:
+            return None
+        counts += np.stack(found)
+    return Coverage(*counts)
+
+
+def _exactly(explainer: Explainer, cases: Cases) -> Coverage | None:
+    """Against the exact truth, where that is uncertain."""
+    explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
+    if explanation.draws is None:
         return None
-    assert isinstance(explainer.policy, DiscretePolicy)
-    band = Posterior(table, explainer.policy).band(cases.observations, cases.actions)
-    exact, events = cases.expected[:, :, :-1], _events(explainer)
-    foreseen = explainer.explain(cases.observations, cases.actions).foreseen[:, :, None]
-    tested = ~events | ((exact > CERTAIN) & (exact < 1 - CERTAIN))
-    held = (band.low <= exact) & (exact <= band.high)
-    return Coverage(
-        *(each.sum(axis=(0, 1)) for each in (held & tested & foreseen, tested & foreseen, tested))
-    )
+    band, exact = explanation.band(), cases.expected[:, :, :-1]
+    tested = ~explainer.legend.is_event | ((exact > CERTAIN) & (exact < 1 - CERTAIN))
+    judged = tested & explanation.foreseen[:, :, None]
+    held = judged & (band.low <= exact) & (exact <= band.high)
+    return Coverage(*(each.sum(axis=(0, 1)) for each in (held, judged, tested)))
 
 
 def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
@@ -123,7 +128,7 @@ def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
     shown = _shown(explainer, cases) if isinstance(cases, SampledCases) and len(cases) else None
     if shown is None:
         return None
-    events = np.flatnonzero(_events(explainer))
+    events = np.flatnonzero(explainer.legend.is_event)
     number = np.searchsorted(list(FORECASTS.values()), shown.said, side="right") - 1
     judged = [shown.foreseen & (np.maximum(number, 0) == b) for b in range(len(FORECASTS))]
     likely = shown.foreseen & (shown.true > LIKELY)
@@ -163,7 +168,7 @@ def _shown(explainer: Explainer, cases: SampledCases) -> _Shown | None:
     said = either(np.cumsum(explanation.expected, axis=1), explanation.expected)
     seen = either(np.cumsum(true, axis=1), true)
     band = Band(*map(either, explanation.sum_band(), explanation.band()))
-    rolled_out = _limits(seen, cases, _events(explainer))
+    rolled_out = _limits(seen, cases, explainer.legend.is_event)
     held = (band.low <= rolled_out.high + 1e-6) & (rolled_out.low <= band.high + 1e-6)  # float32
     foreseen = np.broadcast_to(explanation.foreseen[:, :, None], seen.shape)
     return _Shown(said, seen, band, held, foreseen)
@@ -187,11 +192,6 @@ def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
     reach = 1.645 * cases.standard_error[:, :, :-1]
     ends = ((exact.low, seen - reach), (exact.high, seen + reach))
     return Band(*(np.where(drawn, np.where(events, event, other), seen) for event, other in ends))
-
-
-def _events(explainer: Explainer) -> BoolArray:
-    """[outcome]"""
-    return np.array([name in explainer.legend.events for name in explainer.legend.names])
 
 
 def _within(held: BoolArray, cells: BoolArray) -> tuple[FloatArray, IntArray]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -40,14 +41,14 @@ class Evaluation:
     def __init__(
         self,
         *,
-        truth: Callable[..., Truth] | None,
-        episodes: int,
-        curve_points: int,
-        curve_episodes: int,
-        forecast_episodes: int,
-        calibration_episodes: int,
-        reference: Mapping[str, Mapping[str, tuple[float, float]]],
-        seconds: float,
+        truth: Callable[..., Truth] | None = None,
+        episodes: int = 1,
+        curve_points: int = 0,
+        curve_episodes: int = 1,
+        forecast_episodes: int = 0,
+        calibration_episodes: int = 0,
+        reference: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType({}),
+        seconds: float = 60,
     ) -> None:
         self.truth = truth
         self.seconds = number("seconds", seconds, 0, math.inf)

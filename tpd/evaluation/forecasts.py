@@ -203,7 +203,7 @@ def _columns(explainer: Explainer, outcomes: OutcomeSet) -> Columns:
         is_event.append(True)
     kept, weights, discount = len(names), None, explainer.policy.discount
     if outcomes.accounts_for_reward and RETURN not in names:
-        weights = np.array([*(outcome.weight or 0.0 for outcome in outcomes.outcomes), 0.0])
+        weights = np.append(outcomes.legend.rewards, 0.0)
         names.append(RETURN)
         is_event.append(False)
     return Columns(tuple(names), np.array(is_event), kept, weights, discount)

@@ -92,29 +92,6 @@ def solve_backwards(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def keep_extremes(values: FloatArray, smallest: FloatArray, largest: FloatArray) -> None:
-    """Insert each of the values [cell] into the smallest and largest [cell, rank] so far.
-
-    Both are in order from the most extreme to the least, and updated in place.
-    """
-    last = smallest.shape[1] - 1
-    for c in range(len(values)):
-        x = values[c]
-        if x < smallest[c, last]:
-            r = last
-            while r > 0 and x < smallest[c, r - 1]:
-                smallest[c, r] = smallest[c, r - 1]
-                r -= 1
-            smallest[c, r] = x
-        if x > largest[c, last]:
-            r = last
-            while r > 0 and x > largest[c, r - 1]:
-                largest[c, r] = largest[c, r - 1]
-                r -= 1
-            largest[c, r] = x
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def returns_one_step_longer(
     pair_of_edge: IntArray,
     next_of_edge: IntArray,

@@ -104,7 +104,7 @@ class ExactSolution:
         edges = Edges(
             self._pair,
             self._next_state,
-            self._outcome @ np.array([weight or 0.0 for weight in legend.weights]),
+            self._outcome @ legend.rewards,
             self._goes_on,
             np.arange(states * choices).reshape(self._shape),
             policy.probabilities(self._states),

@@ -20,7 +20,7 @@ from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import LimitedPredictor
 
 ROUNDING = 1e-6
-DRAWN_AT_ONCE = 200  # pairs whose returns are compared with bands
+DRAWN_AT_ONCE = 1000  # pairs
 
 
 class Explainer:
@@ -241,8 +241,8 @@ class Explainer:
         """
         best = self.favoured(self.action_returns(observations), actions, valid)
         rows = np.flatnonzero(best != actions)
-        for start in range(0, len(rows), DRAWN_AT_ONCE):
-            some = rows[start : start + DRAWN_AT_ONCE]
+        for block in blocks(len(rows)):
+            some = rows[block]
             pairs = np.concatenate([best[some], actions[some]])
             both = self.explain(np.concatenate([observations[some]] * 2), pairs, draws=ENOUGH_DRAWS)
             unsettled = some[~(both[: len(some)] - both[len(some) :]).settled]
@@ -261,3 +261,8 @@ class Explainer:
         gain = others[rows, best] - own
         size = np.maximum(np.abs(others[rows, best]), np.abs(own))
         return np.where(gain > self.predictor.tie * size + ROUNDING, best, actions)
+
+
+def blocks(pairs: int) -> list[slice]:
+    """The pairs in blocks, each small enough for its draws to be held at once."""
+    return [slice(start, start + DRAWN_AT_ONCE) for start in range(0, pairs, DRAWN_AT_ONCE)]

@@ -191,7 +191,7 @@ class MonteCarlo:
 
     def _estimate(self, sample: Sample) -> _Estimate:
         """What the rollouts show."""
-        weights = np.array([weight or 0.0 for weight in (*self.outcomes.legend.weights, None)])
+        weights = np.append(self.outcomes.legend.rewards, 0.0)
         seen, certain = sample.seen.astype(np.float64), bool(sample.certain.all())
         returns = compose(seen @ weights, self.policy.discount, axis=2)
         if self.progress is not None:

@@ -41,10 +41,10 @@ class TabularFHTD:
         outcomes: OutcomeSet,
         *,
         horizon: int,
-        form: str,
-        discount: float,
         step_size: StepSize,
-        dtype: str,
+        form: str = "fhgvf",
+        discount: float = 1.0,
+        dtype: str = "float32",
     ) -> None:
         self.horizon = horizon = whole_number("horizon", horizon, at_least=1)
         self.form = one_of("form", form, ("fhgvf", "efo"))

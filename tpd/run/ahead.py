@@ -5,18 +5,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import gymnasium as gym
 import numpy as np
 import pandas as pd
 
 from tpd.answers.asked import Asked
-from tpd.answers.foil import opposite
+from tpd.answers.foil import best, others
 from tpd.predictors.simulation import Simulator
 from tpd.run.expectations import Asking, reason_not_to_ask, simulator_of
 from tpd.show.report.rolled_out import RolledOut
 from tpd.show.report.rows import TAKEN
 from tpd.sources.episodes import Recording
-from tpd.sources.moments import Moment
 from tpd.sources.named_states import find_recorded
 from tpd.store.saved_runs import SavedRun
 
@@ -82,12 +80,15 @@ def _roll_out(
 ) -> RolledOut:
     """The action taken, and the best of the others as far as that was learned."""
     moment, taken = recording.moment(episode, step), recording.episodes[episode].action[step]
-    space = run.env.action_space
-    if isinstance(space, gym.spaces.Box):
-        columns, actions = np.array([TAKEN, TAKEN + 1]), np.stack([taken, opposite(space, taken)])
-    else:
-        columns = actions = np.array([int(taken), *_foil(run, moment, int(taken))])
-    return RolledOut(episode, step, columns, simulator.explain(moment, actions, ROLLOUTS))
+    instead = others(run.env, taken, moment.valid(run.env) if run.env.discrete else None)
+    columns = instead if run.env.discrete else TAKEN + 1 + np.arange(len(instead))
+    if len(instead) > 1:
+        learned = run.explainer.explain(np.repeat(moment.observation[None], len(instead), axis=0), instead)
+        chosen = best(learned, run.explainer.policy)
+        instead, columns = instead[chosen : chosen + 1], columns[chosen : chosen + 1]
+    shown = np.append(int(taken) if run.env.discrete else TAKEN, columns)
+    actions = np.concatenate([np.asarray(taken)[None], instead])
+    return RolledOut(episode, step, shown, simulator.explain(moment, actions, ROLLOUTS))
 
 
 def _relies_on(run: SavedRun, recording: Recording, one: RolledOut) -> str:
@@ -109,13 +110,3 @@ def _relies_on(run: SavedRun, recording: Recording, one: RolledOut) -> str:
     except ValueError:  # no event is learned, or no states are at hand
         return ""
     return "" if drivers.withheld else drivers.text
-
-
-def _foil(run: SavedRun, moment: Moment, taken: int) -> list[int]:
-    """The other valid action that is worth most, as far as is known; none where there is no other."""
-    others = np.flatnonzero(moment.valid(run.env))
-    others = others[others != taken]
-    if len(others) and run.explainer.legend.reward_bound is not None:
-        returns = run.explainer.action_returns(moment.observation[None])[0, others]
-        return [int(others[np.nan_to_num(returns, nan=-np.inf).argmax()])]
-    return [int(other) for other in others[:1]]

@@ -87,15 +87,13 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
     bar_of_stages += [(learned, total, len(stages) - parts.trainer.stages)]
     if isinstance(predictor, FittingLearner):
         fitted = bars.counter("fitting", predictor.fit_updates)
-        stages += _fit_stages(predictor, fitted)
+        stages += _fit_stages(predictor, fitted, tracked)
         bar_of_stages += [(fitted, predictor.fit_updates, FIT_STAGES)]
     resumable: dict[str, object] = {"policy": parts.trainer, "curve": curve}
     if isinstance(predictor, Learner):
         resumable["explainer"] = predictor
     checkpoint = None if folder is None else parts.checkpoint(folder)
     run_stages(stages, resumable, checkpoint, partial(_move_to, bar_of_stages))
-    if isinstance(predictor, HasMetrics):
-        tracked.metrics(predictor.metrics(), total)
     return curve.measured
 
 
@@ -151,10 +149,19 @@ def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) 
         done -= before
 
 
-def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None]) -> list[Stage]:
-    """The updates once all transitions have come, in stages that a checkpoint can lie between."""
+def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None], tracked: Run) -> list[Stage]:
+    """The updates once all transitions have come, in stages that a checkpoint can lie between.
+
+    After each, the figures of its updates are logged, by how many there have been.
+    """
     updates = math.ceil(predictor.fit_updates / FIT_STAGES)
-    return [partial(predictor.fit, advance, updates)] * FIT_STAGES
+
+    def stage() -> None:
+        predictor.fit(advance, updates)
+        if isinstance(predictor, HasMetrics) and (figures := predictor.metrics()):
+            tracked.metrics(figures, getattr(predictor, "updates", 0))
+
+    return [stage] * FIT_STAGES
 
 
 @contextmanager

@@ -5,11 +5,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from tpd.answers import what_if
-from tpd.answers.foil import opposite
+from tpd.answers.foil import best, opposite, others
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
@@ -121,7 +119,8 @@ def compared_actions(
         raise QuestionError(f"action and foil are both {fact.action_name}")
     if run.env.parts is not None:
         return fact, Compared(here, own, other, f"{run.env.parts.name_change(other, action)}{UNCHANGED}")
-    return fact, Compared(here, own, other, _short_name(run, other, _opposite(run, action), OPPOSITE))
+    mirrored = None if run.env.discrete else opposite(run.env.action_space, action[None])[0]
+    return fact, Compared(here, own, other, _short_name(run, other, mirrored, OPPOSITE))
 
 
 def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -> str:
@@ -129,12 +128,6 @@ def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -
     long = not run.env.discrete and np.size(action) > 1
     same = known is not None and np.array_equal(action, known)
     return short if long and same else run.env.name_of_action(action)
-
-
-def _opposite(run: SavedRun, action: Array) -> Array | None:
-    """The opposite action, where actions are continuous."""
-    space = run.env.action_space
-    return opposite(space, action) if isinstance(space, gym.spaces.Box) else None
 
 
 def _both(
@@ -188,38 +181,26 @@ def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: A
 
 
 def _foil(here: Expectations, action: Array) -> Array | None:
-    """The best of the other actions as far as is known; where actions are continuous, the opposite.
-
-    Where an action consists of parts, the others are those that differ from it in one part.
-    None where there is no other valid action.
-    """
-    run = here.run
-    if run.env.parts is not None:
-        return _best(_explained_changes(here, run.env.parts.changes(action)))
-    if not run.env.discrete:
-        return _opposite(run, action)
-    others = np.array([a for a in valid_actions(run, here.state) if a != action])
-    return _best(here.explain(others)) if len(others) else None
+    """The best of the other actions as far as is known; None where there is no other valid one."""
+    env = here.run.env
+    instead = others(env, action, env.mask(here.state.observation)[0] if env.discrete else None)
+    if not len(instead):
+        return None
+    if not env.discrete and env.parts is None:
+        return np.asarray(instead[0])
+    return np.asarray(instead[best(_explained(here, instead), here.run.explainer.policy)])
 
 
-def _explained_changes(here: Expectations, changes: Array) -> Explanation:
-    """What follows each change [change, ...] of one part of an action."""
-    if len(changes) <= MOST_CHANGES:
-        return here.explain(changes)
+def _explained(here: Expectations, instead: Array) -> Explanation:
+    """What follows each of the other actions [other, ...]."""
+    if here.run.env.discrete or len(instead) <= MOST_CHANGES:
+        return here.explain(instead)
     if not here.run.explainer.informed:
         raise QuestionError(
-            f"one part of the action can be changed in {len(changes)} ways, and nothing is learned that "
+            f"one part of the action can be changed in {len(instead)} ways, and nothing is learned that "
             "would tell the best: name a foil, foil={part: choice}"
         )
-    return here.learned(changes)
-
-
-def _best(explanation: Explanation) -> Array:
-    """The action of the highest return or, where outcomes say nothing of rewards, of the most support."""
-    others = explanation.actions
-    if explanation.legend.reward_bound is None:
-        return np.asarray(others[explanation.support.argmax()])
-    return np.asarray(others[np.nan_to_num(what_if.returns(explanation, {}), nan=-np.inf).argmax()])
+    return here.learned(instead)
 
 
 def valid_actions(run: SavedRun, state: NamedState) -> list[int]:

@@ -64,22 +64,23 @@ def save_results(
     if findings.played is not None:
         tracked.metrics(findings.played.metrics(), step)
     _draw(parts, folder)
-    if forecasts is not None:
+    if forecasts is not None and frame is not None:
         tracked.metrics(forecasts.metrics(), step)
-        tracked.table(forecasts.frame(), FORECASTS)
+        tracked.table(frame, FORECASTS)
     tracked.files(folder / PLOTS, PLOTS)
     if recording is not None:
         save_recording(recording, folder / EPISODES)
         tracked.files(folder / EPISODES)
     tracked.model(folder / EXPLAINER, EXPLAINER)
     if findings.errors is not None:
-        write_table(findings.errors.frame(), folder / "errors.json")
-        atomic_write_text(folder / "metrics.json", json.dumps(findings.errors.metrics()))
-        tracked.metrics(findings.errors.metrics(), step)
-        tracked.table(findings.errors.frame(), "errors.json")
-        if (bands := findings.errors.band_frame()) is not None:
-            write_table(bands, folder / "bands.json")
-            tracked.table(bands, "bands.json")
+        figures = findings.errors.metrics()
+        atomic_write_text(folder / "metrics.json", json.dumps(figures))
+        tracked.metrics(figures, step)
+        tables = {"errors.json": findings.errors.frame(), "bands.json": findings.errors.band_frame()}
+        for name, table in tables.items():
+            if table is not None:
+                write_table(table, folder / name)
+                tracked.table(table, name)
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")

@@ -7,8 +7,9 @@ from rich.table import Table
 
 from tpd.answers.sentences.formatting import worth
 from tpd.core.bands import LEVEL
+from tpd.core.contrast import Contrast
 from tpd.core.distributions import BoundedDistribution
-from tpd.core.explanation import TOLERATED, Contrast, Explanation
+from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import BoolArray, FloatArray
 from tpd.core.verdicts import Verdict

@@ -10,7 +10,9 @@ from PIL import Image
 from tpd.answers.answer import Answer
 from tpd.answers.drivers import Drivers
 from tpd.answers.sentences.formatting import sentence
-from tpd.core.explanation import MOST_SHOWN, Contrast, Explanation, together
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation, together
+from tpd.core.sections import MOST_SHOWN
 from tpd.show import driver_bars, plots
 from tpd.show.figures import page
 

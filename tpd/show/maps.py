@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tpd.core.colours import colour
+from tpd.core.formats import percent
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import Array, FloatArray
 from tpd.envs import Environment
@@ -255,4 +256,4 @@ def _size_key(figure: Figure) -> None:
         axes.set(xlim=(-0.5, 0.5), ylim=(-0.5, 0.5), xticks=(), yticks=())
         side = FULL_SQUARE * np.sqrt(likely)
         axes.add_patch(Rectangle((-side / 2, -side / 2), side, side, color="#777777"))
-        axes.text(0.8, 0, f"{100 * likely:.0f} %", va="center", fontsize=8)
+        axes.text(0.8, 0, percent(likely), va="center", fontsize=8)

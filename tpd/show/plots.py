@@ -19,7 +19,8 @@ from matplotlib.ticker import MaxNLocator
 
 from tpd.core import colours
 from tpd.core.bands import LEVEL, UNTOLD, Band
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from tpd.core.colours import colour
+from tpd.core.formats import percent
 from tpd.core.outcomes import FIRST, Legend
 
 LABELLED = 0.1
@@ -45,13 +46,9 @@ def _bars(axes: Axes, points: pd.DataFrame, legend: Legend) -> None:
 def _label(axes: Axes, point: "pd.Series[Any]", legend: Legend, leftwards: bool) -> None:
     cause = f"{point['happened']}: " if legend.partition else ""
     outcome, before, after = point["outcome"].removeprefix(FIRST), point["before"], point["after"]
-    said = f"{cause}{outcome} {_percent(before)} → {_percent(after)}"
+    said = f"{cause}{outcome} {percent(before)} → {percent(after)}"
     place, side = (point["step"], point["change"]), "right" if leftwards else "left"
     axes.annotate(said, place, (0, 3), textcoords="offset points", ha=side, fontsize=8)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _key(points: pd.DataFrame, legend: Legend) -> list[Line2D]:

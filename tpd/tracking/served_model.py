@@ -13,7 +13,8 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, Tens
 from mlflow.types.schema import AnyType
 
 from tpd.answers.batch import Answers, Choice
-from tpd.core.explanation import Contrast, Explanation
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import Explanation
 from tpd.core.observations import numbers
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import NO_PAIR

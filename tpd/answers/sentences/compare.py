@@ -24,7 +24,8 @@ from tpd.answers.sentences.formatting import (
 from tpd.answers.sentences.inevitable import inevitable_after
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
 from tpd.answers.sentences.terms import LARGE
-from tpd.core.explanation import ENOUGH_VISITS, Contrast
+from tpd.core.contrast import Contrast
+from tpd.core.explanation import ENOUGH_VISITS
 from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
 

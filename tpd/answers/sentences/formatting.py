@@ -2,22 +2,12 @@
 
 from collections.abc import Sequence
 
-IMPOSSIBLE = 1e-9
+from tpd.core.formats import IMPOSSIBLE as IMPOSSIBLE
+from tpd.core.formats import percent as percent
+from tpd.core.formats import worth as worth
+
 CERTAIN = 0.99
 """What is more likely is said without its probability."""
-
-
-def percent(probability: float) -> str:
-    """In whole percent, below one with a decimal; what is possible is never 0, what is unsure never 100."""
-    if probability <= IMPOSSIBLE:
-        return "0 %"
-    if probability < 0.001:
-        return "< 0.1 %"
-    if probability < 0.01:
-        return f"{100 * probability:.1f} %"
-    if probability >= 1 - IMPOSSIBLE:
-        return "100 %"
-    return "> 99 %" if probability > 0.99 else f"{100 * probability:.0f} %"
 
 
 LARGEST_TOLD = 100
@@ -60,11 +50,6 @@ def bound_in_words(bound: float, size: float) -> str:
     if not bound < float("inf"):
         return "without bound"
     return f"at most ±{bound:.3g}" if bound <= LARGEST_TOLD * max(size, 1.0) else ""
-
-
-def worth(value: float) -> str:
-    """A return, with as many digits as a reader needs."""
-    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
 
 
 def gain(value: float) -> str:

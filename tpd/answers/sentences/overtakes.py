@@ -4,7 +4,8 @@ from tpd.answers.sentences.describe import into_unknown, never_tried
 from tpd.answers.sentences.formatting import sentence
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
 from tpd.answers.what_if import overtaking, reward_of, sign_certain
-from tpd.core.explanation import Contrast
+from tpd.core.contrast import Contrast
+from tpd.core.formats import price
 
 
 def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
@@ -38,4 +39,4 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
 
 
 def _price(reward: float) -> str:
-    return f"penalty of {-reward:.4g}" if reward < 0 else f"reward of {reward:.4g}"
+    return f"penalty of {price(-reward)}" if reward < 0 else f"reward of {price(reward)}"

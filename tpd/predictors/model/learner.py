@@ -11,36 +11,27 @@ from gymnasium import spaces
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, FloatArray, Policy, State, Transitions
+from tpd.core.types import Policy, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
+from tpd.predictors.model.fitted import FittedLearner
 from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
 from tpd.predictors.model.steps import StepBuffer, Steps
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.selection import LEAST_LOSS
-from tpd.predictors.network.state import (
-    generator_state,
-    optimizer_state,
-    prefixed,
-    put_generator_state,
-    put_optimizer_state,
-    put_weights,
-    unprefixed,
-    weights,
-)
+from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
 
 log = logging.getLogger(__name__)
 
 BETA = 0.5  # of the beta-NLL
 CHECKS = 20  # how often what was held out is looked at
 HELD_OUT_SIZE = 10_000  # transitions that it is looked at with
-NUMBERS = ("_fitted", "_best_loss", "updates")
 
 
-class LearnedModel:
+class LearnedModel(FittedLearner[ModelPredictor]):
     """Keeps transitions, fits an ensemble of one-step models to them, and rolls it out to predict.
 
     A tenth of the episodes is held out from the fit; predictions are those of the weights that had the
@@ -57,21 +48,20 @@ class LearnedModel:
         outcomes: OutcomeSet,
         *,
         horizon: int,
-        members: int,
-        hidden: Sequence[int],
-        particles: int,
-        learning_rate: float,
-        batch_size: int,
-        fit_updates: int,
-        replay_size: int,
-        device: str,
-        seed: int,
+        members: int = 3,
+        hidden: Sequence[int] = (128, 128),
+        particles: int = 30,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        fit_updates: int = 10_000,
+        replay_size: int = 1_000_000,
+        device: str = "auto",
+        seed: int = 0,
         mean: bool = False,
     ) -> None:
         refuse_impossible(env, outcomes)
         self.outcomes = outcomes
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         members = whole_number("members", members, at_least=1)
         widths = [whole_number("hidden", width, at_least=1) for width in hidden]
@@ -82,9 +72,8 @@ class LearnedModel:
             torch.manual_seed(int(generator(seed, "model").integers(2**31)))
             self._model = WorldModel(observed, acted, members, widths).to(self._device)
         best = copy.deepcopy(self._model).requires_grad_(False)
-        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate, fused=True)
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
-        self._predictor = ModelPredictor(
+        predictor = ModelPredictor(
             best,
             tried,
             env.observation_space,
@@ -94,12 +83,13 @@ class LearnedModel:
             mean=boolean("mean", mean),
         ).completed(policy, outcomes)
         self._action_space: spaces.Space[Any] = env.action_space
-        self._rng = generator(seed, "model batches")
+        optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate, fused=True)
+        updates = whole_number("fit_updates", fit_updates, at_least=0)
+        super().__init__(predictor, optimizer, generator(seed, "model batches"), updates)
         self._split = EpisodeSplit()
         size = whole_number("replay_size", replay_size, at_least=1)
         self._kept, self._held_out = StepBuffer(size), StepBuffer(size)
-        self._losses: list[float] = []
-        self._fitted, self._best_loss, self.updates = 0, np.inf, 0
+        self._best_loss = np.inf
 
     @property
     def horizon(self) -> int:
@@ -117,10 +107,7 @@ class LearnedModel:
         steps = Steps.of(transitions, self._action_space, self._model.observed)
         self._kept.add(steps[~held_out])
         self._held_out.add(steps[held_out])
-        discrete = isinstance(self._action_space, spaces.Discrete)
-        actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
-        tried = self._predictor.tried
-        tried += np.bincount(actions, minlength=len(tried))
+        self._count_tries(transitions, discrete=isinstance(self._action_space, spaces.Discrete))
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
         """Make the updates allowed, and keep the weights that were best on what was held out.
@@ -132,7 +119,7 @@ class LearnedModel:
         if self._fitted == 0 and self.fit_updates:
             self._measure()
         check_every = max(1, self.fit_updates // CHECKS)
-        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        end = self._end(at_most)
         while self._fitted < end:
             self._learn()
             self._fitted += 1
@@ -143,12 +130,10 @@ class LearnedModel:
     def state(self) -> State:
         """The models, what is kept, and how far fitting is."""
         return {
-            **{name: np.array(getattr(self, name)) for name in NUMBERS},
-            "tried": self._predictor.tried,
-            "random": generator_state(self._rng),
+            **super().state(),
+            "_best_loss": np.array(self._best_loss),
             **prefixed("model", weights(self._model)),
             **prefixed("best", weights(self._predictor.model)),
-            **prefixed("optimizer", optimizer_state(self._optimizer)),
             **prefixed("split", self._split.state()),
             **prefixed("kept", self._kept.state()),
             **prefixed("held_out", self._held_out.state()),
@@ -156,44 +141,20 @@ class LearnedModel:
 
     def restore(self, state: State) -> None:
         """Go on from there."""
+        super().restore(state)
         stored = CheckedArrays(state)
-        self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
         self._best_loss = float(stored.like("_best_loss", np.zeros(()), low=LEAST_LOSS, finite=False))
-        self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
-        put_generator_state(self._rng, state["random"])
         put_weights(self._model, unprefixed("model", state))
         put_weights(self._predictor.model, unprefixed("best", state))
-        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
         self._split.restore(unprefixed("split", state))
         due = Steps.none(*sizes(self._predictor.observation_space, self._action_space))
         self._kept.restore(unprefixed("kept", state), due)
         self._held_out.restore(unprefixed("held_out", state), due)
 
-    def solved(self) -> ModelPredictor:
-        """What it predicts now."""
-        return self._predictor
-
     def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
-        losses, self._losses = self._losses, []
-        figures = {"explainer/model_updates": float(self.updates)}
-        return figures | ({"explainer/model_loss": float(np.mean(losses))} if losses else {})
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]"""
-        return self._predictor.predict(observations, actions)
-
-    def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; a model knows no single pairs."""
-        return self._predictor.support(observations, actions)
-
-    def description(self) -> dict[str, Any]:
-        """How the model is built."""
-        return self._predictor.description()
-
-    def arrays(self) -> dict[str, Array]:
-        """Its weights."""
-        return self._predictor.arrays()
+        figures, loss = {"explainer/model_updates": float(self.updates)}, self._mean_loss()
+        return figures if loss is None else figures | {"explainer/model_loss": loss}
 
     def _measure(self) -> None:
         """Learn the scales, from all that is kept."""
@@ -207,10 +168,7 @@ class LearnedModel:
             group["lr"] = self._rate * (1 - self._fitted / self.fit_updates)
         rows = self._rng.integers(len(self._kept), size=(self._model.members, self.batch_size))
         loss = self._model.losses(self._kept[rows].tensors(self._device), BETA).mean(dim=1).sum()
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        self.updates += 1
+        self._step(loss)
         self._losses.append(float(loss.detach()) / self._model.members)
 
     @torch.no_grad()

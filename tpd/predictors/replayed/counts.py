@@ -97,11 +97,10 @@ def counted_model(edges: Edges, outcomes: OutcomeSet, num_states: int, num_actio
     branch = np.arange(len(pair)) - (np.cumsum(branches) - branches)[pair]
     shape = (num_states, num_actions, int(branches.max(initial=1)))
     at = (*np.divmod(pair, num_actions), branch)
-    weights = np.array([weight or 0.0 for weight in legend.weights])
     probability, reward = np.zeros(shape), np.zeros(shape)
     next_state, terminated = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.bool_)
     probability[at] = count / visits[pair]
-    reward[at] = edges.outcome[order, :-1].astype(np.float64) @ weights
+    reward[at] = edges.outcome[order, :-1].astype(np.float64) @ legend.rewards
     next_state[at] = edges.next_state[order]
     terminated[at] = edges.outcome[order, -1] == 1
     tried = (visits > 0).reshape(num_states, num_actions)

@@ -1,77 +1,34 @@
-"""How far an expectation could be from its estimate: bands from models that could have given the same counts.
+"""How far an expectation could be from its estimate: posterior samples of models that fit the same counts."""
 
-A band is for the expectation, not for what will happen: an event happens or not, so an interval for that
-would nearly always be all of [0, 1].
-"""
-
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.beyond import Beyond
-from tpd.core.efo import compose
 from tpd.core.explanation import TOLERATED
 from tpd.core.outcomes import Legend
-from tpd.core.pairs import locate, pair_numbers, pair_of
+from tpd.core.pairs import locate, pair_of
 from tpd.core.seeding import generator
-from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
-from tpd.guards.settings import number
-from tpd.guards.sizes import require_memory
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.dirichlet_prior import successors
 from tpd.predictors.tabular_dynamics import TabularDynamics
 from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 
-RANK = 3
-"""Bands of a high level end at the third smallest and the third largest draw, of as many as that takes."""
-HIGHEST_LEVEL = 0.999
-ROUNDING = 1e-9
-
-Pairs = tuple[Array, Array]
-"""Observations [batch] and actions [batch]."""
-
-Quantity = Callable[[FloatArray], FloatArray]
-"""Takes expected outcomes [batch, horizon, outcome], of which termination is the last, to [batch, ...]."""
-
-
-def outcomes(expected: FloatArray) -> FloatArray:
-    """[batch, horizon, outcome]: at step h alone."""
-    return expected[:, :, :-1]
-
-
-def so_far(expected: FloatArray) -> FloatArray:
-    """[batch, horizon, outcome]: up to step h; of a first occurrence, how likely it has happened by then."""
-    return np.cumsum(expected[:, :, :-1], axis=1)
-
-
-def survival(expected: FloatArray) -> FloatArray:
-    """[batch, horizon, outcome]: how likely a first occurrence has not happened up to step h."""
-    return 1 - so_far(expected)
-
-
-def returns(legend: Legend, discount: float) -> Quantity:
-    """[batch, horizon]: the discounted reward up to step h."""
-    if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward")
-    weights = np.array([weight or 0.0 for weight in legend.weights])
-    return lambda expected: compose(expected[:, :, :-1] @ weights, discount, axis=1)
-
 
 class Posterior:
     """Models of the dynamics drawn from the Dirichlet posterior of the counts, each solved for the policy.
 
-    All bands come from the same draws, so that those of one posterior fit together. Unless a seed is given
-    it follows from the counts: what is explained from the same data is drawn together, from other data apart.
+    The seed follows from the counts: what is explained from the same data is drawn together, so that it fits
+    together, and from other data apart.
     """
 
-    def __init__(self, table: PairTable, policy: DiscretePolicy, seed: int | None = None) -> None:
+    def __init__(self, table: PairTable, policy: DiscretePolicy) -> None:
         self.table = table
         self._successors = successors(table)
         assert table.edges is not None
-        self._seed = table.edges.checksum if seed is None else seed
+        self._seed = table.edges.checksum
         states, self._next = np.unique(self._successors.next_state, return_inverse=True)
         row, tried = locate(table.pairs, states[:, None] * table.num_actions + np.arange(table.num_actions))
         self._next_rows = np.where(tried, row, len(table.pairs))
@@ -124,43 +81,6 @@ class Posterior:
         for weight in self._weights(count):
             yield episodes.returns(weight)
 
-    def band(
-        self, observations: Array, actions: Array, quantity: Quantity = outcomes, level: float = LEVEL
-    ) -> Band:
-        """Of a quantity of each pair [batch, ...]; the estimate lies within."""
-        row, known = self._locate(observations, actions)
-        return self._band(lambda expected: quantity(expected[row]), known, level)
-
-    def contrast(self, fact: Pairs, foil: Pairs, quantity: Quantity = outcomes, level: float = LEVEL) -> Band:
-        """Of the difference between pairs [batch, ...], both in the same models; the estimate lies within."""
-        (row, known), (other, other_known) = self._locate(*fact), self._locate(*foil)
-
-        def difference(expected: FloatArray) -> FloatArray:
-            return quantity(expected[row]) - quantity(expected[other])
-
-        return self._band(difference, known & other_known, level)
-
-    def _locate(self, observations: Array, actions: Array) -> tuple[IntArray, BoolArray]:
-        return locate(self.table.pairs, pair_numbers(observations, actions, self.table.num_actions))
-
-    def _band(self, quantity: Quantity, known: BoolArray, level: float) -> Band:
-        """The i-th smallest and largest of n draws, where 2 i / (n + 1) lie outside."""
-        from tpd.kernels.counts import keep_extremes
-
-        outside = (1 - number("level", level, 0, HIGHEST_LEVEL)) / 2
-        count = max(ENOUGH_DRAWS, math.ceil(RANK / outside - ROUNDING) - 1)
-        rank = math.floor(outside * (count + 1) + ROUNDING)
-        estimate = quantity(self.table.expected)
-        require_memory("the bands", (estimate.size, 2 * rank), "float32", "ask for fewer pairs at once")
-        smallest = np.full((estimate.size, rank), np.inf, np.float32)
-        largest = np.full((estimate.size, rank), -np.inf, np.float32)
-        for expected in self.draws(count):
-            keep_extremes(quantity(expected).ravel(), smallest, largest)
-        low = np.minimum(smallest[:, -1].reshape(estimate.shape), estimate)
-        high = np.maximum(largest[:, -1].reshape(estimate.shape), estimate)
-        low[~known], high[~known] = np.nan, np.nan
-        return Band(low, high)
-
 
 @dataclass(frozen=True)
 class CountedTable(PairTable):
@@ -189,7 +109,7 @@ class CountedTable(PairTable):
         states, arrival = np.unique(seen.next_state, return_inverse=True)
         if len(states) > MOST_STATES:
             return None
-        rewards = np.array([weight or 0.0 for weight in legend.weights])
+        rewards = legend.rewards
         row = np.searchsorted(self.pairs, seen.pair)
         following, tried = locate(
             self.pairs, states[:, None] * self.num_actions + np.arange(self.num_actions)

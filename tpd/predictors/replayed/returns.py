@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.core.distributions import BoundedDistribution, PredictsReturns, with_unknown
+from tpd.core.efo import powers
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import locate, pair_numbers
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
@@ -81,7 +82,7 @@ def return_table(
     require_memory("distributions of returns", (2, size, atoms + 1), "float64", "use fewer atoms")
     row = np.searchsorted(table.pairs, edges.pair)
     share = edges.count / np.bincount(row, edges.count)[row]
-    reward = edges.outcome[:, :-1] @ np.array([weight or 0.0 for weight in legend.weights])
+    reward = edges.outcome[:, :-1] @ legend.rewards
     states, arrival = np.unique(edges.next_state, return_inverse=True)
     arrival = np.where(edges.outcome[:, -1] == 1, len(states), arrival)  # one more, for all that has ended
     follower, tried = locate(table.pairs, states[:, None] * table.num_actions + np.arange(table.num_actions))
@@ -98,5 +99,5 @@ def return_table(
             row, arrival, share, reward, followers, choices, policy.discount, low, high, mass
         )
         mass[unknown] = np.eye(atoms + 1)[-1]  # not before: with no step left there is nothing to know
-    largest = legend.reward_bound * float(np.sum(policy.discount ** np.arange(horizon)))
+    largest = legend.reward_bound * float(np.sum(powers(policy.discount, horizon)))
     return ReturnTable(table.num_actions, table.pairs, low[:over], high[:over], mass[:over], largest)

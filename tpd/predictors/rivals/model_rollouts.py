@@ -30,8 +30,8 @@ class ModelRollouts(ReplayedFHTD):
         outcomes: OutcomeSet,
         *,
         horizon: int,
-        rollouts: int,
-        seed: int,
+        rollouts: int = 200,
+        seed: int = 0,
     ) -> None:
         super().__init__(env, policy, outcomes, horizon=horizon)
         self.rollouts = whole_number("rollouts", rollouts, at_least=1)

@@ -7,6 +7,7 @@ does not know which events it comes from, unless the reward is the only outcome.
 
 import numpy as np
 
+from tpd.core.efo import powers
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, DiscretePolicy, FloatArray
 from tpd.core.verdicts import Verdict, Verdicts
@@ -58,12 +59,12 @@ class TemporalReward(ReplayedFHTD):
     def bins(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon]: discounted expected reward of each step, and last of all that follow."""
         expected = self.predict(observations, actions)[..., self._carrier]
-        return np.asarray(self._weight * expected * self.discount ** np.arange(self.horizon))
+        return np.asarray(self._weight * expected * powers(self.discount, self.horizon))
 
     def _solve(self) -> PairTable:
         chain = self._chain()
-        edges, weights = chain.edges, self.outcomes.legend.weights
-        reward = edges.outcome[:, :-1].astype(np.float64) @ np.array([weight or 0.0 for weight in weights])
+        edges = chain.edges
+        reward = edges.outcome[:, :-1].astype(np.float64) @ self.outcomes.legend.rewards
         goes_on = edges.continuation[:, -1:].astype(np.float64)
         total = solve_totals(chain, self.discount, reward[:, None], goes_on).outcome
         value = chain.at_next_states(np.append(total[:, 0], 0))

@@ -295,7 +295,7 @@ class Charts {
       name: "really happened",
       marker: { size: 9, color: marks.map((m) => m.outcome.colour), line: { color: "black", width: 2 } },
       text: marks.map(
-        (m) => `${escaped(plainName(m.outcome))}, ${m.share === null ? "not learned" : `expected ${percent(m.share)}`}`,
+        (m) => `${escaped(plainName(m.outcome))}, ${m.share === null ? "not learned" : `expected ${this.book.formats.percent(m.share)}`}`,
       ),
       hovertemplate: "step %{x}: %{text}<extra>really happened</extra>",
     };

@@ -1,23 +1,26 @@
 """What a report shows: recorded steps, every valid action there, and what is expected of each."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tpd.answers.batch import Answers, Choice
-from tpd.answers.foil import favoured
+from tpd.answers.foil import favoured, scores
 from tpd.answers.sentences.turning import turning_point_in_words
+from tpd.answers.what_if import SAME_COUNT, SAME_REWARD, sign_certain
 from tpd.core import colours
-from tpd.core.bands import LEVEL, Band
+from tpd.core.bands import ENOUGH_DRAWS, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
+from tpd.core.formats import RULES
 from tpd.core.outcomes import FIRST, Legend
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
-from tpd.predictors.explainer import ROUNDING, Explainer
+from tpd.predictors.explainer import ROUNDING, Explainer, blocks
 from tpd.show.report import pictures
 from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
@@ -27,8 +30,6 @@ from tpd.show.report.rows import Rows, each_step, numbered_states, some_episodes
 from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
-FEW_DRAWS = 19
-"""Enough for bands of 90 % from the smallest to the largest, and few enough for all pairs of a page."""
 MOST_TURNING_POINTS = 6
 LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
 """Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
@@ -60,7 +61,7 @@ def gather(
         raise ValueError(f"{run.name} has no recorded episodes, so there is nothing to report")
     rows = _rows(run, recording, explorable=bool(fields))
     state, column = np.nonzero(rows.valid)
-    learned = explainer.explain(rows.observations[state], rows.actions[state, column], draws=FEW_DRAWS)
+    learned = explainer.explain(rows.observations[state], rows.actions[state, column], draws=ENOUGH_DRAWS)
     options = np.full(rows.valid.shape, NO_PAIR, dtype=np.int32)
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
@@ -80,6 +81,8 @@ def gather(
         "layers": shown.layers,
         "tie": explainer.predictor.tie,
         "rounding": ROUNDING,
+        "formats": RULES,
+        "same": {"count": SAME_COUNT, "reward": SAME_REWARD},
         "numbers": list(numbers),
         "left_out": 0 if run.recording is None else len(run.recording.episodes) - len(numbers),
         **ranges,
@@ -89,7 +92,7 @@ def gather(
         **beside.metadata,
     }
     arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
-    arrays |= {**_sign_certain(learned, options), **beside.arrays}
+    arrays |= {**_certain(learned, options), **beside.arrays, "foil": _foils(run, learned, rows, options)}
     return Contents(metadata, arrays, shown.files)
 
 
@@ -114,7 +117,7 @@ def _placed(run: SavedRun, recording: Recording | None, rows: Rows) -> dict[str,
 
 def _numbers(parts: Sequence[Explanation]) -> tuple[dict[str, Any], dict[str, Array]]:
     """What is expected of all pairs, learned first, then rolled out."""
-    joined = together(parts)
+    joined = together([replace(part, draws=None, rollouts=None) for part in parts])
     expected, unknown = _quantised(joined)
     arrays = {"expected": expected.planes, "unknown": unknown.planes}
     arrays |= {**_figures(joined), **_bands(parts), **_told(parts)}
@@ -135,7 +138,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
 def _figures(explanation: Explanation) -> dict[str, Array]:
     """What is said of each pair as a whole."""
     figures = {
-        "counts": _counts(explanation).astype(np.float32),
+        "counts": _counts(explanation),
         "reach": explanation.foreseen.sum(axis=1).astype(np.int32),
         "support": explanation.support.astype(np.float32),
         "running": np.clip(explanation.running[:, -1], 0, 1).astype(np.float32),
@@ -153,12 +156,13 @@ def _bands(parts: Sequence[Explanation]) -> dict[str, Array]:
     if not any(part.banded for part in parts):
         return {}
     firsts = [k for k, name in enumerate(parts[0].legend.names) if name.startswith(FIRST)]
-    sums = [_sum_band(part) for part in parts]
+    some = [part[block] for part in parts for block in blocks(len(part))]
+    sums = [_sum_band(one) for one in some]
     ends = [np.concatenate([band[i][:, :, firsts] for band in sums]) for i in (0, 1)]
     planes = np.clip(np.nan_to_num(np.concatenate(ends, axis=2)), 0, 1).transpose(2, 1, 0).astype(np.float64)
     bands = {"band": Quantised.of(planes, np.zeros(len(planes)), np.ones(len(planes))).planes}
     if parts[0].legend.reward_bound is not None:
-        returns = [part.return_band() if part.banded else _no_band(part) for part in parts]
+        returns = [one.return_band() if one.banded else _no_band(one) for one in some]
         for i, name in enumerate(("return_low", "return_high")):
             bands[name] = np.concatenate([band[i][:, -1] for band in returns]).astype(np.float32)
     return bands
@@ -193,34 +197,28 @@ def _told(parts: Sequence[Explanation]) -> dict[str, Array]:
     }
 
 
-def _sign_certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
-    """[state, column, column, outcome]: whether the data tell after which action it counts for more."""
-    if explanation.draws is None:
-        return _settled(explanation, options)
-    powers = explanation.discount ** np.arange(explanation.horizon)
-    counts = np.einsum("dphk,h->dpk", explanation.draws, powers)
-    columns, doubtful = options.shape[1], (1 - LEVEL) / 2 * (len(counts) + 1)
-    sign_certain = np.zeros((len(options), columns, columns, counts.shape[2]), dtype=np.uint8)
-    for fact, foil in np.ndindex(columns, columns):
-        both = (options[:, fact] != NO_PAIR) & (options[:, foil] != NO_PAIR)
-        apart = counts[:, options[both, fact]] - counts[:, options[both, foil]]
-        against = np.minimum((apart <= 0).sum(axis=0), (apart >= 0).sum(axis=0))
-        sign_certain[both, fact, foil] = against < doubtful - ROUNDING
-    return {"sign_certain": sign_certain, **_settled(explanation, options)}
+def _certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
+    """What the data leave no doubt about, of any two actions in each state.
 
-
-def _settled(explanation: Explanation, options: IntArray) -> dict[str, Array]:
-    """[state, column, column]: whether the band of the difference of two returns excludes 0."""
-    without_doubt = explanation.draws is None and (explanation.counted or explanation.certain.all())
-    if explanation.legend.reward_bound is None or without_doubt:
-        return {}
-    columns = options.shape[1]
-    settled = np.zeros((len(options), columns, columns), dtype=np.uint8)
-    for one, other in np.ndindex(columns, columns):
-        both = (options[:, one] != NO_PAIR) & (options[:, other] != NO_PAIR)
+    sign_certain [state, column, column, outcome]: after which of them it counts for more; settled [state,
+    column, column]: which of them is worth more. Neither where nothing is in doubt.
+    """
+    drawn, columns, found = explanation.draws is not None, options.shape[1], dict[str, Array]()
+    names = explanation.legend.names
+    if drawn:
+        found["sign_certain"] = np.zeros((len(options), columns, columns, len(names)), dtype=np.uint8)
+    in_doubt = drawn or not (explanation.counted or explanation.certain.all())
+    if explanation.legend.reward_bound is not None and in_doubt:
+        found["settled"] = np.zeros((len(options), columns, columns), dtype=np.uint8)
+    for one, other in combinations(range(columns) if found else (), 2):
+        both = np.flatnonzero((options[:, one] != NO_PAIR) & (options[:, other] != NO_PAIR))
         contrast = explanation[options[both, one]] - explanation[options[both, other]]
-        settled[both, one, other] = contrast.settled
-    return {"settled": settled}
+        certain = {"settled": contrast.settled} if "settled" in found else {}
+        if drawn:
+            certain["sign_certain"] = np.stack([sign_certain(contrast, name) for name in names], axis=1)
+        for name, values in certain.items():
+            found[name][both, one, other] = found[name][both, other, one] = values
+    return found
 
 
 def _pictures(env: Environment, recording: Recording | None, rows: Rows, explorable: bool) -> Pictures:
@@ -234,7 +232,7 @@ def _pictures(env: Environment, recording: Recording | None, rows: Rows, explora
 def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
     """What is expected [outcome, horizon, pair], and the unknown [1, horizon, pair]."""
     expected = explanation.expected.transpose(2, 1, 0).astype(np.float64)
-    is_event = np.array([name in explanation.legend.events for name in explanation.legend.names])
+    is_event = explanation.legend.is_event
     low, high = expected.min(axis=(1, 2)), expected.max(axis=(1, 2))
     low, high = np.where(is_event, np.minimum(low, 0), low), np.where(is_event, np.maximum(high, 1), high)
     unknown = np.clip(explanation.unknown.T[None], 0, 1)
@@ -243,7 +241,7 @@ def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
 
 def _counts(explanation: Explanation) -> FloatArray:
     """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
-    powers = explanation.discount ** np.arange(explanation.horizon)
+    powers = explanation.discounts
     return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
 
 
@@ -294,6 +292,15 @@ def _turning_points(
         }
         for row in largest.to_dict("records")
     ]
+
+
+def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray) -> IntArray:
+    """[entry]: the column of the default foil; any where there is no other action."""
+    worth = np.append(scores(explanation, run.explainer.policy), -np.inf)  # NO_PAIR is the last
+    state, taken = rows.entries.T
+    others = worth[options[state]]
+    others[np.arange(len(taken)), taken] = -np.inf
+    return np.asarray(others.argmax(axis=1), dtype=np.int32)
 
 
 def _answers(

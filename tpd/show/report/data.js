@@ -30,6 +30,7 @@ function unpacked(buffer) {
 class Book {
   constructor(metadata) {
     Object.assign(this, metadata);
+    this.formats = new Formats(metadata.formats);
     this.columns = this.shapes.options[1];
     this.pairs = this.arrays.support.length;
     this.pictures = document.getElementById("pictures").textContent.split("\n").filter(Boolean);
@@ -147,7 +148,7 @@ class Book {
   returnBand(pair) {
     const { return_low: low, return_high: high } = this.arrays;
     if (!low || Number.isNaN(low[pair]) || !this.toldReturn(pair)) return "";
-    return ` (${worthInWords(low[pair])} to ${worthInWords(high[pair])})`;
+    return ` (${this.formats.worth(low[pair])} to ${this.formats.worth(high[pair])})`;
   }
 
   // whether the band of the difference of two returns excludes 0; of other rewards nobody knows

@@ -33,18 +33,11 @@ class Page {
     return this.book.episodeSteps(this.episode).begin + this.step;
   }
 
-  // the foil that was asked for if it can be done here, else the best of the other actions
-  foil({ state, taken }) {
+  // the foil that was asked for if it can be done here, else the default one
+  foil({ index, state, taken }) {
     const others = this.book.validColumns(state).filter((column) => column !== taken);
-    if (others.includes(this.wantedFoil)) return this.wantedFoil;
-    const worth = (column) => {
-      const value = this.book.worth(this.book.pair(state, column), this.book.originalWeights);
-      return Number.isNaN(value) ? -Number.MAX_VALUE : value;
-    };
-    return others.reduce(
-      (best, column) => (best === null || worth(column) > worth(best) ? column : best),
-      null,
-    );
+    const wanted = [this.wantedFoil, this.book.arrays.foil[index], others[0]];
+    return wanted.find((column) => others.includes(column)) ?? null;
   }
 
   prepare() {
@@ -373,7 +366,7 @@ class Page {
         const pair = book.pair(state, column),
           known = book.known(pair);
         const nothing = book.toldReturn(pair) ? "unknown" : "not learned";
-        const number = (value) => (Number.isNaN(value) ? nothing : worthInWords(value));
+        const number = (value) => (Number.isNaN(value) ? nothing : book.formats.worth(value));
         const notes = [
           ...(column === taken ? ["● agent"] : []),
           ...(column === best && column !== taken ? ["★ favoured"] : []),
@@ -388,7 +381,7 @@ class Page {
               ]
             : []),
           ...(changed ? [known ? number(worth(column)) : ""] : []),
-          ...(own ? [worthInWords(book.arrays.agent_value[pair])] : []),
+          ...(own ? [book.formats.worth(book.arrays.agent_value[pair])] : []),
           !known
             ? "0"
             : book.arrays.support[pair] === Infinity
@@ -396,7 +389,7 @@ class Page {
                 ? "1: nothing is random"
                 : "exact"
               : book.arrays.support[pair].toFixed(0),
-          known ? (book.toldEnd(pair) ? percent(book.arrays.running[pair]) : "not learned") : "",
+          known ? (book.toldEnd(pair) ? book.formats.percent(book.arrays.running[pair]) : "not learned") : "",
         ];
         const row = element(
           "tr",
@@ -408,13 +401,9 @@ class Page {
       }),
     );
     $("returns-note").textContent =
-      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ${
-        "return_low" in book.arrays
-          ? book.simulated
-            ? "In brackets: its 90 % band. "
-            : "In brackets: its 90 % band, here from 19 draws; tpd-explain takes 59. "
-          : ""
-      }Runs on: probability that the episode lasts longer.`;
+      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ` +
+      ("return_low" in book.arrays ? "In brackets: its 90 % band. " : "") +
+      "Runs on: probability that the episode lasts longer.";
   }
 
   showOvertaking({ state, taken }, foil) {
@@ -440,11 +429,11 @@ class Page {
     const number = this.book.arrays.state_number[state];
     const best = this.solution.choice(number);
     const name = (column) =>
-      `${this.book.actionName(state, column)} (${worthInWords(this.solution.value(number, column))})`;
+      `${this.book.actionName(state, column)} (${this.book.formats.worth(this.solution.value(number, column))})`;
     const said =
       best === taken
         ? `the optimal policy takes ${name(best)} here too`
-        : `the optimal policy takes ${name(best)} here, where the agent's ${this.book.actionName(state, taken)} would be worth ${worthInWords(this.solution.value(number, taken))}`;
+        : `the optimal policy takes ${name(best)} here, where the agent's ${this.book.actionName(state, taken)} would be worth ${this.book.formats.worth(this.solution.value(number, taken))}`;
     $("solved").textContent = sentence(`solved anew with these rewards, ${said}`);
   }
 }

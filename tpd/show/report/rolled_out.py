@@ -9,6 +9,7 @@ import numpy as np
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.what_if import sign_certain
 from tpd.core.explanation import Explanation
+from tpd.core.formats import percent
 from tpd.core.outcomes import FIRST
 from tpd.core.pairs import NO_PAIR
 from tpd.core.types import Array, IntArray
@@ -114,5 +115,5 @@ def _headline(rolled_out: Explanation, learned: Explanation) -> str:
     at_once = rolled_out.expected[0, 0]  # what happens now is no forecast
     weight = [abs(true[k] - guess[k]) * told[k] + true[k] - at_once[k] for k in firsts]
     k = firsts[int(np.argmax(weight))]
-    beside = f"learned: {guess[k]:.0%}" if told[k] else "not learned"
-    return f"{names[k].removeprefix(FIRST)} within {horizon} steps {true[k]:.0%} ({beside})"
+    beside = f"learned: {percent(guess[k])}" if told[k] else "not learned"
+    return f"{names[k].removeprefix(FIRST)} within {horizon} steps {percent(true[k])} ({beside})"

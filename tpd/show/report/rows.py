@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpd.answers.foil import opposite
+from tpd.answers.foil import others
 from tpd.core.types import Array, Episodes, IntArray
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
@@ -113,9 +113,7 @@ def choices_of_each_step(env: Environment) -> int:
 
 def _with_foils(env: Environment, taken: Array) -> Array:
     """[step, choice, ...]: the actions taken, each followed by its foils."""
-    if env.parts is not None:
-        return np.stack([np.concatenate([action[None], env.parts.changes(action)]) for action in taken])
-    return np.stack([taken, opposite(env.action_space, taken)], axis=1)
+    return np.stack([np.concatenate([action[None], others(env, action, None)]) for action in taken])
 
 
 def _names(env: Environment, choices: Array) -> tuple[str, ...]:

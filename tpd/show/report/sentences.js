@@ -1,18 +1,37 @@
 // Numbers and sentences that change as the reader plays; those that do not come from Python.
 
-// discounted counts have 7 digits: those that differ by less are the same
-const SAME_COUNT = 1e-5;
-const SAME_REWARD = 1e-6;
-
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const sentence = (text) => text[0].toUpperCase() + text.slice(1) + ".";
-const short = (value) => String(Number(value.toPrecision(4)));
-const price = (reward) => (reward < 0 ? `penalty of ${short(-reward)}` : `reward of ${short(reward)}`);
-const percent = (share) =>
-  share > 0 && share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
-function worthInWords(value) {
-  return Math.abs(value) >= 0.1 || value === 0 ? value.toFixed(2) : String(Number(value.toPrecision(2)));
+// Numbers as text, by the rules of core/formats.py.
+class Formats {
+  constructor(rules) {
+    this.rules = rules;
+  }
+
+  percent(share) {
+    const rule = this.rules.percent.find(([is, bound]) => share < bound || (is === "<=" && share === bound));
+    if (!rule) return String(share);
+    return typeof rule[2] === "string" ? rule[2] : `${(100 * share).toFixed(rule[2])} %`;
+  }
+
+  worth(value) {
+    const { decimals, digits, digits_below } = this.rules.worth;
+    return value === 0 || Math.abs(value) >= digits_below ? value.toFixed(decimals) : this.significant(value, digits);
+  }
+
+  price(reward) {
+    const size = this.significant(Math.abs(reward), this.rules.price.digits);
+    return `${reward < 0 ? "penalty" : "reward"} of ${size}`;
+  }
+
+  significant(value, digits) {
+    if (value === 0) return "0";
+    const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
+    const power = Number(exponent);
+    if (power >= -4 && power < digits) return String(Number(value.toPrecision(digits)));
+    return `${Number(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+  }
 }
 
 // At which reward of an outcome the action that is behind overtakes the other, as `overtakes` in answers/sentences/overtakes.py says it.
@@ -38,7 +57,7 @@ function overtaking(book, state, fact, foil, k, weights) {
   const count = book.count(pairs[0], k) - book.count(pairs[1], k);
   const [ahead, behind] = factWorth >= foilWorth ? [fact, foil] : [foil, fact];
   const said = `with the rest of the policy unchanged, ${name(behind)} overtakes ${name(ahead)} at`;
-  if (Math.abs(count) <= SAME_COUNT) return sentence(`${said} no reward of ${outcome}`);
+  if (Math.abs(count) <= book.same.count) return sentence(`${said} no reward of ${outcome}`);
   if (!book.signCertain(state, fact, foil, k)) {
     return sentence(
       `the data do not say at which reward of ${outcome} ${name(behind)} would overtake ${name(ahead)}, ` +
@@ -46,8 +65,8 @@ function overtaking(book, state, fact, foil, k, weights) {
     );
   }
   const exact = weights[k] - (factWorth - foilWorth) / count;
-  const at = Math.abs(exact) <= SAME_REWARD * Math.max(1, Math.abs(weights[k])) ? 0 : exact;
+  const at = Math.abs(exact) <= book.same.reward * Math.max(1, Math.abs(weights[k])) ? 0 : exact;
   const article = "aeiou".includes(outcome[0].toLowerCase()) ? "an" : "a";
   const beyond = at > weights[k] === at >= 0 ? "or more" : "or less";
-  return sentence(`${said} ${article} ${outcome} ${price(at)} ${beyond} (now a ${price(weights[k])})`);
+  return sentence(`${said} ${article} ${outcome} ${book.formats.price(at)} ${beyond} (now a ${book.formats.price(weights[k])})`);
 }

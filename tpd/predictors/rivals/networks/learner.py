@@ -5,42 +5,32 @@ The quantities are those of `rivals/reward_decomposition`, `rivals/outcome_gvfs`
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from tpd.core.efo import powers
 from tpd.core.outcomes import Observed, OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
+from tpd.core.types import DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
 from tpd.core.verdicts import Verdicts
 from tpd.envs import Environment
 from tpd.envs.spaces import check_members
-from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import number, whole_number
+from tpd.predictors.model.fitted import FittedLearner
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.learner import seeded
 from tpd.predictors.network.next_actions import NextActions, probabilities_of
 from tpd.predictors.network.pair_network import PairNetwork
 from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
-from tpd.predictors.network.state import (
-    generator_state,
-    optimizer_state,
-    prefixed,
-    put_generator_state,
-    put_optimizer_state,
-    put_weights,
-    unprefixed,
-    weights,
-)
+from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
 from tpd.predictors.rivals.discounted_totals import check_discount, limits
 from tpd.predictors.rivals.networks.predictor import Places, RivalPredictor, ScaledNetwork
 from tpd.predictors.rivals.temporal_reward import carrier_of, temporal_limits
 
 SLOWEST = 0.05
 """Part of the learning rate that is left in the end."""
-NUMBERS = ("_fitted", "updates")
 
 
 class _Quantity:
@@ -83,7 +73,7 @@ class _RewardTerms(_Quantity):
     def _columns(self) -> list[int]:
         if self.outcomes.legend.reward_bound is None:
             raise ValueError("reward decomposition needs outcomes that account for the reward")
-        return [k for k, weight in enumerate(self.outcomes.legend.weights) if weight is not None]
+        return self.outcomes.legend.components
 
 
 class _Bins(_Quantity):
@@ -103,12 +93,11 @@ class _Bins(_Quantity):
         return Places(steps, np.full(self.horizon, self._carrier), factor)
 
     def _reward(self, outcome: FloatArray) -> FloatArray:
-        legend = [weight or 0.0 for weight in self.outcomes.legend.weights]
-        return np.asarray(outcome[:, :-1] @ np.array(legend, dtype=np.float32))
+        return np.asarray(outcome[:, :-1] @ self.outcomes.legend.rewards.astype(np.float32))
 
     def scale(self, outcome: FloatArray) -> FloatArray:
         reward = self._reward(outcome)
-        size = np.sqrt((reward**2).mean()) * self.discount ** np.arange(self.horizon)
+        size = np.sqrt((reward**2).mean()) * powers(self.discount, self.horizon)
         size[-1] = max(size[-1], np.abs(reward).mean() / (1 - self.discount))
         return np.asarray(size)
 
@@ -125,7 +114,7 @@ class _Bins(_Quantity):
 QUANTITIES = {"reward terms": _RewardTerms, "outcomes": _Quantity, "reward by step": _Bins}
 
 
-class RivalNetwork:
+class RivalNetwork(FittedLearner[RivalPredictor]):
     """Learns a rival's quantities from replayed transitions.
 
     quantity: "reward terms" (reward decomposition), "outcomes" (GVFs) or "reward by step" (temporal reward
@@ -142,13 +131,13 @@ class RivalNetwork:
         *,
         horizon: int,
         quantity: str,
-        hidden: Sequence[int],
-        learning_rate: float,
-        batch_size: int,
-        target_update_rate: float,
-        fit_updates: int,
-        replay_size: int,
-        seed: int,
+        hidden: Sequence[int] = (128, 128),
+        learning_rate: float = 1e-3,
+        batch_size: int = 256,
+        target_update_rate: float = 0.02,
+        fit_updates: int = 10_000,
+        replay_size: int = 1_000_000,
+        seed: int = 0,
         device: str = "auto",
     ) -> None:
         if quantity not in QUANTITIES:
@@ -158,7 +147,6 @@ class RivalNetwork:
         self.quantity = QUANTITIES[quantity](outcomes, self.horizon, discount)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
-        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self.policy, self.outcomes, self._spaces = policy, outcomes, (env.observation_space, env.action_space)
         self._hidden_state = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
@@ -170,14 +158,15 @@ class RivalNetwork:
             )
             self.network = ScaledNetwork(pairs, len(places.step)).to(choose_device(device))
         self.target_network = copy.deepcopy(self.network).requires_grad_(False)
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self._rate)
-        self._rng = generator(seed, "rival batches")
         self._replay = ReplayBuffer(whole_number("replay_size", replay_size, at_least=1))
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
-        self._predictor = RivalPredictor(self.target_network, tried, places, self.quantity.limits)
+        super().__init__(
+            RivalPredictor(self.target_network, tried, places, self.quantity.limits),
+            torch.optim.Adam(self.network.parameters(), lr=self._rate),
+            generator(seed, "rival batches"),
+            whole_number("fit_updates", fit_updates, at_least=0),
+        )
         self._next_probabilities: FloatArray | None = None
-        self._losses: list[float] = []
-        self._fitted, self.updates = 0, 0
 
     @property
     def limits(self) -> Verdicts:
@@ -195,9 +184,7 @@ class RivalNetwork:
         for network in (self.network, self.target_network):
             network.pairs.see(transitions.observation)
         self._replay.add(transitions, *observed, np.zeros(len(transitions), dtype=np.bool_))
-        discrete, tried = self.network.pairs.discrete, self._predictor.tried
-        actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
-        tried += np.bincount(actions, minlength=len(tried))
+        self._count_tries(transitions, self.network.pairs.discrete)
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
         """Make the updates allowed; with `at_most` so many, and the next call goes on."""
@@ -211,7 +198,7 @@ class RivalNetwork:
             scale = torch.as_tensor(np.where(size > 0, size, 1), dtype=torch.float32)
             self.network.scale.copy_(scale)
             self.target_network.scale.copy_(scale)
-        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        end = self._end(at_most)
         while self._fitted < end:
             for group in self._optimizer.param_groups:
                 group["lr"] = self._rate * max(SLOWEST, 1 - self._fitted / self.fit_updates)
@@ -233,36 +220,26 @@ class RivalNetwork:
             target = self.quantity.target(batch, expected) / scale
         outputs = pairs.outputs(pairs.features(batch.observation, batch.action), batch.action)
         loss = ((outputs - target) ** 2).mean()
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+        self._step(loss)
         with torch.no_grad():
             followed, following_it = self.network.parameters(), self.target_network.parameters()
             torch._foreach_lerp_(list(following_it), list(followed), self.target_update_rate)
-        self.updates += 1
         self._losses.append(float(loss.detach()))
 
     def state(self) -> State:
         """The networks, what is kept for replay, and how far fitting is."""
         return {
-            **{name: np.array(getattr(self, name)) for name in NUMBERS},
-            "tried": self._predictor.tried,
-            "random": generator_state(self._rng),
+            **super().state(),
             **prefixed("network", weights(self.network)),
             **prefixed("target_network", weights(self.target_network)),
-            **prefixed("optimizer", optimizer_state(self._optimizer)),
             **prefixed("replay", self._replay.state()),
         }
 
     def restore(self, state: State) -> None:
         """Go on from there."""
-        stored = CheckedArrays(state)
-        self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
-        self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
-        put_generator_state(self._rng, state["random"])
+        super().restore(state)
         put_weights(self.network, unprefixed("network", state))
         put_weights(self.target_network, unprefixed("target_network", state))
-        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
         self._replay.restore(unprefixed("replay", state))
         if len(self._replay):
             kept, (observed, acted) = self._replay.kept, self._spaces
@@ -271,27 +248,7 @@ class RivalNetwork:
             check_members("action", kept.action, acted)
             self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
 
-    def solved(self) -> RivalPredictor:
-        """What it predicts now."""
-        return self._predictor
-
     def metrics(self) -> dict[str, float]:
         """How learning goes, since last asked."""
-        losses, self._losses = self._losses, []
-        return {"explainer/loss": float(np.mean(losses))} if losses else {}
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]"""
-        return self._predictor.predict(observations, actions)
-
-    def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; a network knows no single pairs."""
-        return self._predictor.support(observations, actions)
-
-    def description(self) -> dict[str, Any]:
-        """How the network is built."""
-        return self._predictor.description()
-
-    def arrays(self) -> dict[str, Array]:
-        """Its weights."""
-        return self._predictor.arrays()
+        loss = self._mean_loss()
+        return {} if loss is None else {"explainer/loss": loss}

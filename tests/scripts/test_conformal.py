@@ -2,12 +2,7 @@
 
 import numpy as np
 import pytest
-
-from tests.support import small_mdp
-from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
-from tpd.core.seeding import generator
-from tpd.core.types import Episodes, FloatArray, Transitions
-from tpd.evaluation.conformal import (
+from conformal import (
     ConformalCalibration,
     Forecast,
     largest_ratio,
@@ -15,6 +10,11 @@ from tpd.evaluation.conformal import (
     observed,
     random_steps,
 )
+
+from tests.support import small_mdp
+from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
+from tpd.core.seeding import generator
+from tpd.core.types import Episodes, FloatArray, Transitions
 from tpd.policies.tabular import TabularPolicy
 from tpd.sources.collection import play
 

@@ -1,0 +1,131 @@
+"""Explanations and contrasts in a notebook: a section for each of the first pairs."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tpd.core import notebook as html
+from tpd.core.colours import colour
+from tpd.core.outcomes import FIRST
+from tpd.core.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from tpd.core.contrast import Contrast
+    from tpd.core.explanation import Explanation
+
+MOST_SHOWN = 3
+"""How many pairs a notebook shows."""
+SMALLEST_GAIN = 0.005
+CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
+
+
+def of_explanation(explanation: "Explanation") -> str:
+    """The first pairs, as HTML."""
+    pairs = len(explanation)
+    shown = [_explained(explanation, row) for row in range(min(pairs, MOST_SHOWN))]
+    return html.page(shown, ("steps ahead", "in all", "peak"), pairs - len(shown))
+
+
+def of_contrast(contrast: "Contrast") -> str:
+    """The first pairs and how they differ, as HTML."""
+    pairs = len(contrast.known)
+    shown = [_contrasted(contrast, row) for row in range(min(pairs, MOST_SHOWN))]
+    return html.page(shown, CONTRASTED, pairs - len(shown))
+
+
+def _explained(explanation: "Explanation", row: int) -> html.Section:
+    strips = []
+    for column, name in enumerate(explanation.legend.names):
+        signed = name not in explanation.legend.events and (explanation.expected[row, :, column] < 0).any()
+        said = _in_all(explanation, row, column), _peak(explanation, row, column)
+        strips.append(_strip(explanation, explanation, row, column, bool(signed), said))
+    title, remark = explanation.name_of(row), _remark(explanation, row)
+    return html.Section(title, remark, strips, explanation.foreseen[row])
+
+
+def _contrasted(contrast: "Contrast", row: int) -> html.Section:
+    fact, foil = contrast.fact, contrast.foil
+    strips = []
+    for column in range(len(fact.legend.names)):
+        said = _in_all(fact, row, column), _in_all(foil, row, column)
+        strips.append(_strip(contrast, fact, row, column, True, said))
+    remark = f"{_remark(fact, row)} against {_remark(foil, row)}"
+    valued = fact.legend.reward_bound is not None
+    if valued and contrast.foreseen[row, -1] and contrast.told.returns[row, -1]:
+        remark += f"; {_worth(contrast, row)}"
+    title = f"{fact.name_of(row)} against {foil.name_of(row)}"
+    return html.Section(title, remark, strips, contrast.foreseen[row])
+
+
+def _strip(
+    shown: "Explanation | Contrast",
+    side: "Explanation",
+    row: int,
+    column: int,
+    signed: bool,
+    said: tuple[str, str],
+) -> html.Strip:
+    """One outcome of a pair, named as a side names it."""
+    name, is_event = side.legend.names[column], bool(side.legend.is_event[column])
+    full = 1.0 if is_event else float(np.abs(shown.expected[:, :, column]).max())
+    values, told = shown.expected[row, :, column], shown.told.at[row, :, column]
+    return html.Strip(name, colour(side.legend.names, name), values, full, is_event, signed, said, told)
+
+
+def _worth(contrast: "Contrast", row: int) -> str:
+    """How far the return of the fact is ahead, and by which components."""
+    said = f"return difference {contrast.expected_return[row, -1]:+.2f}"
+    if contrast.drawn:
+        band = contrast.return_band()
+        said += f" ({band.low[row, -1]:+.2f} to {band.high[row, -1]:+.2f})"
+    gains = zip(contrast.fact.component_names, contrast.component_returns[row, -1], strict=True)
+    largest = sorted(gains, key=lambda gain: -abs(gain[1]))
+    told = dict(zip(contrast.fact.legend.names, contrast.told.by[row, -1], strict=True))
+    parts = [f"{n} {gain:+.2f}" for n, gain in largest if abs(gain) >= SMALLEST_GAIN and told[n]]
+    return f"{said}: {', '.join(parts)}" if parts else said
+
+
+def _in_all(explanation: "Explanation", row: int, column: int) -> str:
+    """The sum of an outcome over the steps ahead: of a first occurrence, how likely it is at all."""
+    if not explanation.foreseen[row, -1]:
+        return "unknown"
+    if not explanation.told.by[row, -1, column]:
+        return _untold(explanation, row, column)
+    first = explanation.legend.names[column].startswith(FIRST)
+    return html.number(float(explanation.expected[row, :, column].sum()), in_percent=first)
+
+
+def _peak(explanation: "Explanation", row: int, column: int) -> str:
+    """When most of an outcome is expected, as far as it is known."""
+    foreseen = explanation.foreseen[row]
+    if not explanation.told.at[row, :, column].all():
+        return _untold(explanation, row, column)
+    values = np.where(foreseen, explanation.expected[row, :, column], 0)
+    step = int(np.abs(values).argmax())
+    if not values[step]:
+        return "never" if foreseen.all() else "unknown"
+    is_event = explanation.legend.names[column] in explanation.legend.events
+    return f"{html.number(float(values[step]), is_event)} at step {step}"
+
+
+def _untold(explanation: "Explanation", row: int, column: int) -> str:
+    """Why no number is given of an outcome."""
+    assert explanation.verdicts is not None
+    every = np.maximum(explanation.verdicts.at, explanation.verdicts.by)
+    return Verdict(every[row, :, column].max()).words
+
+
+def _remark(explanation: "Explanation", row: int) -> str:
+    """How well the pair is known, and what it is worth."""
+    visits = explanation.support[row]
+    if not visits:
+        return "never tried: unknown"
+    unit = "visits" if explanation.counted else "transitions"
+    said = "exact" if np.isinf(visits) else f"{visits:.0f} {unit}"
+    if explanation.rollouts is not None:
+        said = explanation.obtained
+    if explanation.legend.reward_bound is None or not explanation.foreseen[row, -1]:
+        return said
+    if not explanation.told.returns[row, -1]:
+        return f"{said}, return not learned"
+    return f"{said}, return {explanation.expected_return[row, -1]:.3g} within {explanation.horizon} steps"

@@ -1,0 +1,106 @@
+"""What learners have in common that keep transitions and fit a predictor of their own to them."""
+
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from tpd.core.types import Array, FloatArray, IntArray, State, Transitions
+from tpd.guards.files import CheckedArrays
+from tpd.predictors.network.state import (
+    generator_state,
+    optimizer_state,
+    prefixed,
+    put_generator_state,
+    put_optimizer_state,
+    unprefixed,
+)
+
+
+class Fitted(Protocol):
+    """A predictor that counts how often each action was tried, and can be written down."""
+
+    tried: IntArray
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray: ...
+
+    def support(self, observations: Array, actions: Array) -> FloatArray: ...
+
+    def description(self) -> dict[str, Any]: ...
+
+    def arrays(self) -> dict[str, Array]: ...
+
+
+P = TypeVar("P", bound=Fitted)
+
+
+class FittedLearner(Generic[P]):
+    """Predicts what its predictor does; counts tries, updates and losses, for checkpoints too."""
+
+    def __init__(
+        self, predictor: P, optimizer: torch.optim.Optimizer, rng: np.random.Generator, fit_updates: int
+    ) -> None:
+        self.fit_updates = fit_updates
+        self._predictor, self._optimizer, self._rng = predictor, optimizer, rng
+        self._losses: list[float] = []
+        self._fitted, self.updates = 0, 0
+
+    def _count_tries(self, transitions: Transitions, discrete: bool) -> None:
+        """Count the actions of a batch; all as one where they are not numbered."""
+        actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
+        tried = self._predictor.tried
+        tried += np.bincount(actions, minlength=len(tried))
+
+    def _end(self, at_most: int | None) -> int:
+        """The number of updates after which a call of `fit` returns."""
+        return self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+
+    def _step(self, loss: torch.Tensor) -> None:
+        """Follow the gradient of a loss."""
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self.updates += 1
+
+    def state(self) -> State:
+        """How far fitting is."""
+        return {
+            "_fitted": np.array(self._fitted),
+            "updates": np.array(self.updates),
+            "tried": self._predictor.tried,
+            "random": generator_state(self._rng),
+            **prefixed("optimizer", optimizer_state(self._optimizer)),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from there."""
+        stored = CheckedArrays(state)
+        self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
+        self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
+        put_generator_state(self._rng, state["random"])
+        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+
+    def _mean_loss(self) -> float | None:
+        """Since last asked; None where nothing was learned."""
+        losses, self._losses = self._losses, []
+        return float(np.mean(losses)) if losses else None
+
+    def solved(self) -> P:
+        """What it predicts now."""
+        return self._predictor
+
+    def predict(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch, horizon, outcome]"""
+        return self._predictor.predict(observations, actions)
+
+    def support(self, observations: Array, actions: Array) -> FloatArray:
+        """[batch]: how often an action was tried at all; nothing is known of single pairs."""
+        return self._predictor.support(observations, actions)
+
+    def description(self) -> dict[str, Any]:
+        """How the predictor is built."""
+        return self._predictor.description()
+
+    def arrays(self) -> dict[str, Array]:
+        """Its weights."""
+        return self._predictor.arrays()
