@@ -17,7 +17,9 @@ def as_markdown(text: str) -> str:
     """The docstring as Markdown."""
     prose, *rest = re.split(r"(?=^>>> )", text, maxsplit=1, flags=re.MULTILINE)
     named = NAMED.sub(lambda match: f"\n- `{match[1]}`: ", FURTHER.sub(" ", prose))
-    return named + "".join(EXAMPLE.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", each) for each in rest)
+    return named + "".join(
+        EXAMPLE.sub(lambda match: f"```pycon\n{match[0].rstrip()}\n```\n", each) for each in rest
+    )
 
 
 class Docstrings(griffe.Extension):

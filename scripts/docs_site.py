@@ -21,7 +21,7 @@ CONF = ROOT / "conf"
 GROUPS = {
     "env": "The environment that the agent acts in.",
     "policy": "The agent that is explained: loaded, given, or trained here.",
-    "outcomes": "The events and terms of the reward that are predicted. By default those named like the environment.",
+    "outcomes": "Events and terms of the reward that are predicted. By default, those of the environment.",
     "explainer": "What learns to predict the outcomes.",
     "training": "When the explainer learns, and from which transitions.",
     "evaluation": "How what was learned is judged.",
@@ -29,6 +29,14 @@ GROUPS = {
     "experiment": "Settings of all groups that belong together. Choose one with `tpd-run experiment=...`.",
     "hydra/launcher": "Where the jobs of a sweep run.",
 }
+SETTINGS = """# Settings
+
+Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key with
+`key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused, with the nearest known one.
+`tpd-run experiment=paper --cfg job` prints the settings of a run without running it.
+
+| group | |
+|---|---|"""
 COMMANDS = {
     "tpd-run": ("tpd.run.cli", "run", "Run an experiment, or a sweep of them."),
     "tpd-explain": ("tpd.run.cli", "explain", "Ask a finished run."),
@@ -167,7 +175,9 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
     for key, values in defaults.items():
         of = {value: f" ({', '.join(names)})" if len(values) > 1 else "" for value, names in values.items()}
         shown = "<br>".join(f"{_code(value)}{names}" for value, names in of.items())
-        lines.append(f"| `{prefix}.{key}` | {shown if len(values) <= MOST else 'see below'} | {_cell(meanings[key])} |")
+        lines.append(
+            f"| `{prefix}.{key}` | {shown if len(values) <= MOST else 'see below'} | {_cell(meanings[key])} |"
+        )
     return lines if defaults else []
 
 
@@ -190,19 +200,13 @@ def _cell(text: str) -> str:
 def main_page() -> str:
     """The keys that belong to no group."""
     text = (CONF / "config.yaml").read_text()
-    lines = [
-        "# Settings",
-        "",
-        "Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key "
-        "with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused, with the nearest known "
-        "one. `tpd-run experiment=paper --cfg job` prints the settings of a run without running it.",
-        "",
-        "| group | |",
-        "|---|---|",
-    ]
+    lines = [SETTINGS]
     lines += [f"| [`{group}`]({_page(group)}) | {told} |" for group, told in GROUPS.items()]
     lines += ["", "## Keys of no group", "", "| key | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{each.key}` | {_code(each.default)} | {_cell(meaning_of(each.key, each.comment))} |" for each in settings(text)]
+    lines += [
+        f"| `{each.key}` | {_code(each.default)} | {_cell(meaning_of(each.key, each.comment))} |"
+        for each in settings(text)
+    ]
     return "\n".join([*lines, "", "## config.yaml", "", "```yaml", text.rstrip(), "```", ""])
 
 
@@ -212,7 +216,11 @@ def _page(group: str) -> str:
 
 def commands_page() -> str:
     """What every command says of itself."""
-    lines = ["# Commands", "", "In a checkout they lie in `.venv/bin`. `make help` lists the targets of the Makefile."]
+    lines = [
+        "# Commands",
+        "",
+        "In a checkout they lie in `.venv/bin`. `make help` lists the targets of the Makefile.",
+    ]
     for name, (module, function, told) in COMMANDS.items():
         lines += ["", f"## {name}", "", told, "", "```text", said(module, function), "```"]
     return "\n".join(lines) + "\n"

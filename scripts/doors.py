@@ -1,6 +1,6 @@
 """Try every door x hostile input. Fails if anything got in.
 
-python scripts/doors.py     writes docs/results/doors.md, a row for each door, and outputs/doors.md, one for each input
+python scripts/doors.py     writes docs/results/doors.md by door, and outputs/doors.md by input
 """
 
 import itertools
@@ -24,8 +24,8 @@ own with {SECONDS} s and {ROOM // 2**30} GB: pickles that run code, broken and e
 arrays and nesting of absurd sizes, settings of the wrong kind. None of their code ran. An input is refused in
 one line that names it, or read as plain data where nothing depends on it.
 
-`python scripts/doors.py` makes this page, writes the answer to every input to `outputs/doors.md`, and fails if
-something ran, hung, or was not refused in one line. `tests/store/test_doors.py` asserts the same.
+`python scripts/doors.py` makes this page, writes the answer to every input to `outputs/doors.md`, and fails
+if something ran, hung, or was not refused in one line. `tests/store/test_doors.py` asserts the same.
 
 | door | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -176,7 +176,9 @@ def main() -> None:
     for case, result in told:
         came = "it ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
         page += f"| {case.door.kind} | {case.name} | {case.door.reader} | {came} |\n"
-    PAGE.write_text(page + OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS))
+    PAGE.write_text(
+        page + OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS)
+    )
     TABLE.parent.mkdir(exist_ok=True)
     TABLE.write_text("# Doors\n" + "".join(_section(*door, rows) for door, rows in doors.items()))
     open_ = [str(case) for case, result in tried if not result.fine(case)]

@@ -5,7 +5,6 @@ Blocks of `python`, `pycon` (with the output that is shown) and `sh` run. Commen
     <!-- tests: add evaluation=none -->          to the commands of this block
     <!-- tests: replace 20_000 by 1_000 -->      here and further down the page
     <!-- tests: run tpd-run env=taxi -->         before this block
-    <!-- tests: copy your_own -->                this folder of docs/ to where commands run
     <!-- not run: needs a cluster -->            why this block does not run
 """
 
@@ -13,7 +12,6 @@ import doctest
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +36,6 @@ class Block:
     text: str
     added: list[str] = field(default_factory=list)
     before: list[str] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
     not_run: str = ""
 
 
@@ -52,9 +49,9 @@ def blocks(page: str) -> Iterator[Block]:
         elif mark == "tests":
             verb, _, rest = note.partition(" ")
             if verb == "replace":
-                replaced.append(tuple(rest.split(" by ", 1)))  # type: ignore[arg-type]
+                replaced.append(tuple(rest.split(" by ", 1)))
             else:
-                {"add": block.added, "run": block.before, "copy": block.copied}[verb].append(rest)
+                {"add": block.added, "run": block.before}[verb].append(rest)
         else:
             block.kind, block.text = kind, text
             for old, new in replaced:
@@ -71,9 +68,6 @@ class Reader:
         self.names: dict[str, object] = {"__name__": "__main__"}
 
     def follow(self, block: Block) -> None:
-        for name in block.copied:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(DOCS / name, self.folder, ignore=ignored, dirs_exist_ok=True)
         for line in block.before:
             self.type(line)
         if block.kind == "python":
@@ -82,7 +76,9 @@ class Reader:
             examples = doctest.DocTestParser().get_doctest(block.text, self.names, "page", None, 0)
             said: list[str] = []
             flags = doctest.NORMALIZE_WHITESPACE
-            failed, _ = doctest.DocTestRunner(optionflags=flags).run(examples, out=said.append, clear_globs=False)
+            failed, _ = doctest.DocTestRunner(optionflags=flags).run(
+                examples, out=said.append, clear_globs=False
+            )
             assert not failed, "".join(said)
             self.names.update(examples.globs)
         else:
@@ -128,7 +124,11 @@ def test_nearly_all_blocks_run_and_the_others_say_why() -> None:
 
 
 def test_a_page_that_is_wrong_is_noticed(tmp_path: Path) -> None:
-    for text in ("```python\nnothing_of_this_name\n```\n", "```pycon\n>>> 1 + 1\n3\n```\n", "```sh\ntpd-run emv=taxi\n```\n"):
+    for text in (
+        "```python\nnothing_of_this_name\n```\n",
+        "```pycon\n>>> 1 + 1\n3\n```\n",
+        "```sh\ntpd-run emv=taxi\n```\n",
+    ):
         (block,) = blocks(text)
         with pytest.raises((NameError, AssertionError)):
             Reader(tmp_path).follow(block)
