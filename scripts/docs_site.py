@@ -31,8 +31,8 @@ GROUPS = {
 }
 SETTINGS = """# Settings
 
-Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key with
-`key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused, with the nearest known one.
+Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key
+with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused.
 `tpd-run experiment=paper --cfg job` prints the settings of a run without running it.
 
 | group | |
@@ -88,7 +88,7 @@ MEANINGS = {
 """Of keys that neither a comment nor a docstring explains, or not for all options alike."""
 MOST = 4
 """Different defaults of a key that are shown in a table."""
-LONGEST = 60
+LONGEST = 36
 """Characters of a default that are shown in a table."""
 
 
@@ -134,6 +134,12 @@ def target(text: str) -> str:
     return found[1] if found else ""
 
 
+def _made(text: str) -> str:
+    """What a YAML file without a comment is about: the environment it names, or the class it makes."""
+    named = {each.key: each.default for each in settings(text)}
+    return f"`{named.get('id') or target(text).rpartition('.')[2]}`"
+
+
 def documented(name: str, key: str) -> str:
     """What the docstring of a class or function says of one of its parameters."""
     module, _, attribute = name.rpartition(".")
@@ -152,7 +158,7 @@ def group_page(group: str) -> str:
     """All keys of a group in one table, then its files."""
     texts = {path.stem: path.read_text() for path in files_of(group)}
     lines = [f"# {group}", "", GROUPS[group], "", "| option | |", "|---|---|"]
-    lines += [f"| [`{name}`](#{name}) | {description(text)} |" for name, text in texts.items()]
+    lines += [f"| [`{name}`](#{name}) | {description(text) or _made(text)} |" for name, text in texts.items()]
     if group != "experiment":
         lines += _table(group, texts)
     for name, text in texts.items():
@@ -194,7 +200,12 @@ def _code(value: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"<(?!wbr>)", "&lt;", text.replace("|", "\\|"))
+
+
+def _breakable(text: str) -> str:
+    """With places to break long dotted names at, outside of code."""
+    return text if "`" in text else re.sub(r"(?<=\w)\.(?=[a-zA-Z])", ".<wbr>", text)
 
 
 def main_page() -> str:
@@ -216,13 +227,9 @@ def _page(group: str) -> str:
 
 def commands_page() -> str:
     """What every command says of itself."""
-    lines = [
-        "# Commands",
-        "",
-        "In a checkout they lie in `.venv/bin`. `make help` lists the targets of the Makefile.",
-    ]
+    lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they lie in `.venv/bin`."]
     for name, (module, function, told) in COMMANDS.items():
-        lines += ["", f"## {name}", "", told, "", "```text", said(module, function), "```"]
+        lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
     return "\n".join(lines) + "\n"
 
 
