@@ -182,7 +182,7 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
         of = {value: f" ({', '.join(names)})" if len(values) > 1 else "" for value, names in values.items()}
         shown = "<br>".join(f"{_code(value)}{names}" for value, names in of.items())
         lines.append(
-            f"| `{prefix}.{key}` | {shown if len(values) <= MOST else 'see below'} | {_cell(meanings[key])} |"
+            f"| `{prefix}.{key}` | {shown if len(values) <= MOST else 'see below'} | {_prose(meanings[key])} |"
         )
     return lines if defaults else []
 
@@ -200,12 +200,12 @@ def _code(value: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"<(?!wbr>)", "&lt;", text.replace("|", "\\|"))
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _breakable(text: str) -> str:
-    """With places to break long dotted names at, outside of code."""
-    return text if "`" in text else re.sub(r"(?<=\w)\.(?=[a-zA-Z])", ".<wbr>", text)
+def _prose(text: str) -> str:
+    """A comment as Markdown: what is in braces is code."""
+    return _cell(text if "`" in text else re.sub(r"\{.*\}", lambda found: f"`{found[0]}`", text))
 
 
 def main_page() -> str:
@@ -215,7 +215,7 @@ def main_page() -> str:
     lines += [f"| [`{group}`]({_page(group)}) | {told} |" for group, told in GROUPS.items()]
     lines += ["", "## Keys of no group", "", "| key | default | meaning |", "|---|---|---|"]
     lines += [
-        f"| `{each.key}` | {_code(each.default)} | {_cell(meaning_of(each.key, each.comment))} |"
+        f"| `{each.key}` | {_code(each.default)} | {_prose(meaning_of(each.key, each.comment))} |"
         for each in settings(text)
     ]
     return "\n".join([*lines, "", "## config.yaml", "", "```yaml", text.rstrip(), "```", ""])
