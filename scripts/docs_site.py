@@ -181,9 +181,8 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
     for key, values in defaults.items():
         of = {value: f" ({', '.join(names)})" if len(values) > 1 else "" for value, names in values.items()}
         shown = "<br>".join(f"{_code(value)}{names}" for value, names in of.items())
-        lines.append(
-            f"| `{prefix}.{key}` | {shown if len(values) <= MOST else 'see below'} | {_prose(meanings[key])} |"
-        )
+        default = shown if len(values) <= MOST else "see below"
+        lines.append(f"| `{prefix}.{key}` | {default} | {_prose(meanings[key])} |")
     return lines if defaults else []
 
 
