@@ -13,7 +13,7 @@ SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # tests start many processes
-.PHONY: help run ui test coverage test-slow test-browser test-cluster test-optuna test-ray fuzz lint clean
+.PHONY: help run ui test coverage test-slow test-browser test-cluster test-optuna test-ray fuzz docs lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -49,6 +49,9 @@ test-optuna: $(OPTUNA) ## Tune a network, in an environment of its own: every st
 test-ray: $(RAY) ## Run a sweep through Ray, in an environment of its own, .venv-ray
 	.venv-ray/bin/python -m pytest -m ray tests/ray
 
+docs: $(READY) ## Build the docs site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 lint: $(READY) ## Check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,7 +59,7 @@ lint: $(READY) ## Check style, types and layers
 	$(BIN)/lint-imports
 
 clean: ## Remove the environment and the caches, but no results
-	rm -rf .venv .venv-optuna .venv-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-optuna .venv-ray .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist site
 
 $(CHROMIUM):
 	@test "$$(id -u)" = 0 && command -v apt-get >/dev/null || \

@@ -1,6 +1,6 @@
 """Whether bands hold what they promise: the exact truth against the bands from many data sets.
 
-python scripts/band_coverage.py                                 prints the table of docs/uncertainty.md
+python scripts/band_coverage.py                                 the table of docs/results/uncertainty.md
 python scripts/band_coverage.py steps=1e5 policies=0 data=10    a part of it: one policy, ten data sets
 python scripts/band_coverage.py env=frozen_lake steps=1e5       in another environment with a table
 """

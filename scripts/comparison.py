@@ -1,8 +1,8 @@
-"""The method against what people would use instead, from the same transitions: docs/comparison.md.
+"""The method against what people would use instead, from the same transitions: docs/results/comparison.md.
 
     python scripts/comparison.py worlds=[fuel_taxi,frozen_lake] transitions=[10000,100000]
     python scripts/comparison.py worlds=[cart_pole] agents_folder=... seeds=1
-    python scripts/comparison.py report docs/comparison       # the tables and the picture, from what is there
+    python scripts/comparison.py report docs/results/comparison   # tables and picture, from what is there
 
 Every world, method, number of transitions and seed leaves a JSON file in outputs/comparison, and is not
 measured again while that is there; each is also a run of the MLflow experiment "comparison".

@@ -1,4 +1,4 @@
-"""The tables and the picture of docs/comparison.md, from what `scripts/comparison.py` has measured."""
+"""Tables and picture of docs/results/comparison.md, from what `scripts/comparison.py` has measured."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """Whether 90 % intervals for what will be observed contain it in 90 % of fresh episodes.
 
-python scripts/conformal_study.py                  FuelTaxi: the first table of docs/distributions.md
+python scripts/conformal_study.py                  FuelTaxi: the first table of docs/results/distributions.md
 python scripts/conformal_study.py env=mountain_car agent=agents/dqn-MountainCar-v0.zip
 python scripts/conformal_study.py env=lunar_lander agent=agents/ppo-LunarLander-v2.zip seeds=0,1,2
 python scripts/conformal_study.py env=returns      distributions of FuelTaxi's return against the truth

@@ -1,6 +1,6 @@
-"""Write docs/doors.md: every door x hostile input, and what came of it. Fails if anything got in.
+"""Try every door x hostile input. Fails if anything got in.
 
-python scripts/doors.py
+python scripts/doors.py     writes docs/results/doors.md by door, and outputs/doors.md by input
 """
 
 import itertools
@@ -14,14 +14,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP
 
 from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
 
-TABLE = Path(__file__).resolve().parents[1] / "docs" / "doors.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results" / "doors.md"
+TABLE = ROOT / "outputs" / "doors.md"
 HEAD = f"""# Doors
 
-Every function that reads a file or a request, and the hostile inputs that it was handed, each in a process
-of its own with {SECONDS} s and {ROOM // 2**30} GB. No code of theirs ran: what cannot be is refused in one
-line, and what nobody believes or looks at is left alone. `python scripts/doors.py` makes this page, and
-fails if something ran, hung, or was not refused in one line that names the culprit;
-`tests/store/test_doors.py` asserts the same.
+A door is a function that reads a file or a request. Each was handed hostile inputs, each in a process of its
+own with {SECONDS} s and {ROOM // 2**30} GB: pickles that run code, broken and empty files, pipes and links,
+arrays and nesting of absurd sizes, settings of the wrong kind. None of their code ran. An input is refused in
+one line that names it, or read as plain data where nothing depends on it.
+
+`python scripts/doors.py` makes this page, writes the answer to every input to `outputs/doors.md`, and fails
+if something ran, hung, or was not refused in one line. `tests/store/test_doors.py` asserts the same.
+
+| door | read by | hostile inputs | refused | read as plain data |
+|---|---|--:|--:|--:|
 """
 TOLD_HEAD = """
 ## Only when told
@@ -160,16 +167,23 @@ def main() -> None:
         scratch = Path(name)
         tried = [(case, _tried(case, scratch)) for case in cases()]
         told = [(case, attempt(case, scratch)) for case in TOLD]
-    sections = itertools.groupby(tried, key=lambda pair: (pair[0].door.kind, pair[0].door.reader))
-    page = HEAD + "".join(_section(*door, list(rows)) for door, rows in sections) + TOLD_HEAD
+    doors = {
+        door: list(rows)
+        for door, rows in itertools.groupby(tried, key=lambda pair: (pair[0].door.kind, pair[0].door.reader))
+    }
+    page = HEAD + "".join(_row(*door, [result for _, result in rows]) for door, rows in doors.items())
+    page += _row("**all**", "", [result for _, result in tried]) + TOLD_HEAD
     for case, result in told:
         came = "it ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
         page += f"| {case.door.kind} | {case.name} | {case.door.reader} | {came} |\n"
-    page += OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS)
-    TABLE.write_text(page)
+    PAGE.write_text(
+        page + OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS)
+    )
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text("# Doors\n" + "".join(_section(*door, rows) for door, rows in doors.items()))
     open_ = [str(case) for case, result in tried if not result.fine(case)]
     shut = [str(case) for case, result in told if result.what != RAN]
-    print(f"{len(tried)} hostile inputs at {len({case.door.kind for case, _ in tried})} doors: {TABLE}")
+    print(f"{len(tried)} hostile inputs at {len(doors)} doors: {PAGE} and {TABLE}")
     if open_ or shut:
         sys.exit("\n".join([*(f"open: {case}" for case in open_), *(f"shut: {case}" for case in shut)]))
 
@@ -180,13 +194,22 @@ def _tried(case: Case, scratch: Path) -> Result:
     return result
 
 
+def _row(kind: str, reader: str, results: list[Result]) -> str:
+    read = sum(result.what == READ for result in results)
+    return f"| {_capital(kind)} | {reader} | {len(results)} | {len(results) - read} | {read} |\n"
+
+
 def _section(kind: str, reader: str, rows: list[tuple[Case, Result]]) -> str:
-    lines = [f"\n## {kind[0].upper()}{kind[1:]}, by {reader}\n"]
+    lines = [f"\n## {_capital(kind)}, by {reader}\n"]
     lines += ["| hostile input | what came of it |", "|---|---|"]
     for case, result in rows:
         came = READ if result.what == READ else f"{result.what}: {_cell(result.line)}"
         lines.append(f"| {_cell(case.name)} | {came} |")
     return "\n".join(lines) + "\n"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _cell(text: str) -> str:

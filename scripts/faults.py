@@ -1,6 +1,6 @@
 """Break runs in every way that we know of, and look at what is lost.
 
-python scripts/faults.py            all of it; writes docs/faults.md
+python scripts/faults.py            all of it; writes docs/results/faults.md
 python scripts/faults.py kills=5    some of it, quicker, and nothing is written
 
 Every fault meets a real run, as a user starts it; the same command is then given again until it has
@@ -29,7 +29,7 @@ from tpd.tracking.journal import JOURNAL
 
 SCRIPT = Path(__file__).with_name("run.py")
 SYNC = Path(__file__).with_name("sync.py")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "faults.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "results" / "faults.md"
 SMALL = (
     "experiment=paper",
     "policy.steps=50000",

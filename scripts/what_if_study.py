@@ -1,6 +1,6 @@
 """How far a what-if can be trusted: its flips against policies solved anew, in all states of FuelTaxi met.
 
-python scripts/what_if_study.py     prints the table of docs/what_if.md, in less than a minute
+python scripts/what_if_study.py     prints the table of docs/results/what_if.md, in less than a minute
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -24,6 +24,7 @@ LONGEST = (
     "test_experiment",
     "test_resume",
     "test_notebooks",
+    "test_pages",
     "test_outbox",
     "test_doors",
     "test_configs",

@@ -53,12 +53,3 @@ def test_importing_it_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    page = Path(tpd.__file__).parents[1] / "docs" / "python.md"
-    flags = doctest.NORMALIZE_WHITESPACE
-    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=flags)
-    assert tried > 20
-    assert not failed

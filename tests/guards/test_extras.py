@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tests.support import Compose
+from tpd.envs import Environment, environment
 from tpd.guards.extras import EXTRAS, needed_by
 from tpd.run.parts import ConfigError, make_env
 
@@ -13,6 +14,12 @@ from tpd.run.parts import ConfigError, make_env
     ("env", "package", "loaded", "message"),
     [
         ("door_key", "minigrid", (), "Maze-v0 needs the package minigrid, .*'tpd\\[maze\\]'"),
+        (
+            "lunar_lander",
+            "Box2D",
+            ("gymnasium.envs.box2d",),
+            "LunarLander-v3 needs .* Box2D, .*'tpd\\[box2d\\]'",
+        ),
         ("hopper", "mujoco", ("gymnasium.envs.mujoco",), "Hopper-v5 needs .* mujoco, .*'tpd\\[robots\\]'"),
         (
             "radio",
@@ -37,6 +44,17 @@ def test_a_missing_package_is_named_with_its_extra(
     with pytest.raises(ConfigError, match=message) as refused:
         make_env(compose_config(f"env={env}"))
     assert "\n" not in str(refused.value)
+
+
+def test_without_pygame_there_is_no_picture_and_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(environment, "_UNDRAWABLE", set())
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    assert not Environment("CartPole-v1").drawable
+    (said,) = caplog.messages
+    assert "CartPole-v1 needs the package pygame" in said
+    assert "pip install 'tpd[render]'" in said
 
 
 def test_other_errors_stay_as_they_are() -> None:

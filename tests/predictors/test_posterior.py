@@ -85,7 +85,7 @@ def test_bands_hold_the_truth_as_often_as_they_promise(tables: list[PairTable], 
 def test_few_visits_in_a_small_world_are_covered_less(
     steps: int, least: float, most: float, truth: FloatArray
 ) -> None:
-    """No action is tried in enough states to learn from others what it may do: docs/uncertainty.md."""
+    """No action is tried in enough states to learn from others what it does: docs/results/uncertainty.md."""
     covered = coverage([learned(steps, seed) for seed in range(40)], truth)
     print(f"{steps} steps, {steps / len(STATES):.0f} visits to a pair: {covered:.3f} covered")
     assert least < covered < most

@@ -52,6 +52,7 @@ def tpd_run(installed: Path, folder: Path, *arguments: str) -> subprocess.Comple
 def test_carries_both_packages_and_the_configs(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"tpd/run/experiment.py", "sb3_ext/policies.py", "tpd/conf/config.yaml"} <= names
+    assert {"tpd/py.typed", "sb3_ext/py.typed"} <= names
     assert "tpd/conf/experiment/paper.yaml" in names
     assert not [name for name in names if name.startswith(("conf/", "tests/", "scripts/"))]
 

@@ -17,7 +17,7 @@ It is started by an assistant, which is told so in its settings:
 
   {"mcpServers": {"tpd": {"command": "tpd-mcp", "args": ["/home/me/outputs"]}}}
 
-It needs the extra: pip install 'tpd[assistants]'. See docs/assistants.md."""
+It needs the extra: pip install 'tpd[assistants]'. See docs/how_to/assistants.md."""
 MISSING = "tpd-mcp needs the package mcp: pip install 'tpd[assistants]'"
 
 

@@ -189,7 +189,7 @@ class Environment:
             return False
         chosen = os.environ.get(MUJOCO_GL)
         try:
-            with contextlib.closing(self.make(render_mode="rgb_array")) as env:
+            with contextlib.closing(self.make(render_mode="rgb_array")) as env, needed_by(self.id):
                 if env.render_mode != "rgb_array":
                     log.info("%s is made without render_mode, so there are no pictures of it", self.id)
                     return False

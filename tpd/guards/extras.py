@@ -1,12 +1,14 @@
-"""Packages that only some worlds need, and the extras of tpd that install them."""
+"""Packages that only some environments need, and the extras of tpd that install them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 EXTRAS = {
+    "Box2D": "pip install 'tpd[box2d]'",
     "minigrid": "pip install 'tpd[maze]'",
     "mobile_env": "pip install 'tpd[radio]' && pip install --no-deps mobile-env==2.1.0",
     "mujoco": "pip install 'tpd[robots]'",
+    "pygame": "pip install 'tpd[render]'",
 }
 """How each is installed. mobile-env is installed alone: it asks for pygame, which writes over pygame-ce."""
 

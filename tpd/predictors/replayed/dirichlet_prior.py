@@ -14,7 +14,7 @@ from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.pair_table import PairTable
 
 WEIGHTS = np.geomspace(0.02, 2.5, 13)
-"""How many visits the prior may count for: docs/uncertainty.md says why no more."""
+"""How many visits the prior may count for: docs/results/uncertainty.md says why no more."""
 MOST_PATTERNS = 128
 """How many things that an action did, the most frequent ones, are expected of it elsewhere.
 

@@ -1,0 +1,253 @@
+"""Pages of the docs site that are made from the code, so that they cannot drift: settings and commands.
+
+mkdocs.yml names it as a hook; `make docs` builds the site.
+"""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+CONF = ROOT / "conf"
+GROUPS = {
+    "env": "The environment that the agent acts in.",
+    "policy": "The agent that is explained: loaded, given, or trained here.",
+    "outcomes": "Events and terms of the reward that are predicted. By default, those of the environment.",
+    "explainer": "What learns to predict the outcomes.",
+    "training": "When the explainer learns, and from which transitions.",
+    "evaluation": "How what was learned is judged.",
+    "tracking": "Where the run is tracked.",
+    "experiment": "Settings of all groups that belong together. Choose one with `tpd-run experiment=...`.",
+    "hydra/launcher": "Where the jobs of a sweep run.",
+}
+SETTINGS = """# Settings
+
+Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key
+with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused.
+`tpd-run experiment=paper --cfg job` prints the settings of a run without running it.
+
+| group | |
+|---|---|"""
+COMMANDS = {
+    "tpd-run": ("tpd.run.cli", "run", "Run an experiment, or a sweep of them."),
+    "tpd-explain": ("tpd.run.cli", "explain", "Ask a finished run."),
+    "tpd-ui": ("tpd.run.cli", "ui", "Show the runs in MLflow."),
+    "tpd-sync": ("tpd.run.cli", "sync", "Deliver to the tracking store what it did not take before."),
+    "tpd-mcp": ("tpd.assistants.cli", "main", "Answer questions of a language model."),
+}
+UNTOLD = ("_target_", "_partial_", "defaults", "hydra")
+MEANINGS = {
+    "seed": "of everything that is random",
+    "recording.episodes": "how many",
+    "env.id": "as `gymnasium.make` takes it, `module:Id-v0` for an environment of yours",
+    "env.action_names": "what the actions, or the parts of an action, are called",
+    "env.observation_names": "what the numbers of an observation are called",
+    "env.max_episode_steps": "the time limit; that of the environment if left out",
+    "env.kwargs": "further arguments of `gymnasium.make`",
+    "env.choice_names": "what the choices of each part of an action are called",
+    "env.path": "the folder of the RL Zoo that names the environment",
+    "policy.discount": "of the return",
+    "policy.steps": "of the agent's training",
+    "policy.learning_rate": "of Q-learning",
+    "policy.epsilon_start": "exploration at first",
+    "policy.epsilon_end": "exploration in the end",
+    "policy.epsilon_decay_steps": "steps from the one to the other",
+    "policy.num_envs": "environments that are stepped together",
+    "explainer.horizon": "how many steps ahead are predicted",
+    "explainer.members": "models in the ensemble",
+    "explainer.hidden": "units of each hidden layer",
+    "explainer.batch_size": "transitions in an update",
+    "explainer.replay_size": "transitions in the replay buffer",
+    "explainer.seed": "of the weights and the batches",
+    "explainer.rollouts": "of each pair",
+    "explainer.discount": "of the value functions that are decomposed",
+    "explainer.step_size.rate": "the constant step size",
+    "explainer.step_size.exponent": "the step size is 1 over the number of visits to this power",
+    "explainer.dtype": "of the tables",
+    "training.alongside": "learn from the policy's own training",
+    "training.steps": "transitions to collect; with `alongside`, after the policy's training",
+    "training.num_envs": "environments that are stepped together",
+    "evaluation.episodes": "episodes of the policy whose states are judged",
+    "evaluation.curve_episodes": "the same for the learning curve",
+    "evaluation.truth.moments": "moments that are rolled out",
+    "evaluation.truth.rollouts": "of each moment",
+    "tracking.experiment": "the name of the experiment in MLflow",
+    "hydra/launcher.cpus_per_task": "as Slurm's option",
+    "hydra/launcher.mem_gb": "memory of a job",
+    "hydra/launcher.timeout_min": "minutes that a job may take",
+}
+"""Of keys that neither a comment nor a docstring explains, or not for all options alike."""
+MOST = 4
+"""Different defaults of a key that are shown in a table."""
+LONGEST = 36
+"""Characters of a default that are shown in a table."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of a YAML file."""
+
+    key: str
+    default: str
+    comment: str
+
+
+def settings(text: str) -> list[Setting]:
+    """The keys of a YAML file with their defaults and comments; not those within lists."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return list(_settings(text, root, "")) if isinstance(root, yaml.MappingNode) else []
+
+
+def _settings(text: str, node: yaml.MappingNode, prefix: str) -> Iterator[Setting]:
+    for key, value in node.value:
+        name = f"{prefix}{key.value}"
+        if key.value in UNTOLD or (isinstance(value, yaml.SequenceNode) and not value.flow_style):
+            continue
+        if isinstance(value, yaml.MappingNode) and not value.flow_style:
+            yield from _settings(text, value, f"{name}.")
+            continue
+        default = text[value.start_mark.index : value.end_mark.index]
+        rest = text[value.end_mark.index :].partition("\n")[0]
+        yield Setting(name, default, rest.partition("# ")[2].strip())
+
+
+def description(text: str) -> str:
+    """What the first comment of a YAML file says."""
+    lines = [line for line in text.splitlines() if not line.startswith("# @package")]
+    comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    first = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return " ".join(comments[:first])
+
+
+def target(text: str) -> str:
+    """What a YAML file makes, as a dotted name."""
+    found = re.search(r"^_target_: ([\w.]+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _made(text: str) -> str:
+    """What a YAML file without a comment is about: the environment it names, or the class it makes."""
+    named = {each.key: each.default for each in settings(text)}
+    return f"`{named.get('id') or target(text).rpartition('.')[2]}`"
+
+
+def documented(name: str, key: str) -> str:
+    """What the docstring of a class or function says of one of its parameters."""
+    module, _, attribute = name.rpartition(".")
+    made = getattr(importlib.import_module(module), attribute) if module else None
+    text = inspect.getdoc(made) or ""
+    found = re.search(rf"^(?:\w+, )*{key}(?:, \w+)*: ((?:.|\n +)+)", text, re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def files_of(group: str) -> list[Path]:
+    """The YAML files of a group, in the order of their names."""
+    return sorted((CONF / group).glob("*.yaml"))
+
+
+def group_page(group: str) -> str:
+    """All keys of a group in one table, then its files."""
+    texts = {path.stem: path.read_text() for path in files_of(group)}
+    lines = [f"# {group}", "", GROUPS[group], "", "| option | |", "|---|---|"]
+    lines += [f"| [`{name}`](#{name}) | {description(text) or _made(text)} |" for name, text in texts.items()]
+    if group != "experiment":
+        lines += _table(group, texts)
+    for name, text in texts.items():
+        body = "\n".join(line for line in text.splitlines() if not line.startswith("# @package"))
+        lines += ["", f"## {name} {{ #{name} }}", "", f"`{group}={name}`", "", "```yaml", body, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _table(prefix: str, texts: dict[str, str]) -> list[str]:
+    """A row for each key: what it is, and its default in each file that sets it."""
+    defaults: dict[str, dict[str, list[str]]] = {}
+    meanings: dict[str, str] = {}
+    for name, text in texts.items():
+        made = target(text)
+        for each in settings(text):
+            defaults.setdefault(each.key, {}).setdefault(each.default, []).append(name)
+            meaning = each.comment or (documented(made, each.key) if made else "")
+            meanings[each.key] = meanings.get(each.key) or meaning_of(f"{prefix}.{each.key}", meaning)
+    lines = ["", "## Keys", "", "| key | default | meaning |", "|---|---|---|"]
+    for key, values in defaults.items():
+        of = {value: f" ({', '.join(names)})" if len(values) > 1 else "" for value, names in values.items()}
+        shown = "<br>".join(f"{_code(value)}{names}" for value, names in of.items())
+        default = shown if len(values) <= MOST else "see below"
+        lines.append(f"| `{prefix}.{key}` | {default} | {_prose(meanings[key])} |")
+    return lines if defaults else []
+
+
+def meaning_of(key: str, written: str) -> str:
+    """What a key means; those that end alike, within `kwargs` or `model`, mean the same."""
+    if "explainer.model." in key:
+        return written or "as the network's"
+    return MEANINGS.get(key) or written or (MEANINGS["env.kwargs"] if key.startswith("env.kwargs.") else "")
+
+
+def _code(value: str) -> str:
+    short = value if len(value) <= LONGEST else f"{value[:LONGEST]}…"
+    return f"`{_cell(short)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _prose(text: str) -> str:
+    """A comment as Markdown: what is in braces is code."""
+    return _cell(text if "`" in text else re.sub(r"\{.*\}", lambda found: f"`{found[0]}`", text))
+
+
+def main_page() -> str:
+    """The keys that belong to no group."""
+    text = (CONF / "config.yaml").read_text()
+    lines = [SETTINGS]
+    lines += [f"| [`{group}`]({_page(group)}) | {told} |" for group, told in GROUPS.items()]
+    lines += ["", "## Keys of no group", "", "| key | default | meaning |", "|---|---|---|"]
+    lines += [
+        f"| `{each.key}` | {_code(each.default)} | {_prose(meaning_of(each.key, each.comment))} |"
+        for each in settings(text)
+    ]
+    return "\n".join([*lines, "", "## config.yaml", "", "```yaml", text.rstrip(), "```", ""])
+
+
+def _page(group: str) -> str:
+    return f"{group.rpartition('/')[2]}.md"
+
+
+def commands_page() -> str:
+    """What every command says of itself."""
+    lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they lie in `.venv/bin`."]
+    for name, (module, function, told) in COMMANDS.items():
+        lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def said(module: str, function: str) -> str:
+    """The help of a command, without the settings, which have pages of their own."""
+    code = f"import sys; sys.argv = ['{function}', '--help']; from {module} import {function}; {function}()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    text = done.stdout or done.stderr[done.stderr.index("usage:") :]
+    return text.partition("\nSettings (key=value):")[0].strip()
+
+
+def pages() -> dict[str, str]:
+    """All pages that are made, by their paths in docs/."""
+    made = {"reference/settings/index.md": main_page(), "reference/commands.md": commands_page()}
+    return made | {f"reference/settings/{_page(group)}": group_page(group) for group in GROUPS}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Called by mkdocs."""
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
