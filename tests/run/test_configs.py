@@ -149,9 +149,10 @@ def test_every_option_composes_and_instantiates(
 
 # options that are there to differ from what Python does unless told otherwise
 VARIANTS = {
-    "explainer/network": {"weight_decay", "difference_decay"},
     "explainer/polynomial": {"form"},
-    "training/agent": {"every"},
+    "training/agent": {"every", "cut_long"},
+    "training/alongside": {"alongside"},
+    "training/spread": {"least_tried", "restarts"},
     "evaluation/exact": {"truth", "episodes", "curve_points", "curve_episodes", "forecast_episodes"},
     "evaluation/monte_carlo": {"truth", "episodes", "curve_episodes", "forecast_episodes"}
     | {"calibration_episodes"},

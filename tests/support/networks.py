@@ -35,7 +35,8 @@ def network(env: Environment, policy: Policy, outcomes: OutcomeSet, **settings: 
         "updates_per_step": 0.0,
         "fit_updates": 0,
         "replay_size": 100_000,
-        "seed": 0,
+        "weight_decay": 0.0,
+        "difference_decay": 0.0,
     }
     return NetworkFHTD(env, policy, outcomes, **(usual | settings))
 
