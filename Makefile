@@ -93,5 +93,6 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps mobile-env==2.1.0 # see pyproject.toml
+	rm -rf .venv/lib/python*/site-packages/tests # mobile-env's, which hides ours from scripts
 	$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true # templates are no Python, all the rest is
 	@touch $(READY)
