@@ -15,7 +15,10 @@ LARGEST = 300_000
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|tmp|usr|work|Users)/")
 SECONDS_PER_CELL = 120
 
-SLOW = ("explain_an_sb3_agent",)  # its parts are tested one by one in tests/sb3_ext/test_callback.py
+SLOW = (
+    "explain_an_sb3_agent",  # its parts are tested one by one in tests/sb3_ext/test_callback.py
+    "ask_a_run",  # tests/docs runs the same questions, of docs/tutorials/questions.md
+)
 
 
 def read(path: Path) -> NotebookNode:

@@ -190,7 +190,11 @@ def assert_as_new(part: Resumable, new: Mapping[str, Array], why: str) -> None:
         assert (array.dtype, array.tobytes()) == (now[name].dtype, now[name].tobytes()), (why, name)
 
 
-@pytest.mark.parametrize("kind", PARTS)
+@pytest.mark.parametrize(
+    "kind",
+    # a mixture consists of a network and a model, which are tried by themselves
+    [pytest.param(kind, marks=pytest.mark.slow if kind == "mixture" else []) for kind in PARTS],
+)
 def test_an_array_of_another_kind_is_refused_and_a_new_part_stays_new(kind: str) -> None:
     good, part = taught(kind), PARTS[kind][0]()
     new = {name: array.copy() for name, array in part.state().items()}
