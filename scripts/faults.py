@@ -75,11 +75,11 @@ KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
-Each fault was injected into a real run, started as a user starts it. The same command was then repeated until
-the run finished. Its results were compared bit for bit with those of an undisturbed run: the error tables, the
-learning curve, the forecasts, every array of the explainer, and every metric of every step in the tracking
-store, which must be there exactly once. `python scripts/faults.py` generates this page, and fails if anything
-is lost.
+Each fault was injected into a real run, started as a user starts it. The same command was then repeated
+until the run finished. Its results were compared bit for bit with those of an undisturbed run: the error
+tables, the learning curve, the forecasts, every array of the explainer, and every metric of every step in
+the tracking store, which must be there exactly once. `python scripts/faults.py` generates this page, and
+fails if anything is lost.
 
 {faults}
 
