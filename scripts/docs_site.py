@@ -56,7 +56,7 @@ MEANINGS = {
     "env.choice_names": "names of the choices of each part of an action",
     "env.path": "the RL-Zoo folder of the agent",
     "policy.path": "required: the agent's zip, or its RL-Zoo folder (`sb3_zip`); the dataset (`dataset`)",
-    "policy.vec_normalize": "VecNormalize statistics, as a file (`sb3_zip`) or an object (`sb3_model`); `false`: none",
+    "policy.vec_normalize": "VecNormalize statistics: file (`sb3_zip`) or object (`sb3_model`); false: none",
     "policy.discount": "discount of the return",
     "policy.steps": "training steps of the agent",
     "policy.learning_rate": "learning rate of Q-learning",
