@@ -245,7 +245,7 @@ def returns_against_truth() -> str:
     pairs = states, study.policy.action(states)
     truth = solved(study, true_table(study.parts), FINEST).returns(*pairs).lowest
     lines = [
-        "| learned from | atoms | Wasserstein distance | largest | CVaR of 10 % apart |",
+        "| learned from | atoms | Wasserstein distance | largest | error of the 10 % CVaR |",
         "|---|--:|--:|--:|--:|",
     ]
     for atoms in (11, 51, 101, 501):

@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
 GROUPS = {
     "env": "The environment that the agent acts in.",
-    "policy": "The agent that is explained: loaded, given, or trained here.",
-    "outcomes": "Events and terms of the reward that are predicted. By default, those of the environment.",
-    "explainer": "What learns to predict the outcomes.",
+    "policy": "The agent that is explained: loaded from a file, passed from Python, or trained by the run.",
+    "outcomes": "Events and terms of the reward to predict. By default, those of the environment.",
+    "explainer": "The predictor that learns the outcomes.",
     "training": "When the explainer learns, and from which transitions.",
-    "evaluation": "How what was learned is judged.",
+    "evaluation": "How the learned explainer is evaluated.",
     "tracking": "Where the run is tracked.",
-    "experiment": "Settings of all groups that belong together. Choose one with `tpd-run experiment=...`.",
+    "experiment": "A combination of settings of all groups. Choose one with `tpd-run experiment=...`.",
     "hydra/launcher": "Where the jobs of a sweep run.",
 }
 SETTINGS = """# Settings
 
-Settings are [Hydra](https://hydra.cc)'s. Choose an option of a group with `group=option`, and set any key
-with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is refused.
+tpd is configured with [Hydra](https://hydra.cc). Choose an option of a group with `group=option`, and set any
+key with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is an error.
 `tpd-run experiment=paper --cfg job` prints the settings of a run without running it.
 
 | group | |
@@ -41,49 +41,54 @@ COMMANDS = {
     "tpd-run": ("tpd.run.cli", "run", "Run an experiment, or a sweep of them."),
     "tpd-explain": ("tpd.run.cli", "explain", "Ask a finished run."),
     "tpd-ui": ("tpd.run.cli", "ui", "Show the runs in MLflow."),
-    "tpd-sync": ("tpd.run.cli", "sync", "Deliver to the tracking store what it did not take before."),
+    "tpd-sync": ("tpd.run.cli", "sync", "Deliver tracking data that the store has not received yet."),
     "tpd-mcp": ("tpd.assistants.cli", "main", "Answer questions of a language model."),
 }
 UNTOLD = ("_target_", "_partial_", "defaults", "hydra")
 MEANINGS = {
-    "seed": "of everything that is random",
-    "recording.episodes": "how many",
-    "env.id": "as `gymnasium.make` takes it, `module:Id-v0` for an environment of yours",
-    "env.action_names": "what the actions, or the parts of an action, are called",
-    "env.observation_names": "what the numbers of an observation are called",
-    "env.max_episode_steps": "the time limit; that of the environment if left out",
+    "seed": "seed of all random numbers",
+    "recording.episodes": "number of recorded episodes",
+    "env.id": "id for `gymnasium.make`; `module:Id-v0` for your own environment",
+    "env.action_names": "names of the actions, or of the parts of an action",
+    "env.observation_names": "names of the entries of an observation",
+    "env.max_episode_steps": "the time limit; by default that of the environment",
     "env.kwargs": "further arguments of `gymnasium.make`",
-    "env.choice_names": "what the choices of each part of an action are called",
-    "env.path": "the folder of the RL Zoo that names the environment",
-    "policy.discount": "of the return",
-    "policy.steps": "of the agent's training",
-    "policy.learning_rate": "of Q-learning",
-    "policy.epsilon_start": "exploration at first",
-    "policy.epsilon_end": "exploration in the end",
-    "policy.epsilon_decay_steps": "steps from the one to the other",
-    "policy.num_envs": "environments that are stepped together",
-    "explainer.horizon": "how many steps ahead are predicted",
+    "env.choice_names": "names of the choices of each part of an action",
+    "env.path": "the RL-Zoo folder of the agent",
+    "policy.path": "required: the agent's zip, or its RL-Zoo folder (`sb3_zip`); the dataset (`dataset`)",
+    "policy.vec_normalize": "VecNormalize statistics: file (`sb3_zip`) or object (`sb3_model`); false: none",
+    "policy.discount": "discount of the return",
+    "policy.steps": "training steps of the agent",
+    "policy.learning_rate": "learning rate of Q-learning",
+    "policy.epsilon_start": "initial exploration rate",
+    "policy.epsilon_end": "final exploration rate",
+    "policy.epsilon_decay_steps": "steps over which the exploration rate decays",
+    "policy.num_envs": "number of parallel environments",
+    "explainer.horizon": "number of steps predicted ahead",
     "explainer.members": "models in the ensemble",
     "explainer.hidden": "units of each hidden layer",
+    "explainer.learning_rate": "learning rate; each option below says how it changes",
     "explainer.batch_size": "transitions in an update",
-    "explainer.replay_size": "transitions in the replay buffer",
-    "explainer.seed": "of the weights and the batches",
-    "explainer.rollouts": "of each pair",
-    "explainer.discount": "of the value functions that are decomposed",
+    "explainer.replay_size": "capacity of the replay buffer, in transitions",
+    "explainer.seed": "seed of the weights and the batches",
+    "explainer.rollouts": "rollouts for each pair",
+    "explainer.discount": "discount of the value functions that are decomposed",
     "explainer.step_size.rate": "the constant step size",
     "explainer.step_size.exponent": "the step size is 1 over the number of visits to this power",
-    "explainer.dtype": "of the tables",
-    "training.alongside": "learn from the policy's own training",
+    "explainer.dtype": "dtype of the tables",
+    "training.alongside": "learn from the transitions of the policy's training",
     "training.steps": "transitions to collect; with `alongside`, after the policy's training",
-    "training.num_envs": "environments that are stepped together",
-    "evaluation.episodes": "episodes of the policy whose states are judged",
+    "training.num_envs": "number of parallel environments",
+    "training.path": "required: the folder of a dataset (`dataset`), or a saved replay buffer (`buffer`)",
+    "training.processes": "processes that collect or read the shards; null: one per core",
+    "evaluation.episodes": "episodes of the policy whose states are evaluated",
     "evaluation.curve_episodes": "the same for the learning curve",
-    "evaluation.truth.moments": "moments that are rolled out",
-    "evaluation.truth.rollouts": "of each moment",
-    "tracking.experiment": "the name of the experiment in MLflow",
-    "hydra/launcher.cpus_per_task": "as Slurm's option",
+    "evaluation.truth.moments": "number of moments that are rolled out",
+    "evaluation.truth.rollouts": "rollouts for each moment",
+    "tracking.experiment": "name of the MLflow experiment",
+    "hydra/launcher.cpus_per_task": "Slurm's option of the same name",
     "hydra/launcher.mem_gb": "memory of a job",
-    "hydra/launcher.timeout_min": "minutes that a job may take",
+    "hydra/launcher.timeout_min": "time limit of a job, in minutes",
 }
 """Of keys that neither a comment nor a docstring explains, or not for all options alike."""
 MOST = 4
@@ -189,7 +194,7 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
 def meaning_of(key: str, written: str) -> str:
     """What a key means; those that end alike, within `kwargs` or `model`, mean the same."""
     if "explainer.model." in key:
-        return written or "as the network's"
+        return written or "as for the network"
     return MEANINGS.get(key) or written or (MEANINGS["env.kwargs"] if key.startswith("env.kwargs.") else "")
 
 
@@ -226,7 +231,7 @@ def _page(group: str) -> str:
 
 def commands_page() -> str:
     """What every command says of itself."""
-    lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they lie in `.venv/bin`."]
+    lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they are in `.venv/bin`."]
     for name, (module, function, told) in COMMANDS.items():
         lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
     return "\n".join(lines) + "\n"

@@ -75,21 +75,21 @@ KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
-Every fault was done to a real run, as a user starts it. The same command was then given again until it
-had finished, and what it left was compared, bit for bit, with what an undisturbed run leaves: the tables
-of errors, the learning curve, the forecasts, every array of the explainer, and every metric of every step
-in the tracking store, which has to be there once. `python scripts/faults.py` makes this page, and fails if
-anything is lost.
+Each fault was injected into a real run, started as a user starts it. The same command was then repeated
+until the run finished. Its results were compared bit for bit with those of an undisturbed run: the error
+tables, the learning curve, the forecasts, every array of the explainer, and every metric of every step in
+the tracking store, which must be there exactly once. `python scripts/faults.py` generates this page, and
+fails if anything is lost.
 
 {faults}
 
-Small runs, with a checkpoint after each of their stages (`checkpoint_seconds=0`). Most of the time to
-recover is that of starting Python and its libraries again.
+The runs are small, with a checkpoint after each stage (`checkpoint_seconds=0`). Most of the recovery time is
+spent on starting Python and importing libraries.
 
-## Many at once
+## Concurrent writers
 
-Processes that all begin at the same moment, on a store that nobody has made yet. A metric is written to
-the folder of its run first, which is what the process waits for, and delivered from there in batches.
+All processes start at the same time, on a store that does not exist yet. A metric is first written to the
+folder of its run, and the process waits only for that; metrics are delivered from there in batches.
 
 {load}
 """

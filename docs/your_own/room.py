@@ -1,11 +1,11 @@
-"""Your environment: a room that is heated, while the weather outside changes."""
+"""Your environment: a heated room, while the outside temperature changes."""
 
 import gymnasium as gym
 import numpy as np
 
 
 class Room(gym.Env):
-    """Observes the temperature of the room and of the weather; the action waits or heats."""
+    """Observes the temperature of the room and outside; the actions are wait and heat."""
 
     observation_space = gym.spaces.Box(-30, 60, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)

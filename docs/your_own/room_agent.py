@@ -1,4 +1,4 @@
-"""Your agent: any function of observations [batch, ...]. An agent of Stable-Baselines3 needs no file here."""
+"""Your agent: any function of observations [batch, ...]. A Stable-Baselines3 agent needs no file here."""
 
 
 def thermostat(observations):

@@ -17,5 +17,5 @@ def comfort(t):
 
 
 def energy(t):
-    """The other term."""
+    """The other term of the reward."""
     return -0.1 * (t.action == 1)

@@ -1,4 +1,4 @@
-"""Your test: the events are what they are called, and account for the reward."""
+"""Your test: the events match their names, and the terms add up to the reward."""
 
 import numpy as np
 import room
