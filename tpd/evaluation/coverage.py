@@ -69,7 +69,7 @@ class BandScores:
     likely_moments: IntArray
     """[event]"""
     score: FloatArray
-    """[event]: mean interval score: width plus 2 / 10 % times the distance of missed truths; less is better"""
+    """[event]: mean interval score, width plus 2 / 10 % times the distance to missed truths"""
     base_score: FloatArray
     """[event]: the score of a constant band that covers 90 % of the truths at each step"""
 

@@ -53,7 +53,7 @@ def read_windows(
 def continue_windows(
     seen: FloatArray, going_on: FloatArray, known: IntArray, rows: IntArray, after: FloatArray
 ) -> None:
-    """Fill the steps beyond the windows of rows [open] by bootstrapping from after [open, horizon, outcome]."""
+    """Bootstrap the steps beyond the windows of rows [open] from after [open, horizon, outcome]."""
     horizon, width = seen.shape[1:]
     for i in range(len(rows)):
         b = rows[i]
