@@ -1,1 +1,1 @@
-"""Fixed-horizon TD (FHTD) with a neural network; one of the two homes of torch in tpd."""
+"""Fixed-horizon TD (FHTD) with a neural network; a home of torch in tpd."""

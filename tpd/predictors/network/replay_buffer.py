@@ -158,7 +158,7 @@ class ReplayBuffer:
         self._written, self._latest = written, dict(latest.tolist())
 
     def _check_links(self, stored: CheckedArrays, kept: Experience, written: int) -> None:
-        """Refuse a follower that is older, of another episode, that of two, or not where its step led to."""
+        """Refuse links to an older or shared row, another split, or an observation that does not match."""
         age = (np.arange(len(kept)) - written) % len(kept)  # 0 is the oldest
         linked = kept.following >= 0
         before, after = np.flatnonzero(linked), kept.following[linked]
