@@ -1,1 +1,1 @@
-"""What an explanation means: foils, what-if, turning points, sentences; imports evaluation and below."""
+"""Answers made from explanations: foils, what-if, turning points, sentences; imports evaluation and below."""

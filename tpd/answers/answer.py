@@ -1,6 +1,6 @@
-"""The answer to "why did the agent do that?": one record, of which all views are made.
+"""The answer to "why did the agent do that?": one record, from which all views are made.
 
-Terminal and notebook show an `Answer`, the report and the served model the `Answers` of a batch (`batch`).
+Terminal and notebook show an `Answer`; the report and the served model show the `Answers` of a `batch`.
 """
 
 from collections.abc import Mapping
@@ -31,19 +31,19 @@ RETURN = "return"
 
 @dataclass(frozen=True, repr=False)
 class Side:
-    """One of the two things that an answer compares: an action in a state."""
+    """One side of an answer, fact or foil: an action in a state, with its explanation."""
 
     name: str
-    """What sets it apart from the other side: the action, where both are in the same state."""
+    """The name in sentences: the action, if both sides are in the same state."""
     state: str
-    """Where the action is taken, in words."""
+    """The state, as text."""
     action: str
     explanation: Explanation
     """[1]"""
     learned: Explanation | None = None
-    """[1]: what was learned, where the explanation is rolled out and something was"""
+    """[1]: the learned explanation, if there is one and `explanation` comes from rollouts"""
     picture: Array | None = None
-    """[height, width, 3]: the state"""
+    """[height, width, 3]: an image of the state"""
 
     def __repr__(self) -> str:
         return f"<Side: {self.action} in {self.state}>"
@@ -56,13 +56,13 @@ class How:
     kind: str
     """`exact`, `counted`, `rolled out` or `learned`"""
     words: str
-    """The same with figures, for example `by 203 rollouts`."""
+    """The same with numbers, for example `by 203 rollouts`."""
     reason: str
-    """Why the simulator was not asked; empty where it was."""
+    """Why the simulator was not used; empty if it was."""
     run: str
     """The run and seed that the explainer comes from."""
     verdicts: Mapping[str, str]
-    """For each outcome, and the return, whether it was found to be learned; empty where nobody judged."""
+    """The verdict on each outcome and on the return; empty if they were not judged."""
 
     def __str__(self) -> str:
         if not self.reason:
@@ -72,10 +72,10 @@ class How:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What is expected after an action and after another one instead, and how they differ.
+    """Expected outcomes after an action (fact) and after another one (foil), and their difference.
 
-    `tpd.Explainer.why` gives it. `text` is for people, `table` and `to_frame()` are for programs, `plot()` is
-    a figure; in a notebook the answer shows itself.
+    `tpd.Explainer.why` returns it. `text` is for people, `table` and `to_frame()` are for programs, `plot()`
+    is a figure. In a notebook the answer displays itself.
 
     >>> import tpd
     >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
@@ -88,43 +88,43 @@ class Answer:
 
     fact: Side
     foil: Side | None
-    """None where no other action is valid."""
+    """None if no other action is valid."""
     own: str | None
-    """The action that the agent takes there; None where that is not known."""
+    """The action that the agent takes in this state; None if unknown."""
     sentences: tuple[str, ...]
-    """Paragraphs: what is expected of both, how they differ and why."""
+    """Paragraphs: expected outcomes of both sides, their difference and its reasons."""
     facts: tuple[Difference, ...]
-    """The outcomes that account for most of the difference: those for the fact first, the larger first."""
+    """The outcomes that account for most of the difference: those for the fact first, largest first."""
     warnings: tuple[str, ...]
-    """Where what was learned contradicts the rollouts, or nothing was learned."""
+    """Contradictions between learned predictions and rollouts, or that nothing was learned."""
     how: How
     remarks: tuple[str, ...] = ()
-    """What holds for all its numbers: how returns are discounted, and a time limit within the horizon."""
+    """Remarks on all its numbers: the discount of returns, and a time limit within the horizon."""
     asked: "Asked | None" = field(default=None, compare=False)
-    """What more can be asked of; None for the answers of a batch."""
+    """The context for `drivers` and `nearest_state`; None for the answers of a batch."""
     switch: Switch | None = None
-    """What would switch the plan after the fact; None where nothing large and certain does."""
+    """A condition on the first steps that decides the future after the fact; None if none is found."""
 
     @property
     def text(self) -> str:
-        """The sentences, with how they were obtained."""
+        """All sentences, headed by the question and how the answer was obtained."""
         begin = "\n".join([f"{self.place}, {self.compared} ({self.how})", *self.actions, *self.remarks])
         return "\n\n".join([begin, *self.sentences, *self.warnings])
 
     @property
     def place(self) -> str:
-        """What state the question is about."""
+        """The state that the question is about."""
         here = self.foil is None or self.fact.state == self.foil.state
         return self.fact.state if here else f"{self.fact.state} and elsewhere"
 
     @property
     def compared(self) -> str:
-        """What is compared."""
+        """The names of fact and foil."""
         return self.fact.name if self.foil is None else f"{self.fact.name} against {self.foil.name}"
 
     @property
     def actions(self) -> list[str]:
-        """The actions in full, where sentences call them by a shorter name."""
+        """The full actions, if sentences use a shorter name."""
         return [f"{side.name}: {side.action}" for side in self.sides if side.action not in side.name]
 
     @property
@@ -139,14 +139,14 @@ class Answer:
 
     @property
     def table(self) -> "pd.DataFrame":
-        """A row for each outcome, its undiscounted total within the horizon, and a row for the return.
+        """One row for each outcome, with its undiscounted total within the horizon, and one for the return.
 
-        Of an event it is how often it is expected to happen; of a first occurrence, how likely it is at all.
-        The last row, `return`, is the expected return within the horizon: rewards discounted as in the
-        sentences. It is left out where the outcomes do not account for the reward. `fact_low` to `foil_high`
-        are 90 % bands, `verdict` says whether it was learned. NaN where a number is not known.
+        The total of an event is its expected count; that of a first occurrence is its probability. The last
+        row, `return`, is the expected discounted return within the horizon; it is left out if the outcomes do
+        not account for the reward. `fact_low` to `foil_high` are 90 % bands, and `verdict` says whether the
+        total was learned. Unknown numbers are NaN.
         """
-        import pandas as pd  # takes long to import, and a plain answer needs none
+        import pandas as pd  # slow to import, and a plain answer does not need it
 
         columns: dict[str, Any] = {"outcome": _rows(self.fact.explanation)}
         for name, side in zip(("fact", "foil"), self.sides, strict=False):
@@ -158,7 +158,7 @@ class Answer:
         return pd.DataFrame(columns).set_index("outcome")
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row for each step and outcome, undiscounted and without the return, which `table` has.
+        """One row for each step and outcome, undiscounted; the return is in `table`.
 
         See `Explanation.to_frame` and `Contrast.to_frame`.
         """
@@ -166,26 +166,27 @@ class Answer:
         return self.fact.explanation.to_frame() if contrast is None else contrast.to_frame()
 
     def plot(self) -> Any:
-        """A matplotlib figure: the state, what is expected after both actions, and how they differ."""
+        """A matplotlib figure: the state, expected outcomes after both actions, and their difference."""
         return draw(self, "answer")
 
     def drivers(
         self, event: str | None = None, by: int | None = None, against_foil: bool = False
     ) -> "Drivers":
-        """What the forecast of an event relies on: Shapley values of the parts of the state.
+        """Shapley values of the parts of the state, for the learned forecast of an event.
 
-        They are of what was learned, also where the answer itself is rolled out. Where they would mislead,
-        the record says why it has none.
-        event: the one that is learned and has most at stake, if left out.
-        by: the step by which it happens; the last one by which it is learned, if left out.
-        against_foil: of how much more likely it is after the fact than after the foil.
+        They explain the learned forecast, even if the answer itself comes from rollouts. If they would
+        mislead, the record has no values and says why.
+        event: default is the learned event with the most at stake (probability times reward).
+        by: forecast "by this step"; default is the last step for which the forecast is learned.
+        against_foil: explain the difference of the forecasts after fact and foil.
         """
         return self._asked.drivers(event, by, against_foil)
 
     def nearest_state(self) -> "NearestState":
-        """The nearest state in which the agent would do the foil.
+        """The nearest state in which the agent would choose the foil.
 
-        Of all states where they have fields, the one with the fewest fields changed; else of the states met.
+        If states have named fields, all states are searched for the one with the fewest changed fields; else
+        the states that the agent visited are searched.
         """
         return self._asked.nearest_state()
 
@@ -208,7 +209,7 @@ class Answer:
 
 
 def _returns(explanation: Explanation) -> bool:
-    """Whether tables have a row for the return: the outcomes account for it, and none has its name."""
+    """Whether tables have a row for the return: outcomes account for it, and none is called "return"."""
     return explanation.legend.reward_bound is not None and RETURN not in explanation.legend.names
 
 
@@ -217,7 +218,7 @@ def _rows(explanation: Explanation) -> tuple[str, ...]:
 
 
 def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
-    """The sums over the horizon [row], the return last, and their bands."""
+    """The totals over the horizon [row], the return last, and their bands."""
     told = explanation.told.by[0, -1]
     sums = {name: explanation.expected[0].sum(axis=0)}
     if explanation.banded:
@@ -237,7 +238,7 @@ def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
 
 
 def verdict_words(explanation: Explanation) -> dict[str, str]:
-    """For each outcome whether its count within the horizon was learned, and the return, by one pair."""
+    """The verdicts on the totals of all outcomes and on the return, for one pair."""
     if explanation.verdicts is None:
         return {}
     verdicts = explanation.verdicts.by[0, -1, :-1].tolist()
@@ -247,7 +248,7 @@ def verdict_words(explanation: Explanation) -> dict[str, str]:
 
 
 def kind_of(explanation: Explanation) -> str:
-    """How the numbers of an explanation were obtained, in a word."""
+    """How an explanation was obtained: exact, counted, rolled out or learned."""
     if explanation.rollouts is not None:
         return ROLLED_OUT
     if explanation.certain.all():

@@ -1,5 +1,5 @@
-"""What an answer is about, kept with it so that more can be asked: what its forecasts rely on, and where the
-agent would do the other thing.
+"""The context of an answer, kept for further questions: drivers of its forecasts, and the nearest state in
+which the agent would choose the foil.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +35,18 @@ from tpd.predictors.explainer import Explainer
 from tpd.sources.states_met import StatesMet
 
 AT_ONCE = 5000
-"""States whose forecasts are made together."""
+"""States per batch of forecasts."""
 MANY_EPISODES = 20
-"""To tell states that are met from others; where fewer are recorded, more are played."""
+"""Episodes needed to tell visited states from others; if fewer are recorded, more are played."""
 UNLEARNED = "nothing is learned yet, and this is about a learned forecast: call learn() first"
 ELSEWHERE = "fact and foil are compared in one state, and here is no foil in the same state"
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """One number that an explainer foretells of a state: an outcome by a step, after an action.
+    """One number that an explainer predicts for a state: the sum of an outcome up to a step, after an action.
 
-    With two actions it is the first one's minus the second one's.
+    With two actions it is the difference, first minus second.
     """
 
     explainer: Explainer
@@ -63,16 +63,16 @@ class Forecast:
 
     @property
     def probability(self) -> bool:
-        """Whether it is the chance that something has happened, and not how often or how much of it."""
+        """Whether it is the probability that an event has happened, not a count or an amount."""
         return self.name.startswith(FIRST)
 
     def __call__(self, observations: Array) -> FloatArray:
-        """[batch]; NaN where an action is not valid, or leads to what was never tried."""
+        """[batch]; NaN where an action is not valid, or its future is unknown."""
         parts = np.array_split(observations, max(1, -(-len(observations) // AT_ONCE)))
         return np.concatenate([self._some(part) for part in parts])
 
     def of(self, explanations: Sequence[Explanation]) -> float | None:
-        """The same by explanations [1] of each action, such as rollouts; None if there are none."""
+        """The same number from explanations [1] of each action, such as rollouts; None without any."""
         found = [float(each.expected[0, : self.by + 1, self.outcome].sum()) for each in explanations]
         return None if not found else found[0] if len(self.actions) == 1 else found[0] - found[1]
 
@@ -92,7 +92,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Asked:
-    """The state and the actions that an answer is about, and what explains them."""
+    """The state and actions of an answer, and the explainer for them."""
 
     explainer: Explainer
     env: Environment
@@ -103,17 +103,17 @@ class Asked:
     foil: Array | None
     """[...]: an action in the same state; None if there is none"""
     names: tuple[str, ...]
-    """What the answer calls the fact and, if there is one, the foil."""
+    """The names of the fact and, if there is one, of the foil."""
     own: Array | None
-    """[...]: the agent's action, where it is known"""
+    """[...]: the agent's action, if known"""
     met: Callable[[int], StatesMet]
-    """The states that the agent meets, of the recorded episodes if there are so many; a ValueError says why
-    there are none"""
+    """Number of episodes -> states that the agent visits, from recorded episodes if there are enough; raises
+    ValueError if there are none"""
     rolled_out: tuple[Explanation, ...] = ()
-    """[1] each: fact and foil by rollouts, where the simulator was asked"""
+    """[1] each: fact and foil by rollouts, if the simulator was used"""
 
     def drivers(self, event: str | None = None, by: int | None = None, against_foil: bool = False) -> Drivers:
-        """What `Answer.drivers` says."""
+        """See `Answer.drivers`."""
         if not self.explainer.informed:
             raise ValueError(UNLEARNED)
         if against_foil and self.foil is None:
@@ -168,7 +168,7 @@ class Asked:
         return replace(nothing, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
     def nearest_state(self) -> NearestState:
-        """What `Answer.nearest_state` says."""
+        """See `Answer.nearest_state`."""
         if self.foil is None:
             raise ValueError(ELSEWHERE)
         policy, nothing = self.explainer.policy, NearestState(self.names[1])
@@ -189,7 +189,7 @@ class Asked:
         return found.described(nothing, features, self.observation)
 
     def _switches(self, observations: Array) -> BoolArray:
-        """[batch]: where the agent does the foil, which must be valid and, in a table, tried."""
+        """[batch]: whether the agent chooses the foil, which must be valid and, in a table, tried."""
         assert self.foil is not None
         foil = np.full(len(observations), int(self.foil))
         switches = self.explainer.policy.action(observations) == foil
@@ -200,7 +200,7 @@ class Asked:
 
     @property
     def _counted(self) -> bool:
-        """Whether it is known of every pair apart how much data stands behind it."""
+        """Whether the amount of data is known for every single pair."""
         explanation = self._explain(self.fact)
         return explanation.counted or bool(explanation.certain.all())
 
@@ -208,20 +208,20 @@ class Asked:
         return self.explainer.explain(self.observation, np.asarray(action)[None])
 
     def _fastest(self, outcome: int) -> Explainer:
-        """What foretells the outcome without simulating, if anything does."""
+        """The explainer that predicts the outcome without simulation, if there is one."""
         quick = self.explainer.unsimulated
         return quick[0] if quick is not None and quick[1][outcome] else self.explainer
 
 
 def _shown(features: Features, group: Group, here: FloatArray) -> str:
-    """A group of features with their values, if they are few."""
+    """A group of features as text, with their values if there are few."""
     if len(group.columns) > FEW:
         return group.name
     return " and ".join(f"{features.names[k]} {features.shown(k, here[k])}" for k in group.columns.tolist())
 
 
 def _named(explanation: Explanation, event: str) -> int:
-    """The column of an outcome; of an event, that of its first occurrence where that was learned."""
+    """The column of an outcome; for an event, that of its first occurrence if there is one."""
     names = explanation.legend.names
     for name in (f"{FIRST}{event}", event):
         if name in names:
@@ -230,9 +230,9 @@ def _named(explanation: Explanation, event: str) -> int:
 
 
 def _decisive(explained: list[Explanation], against_foil: bool) -> int:
-    """The column of the event that is learned and has most at stake: how likely it is, times its reward.
+    """The column of the learned event with the most at stake: probability times reward.
 
-    Without rewards, the most likely one; of a comparison, the one that differs most.
+    Without rewards, the most likely event; in a comparison, the one that differs most.
     """
     legend = explained[0].legend
     events = [name for name in legend.names if name in legend.events]
@@ -252,13 +252,13 @@ def _decisive(explained: list[Explanation], against_foil: bool) -> int:
 
 
 def _last_told(needed: list[Explanation], outcome: int) -> int:
-    """The last step by which the outcome is learned; the last one of all if it is by none."""
+    """The last step by which the outcome is learned; the last step if there is none."""
     told = np.logical_and.reduce([one.told.by[0, :, outcome] & one.foreseen[0] for one in needed])
     return int(np.flatnonzero(told)[-1]) if told.any() else needed[0].horizon - 1
 
 
 def _not_told(needed: list[Explanation], outcome: int, by: int, names: tuple[str, ...]) -> str:
-    """Why the forecast is not known in the state itself; empty where it is."""
+    """Why the forecast is not known in the state itself; empty if it is."""
     for one, name in zip(needed, names, strict=False):
         if not one.foreseen[0, by]:
             return f"too much of what may follow {name} was never tried"

@@ -1,4 +1,4 @@
-"""The answers to a batch of questions, worked out together: what the report and the served model show."""
+"""Answers to a batch of questions, computed together, for the report and the served model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,46 +19,46 @@ from tpd.predictors.explainer import blocks
 
 
 class Choice(NamedTuple):
-    """What one question compares, in words."""
+    """The names in one question: state, fact, foil and the agent's own action."""
 
     state: str
     fact: str
-    """The name of the action, as sentences call it."""
+    """The name of the action in sentences."""
     foil: str | None = None
     own: str | None = None
-    """The agent's own action; None where that is not known."""
+    """The agent's own action; None if unknown."""
     best: tuple[str, float] | None = None
-    """A third action that the explained returns favour over the agent's own, and its return."""
+    """A third action with a better explained return than the agent's own, and its return."""
     own_return: float | None = None
-    """The return of the agent's own action, where a third one is favoured."""
+    """The return of the agent's own action, if there is a better third action."""
     inevitable: tuple[str, ...] = ()
-    """Events with a large penalty that are certain after every valid action, where all are explained."""
+    """Events with a large penalty that are certain after every valid action, if all are explained."""
 
 
 @dataclass(frozen=True, repr=False)
 class Answers:
     """The answers to a batch of questions; `answers[row]` is one of them.
 
-    The arrays stay together, and what is said is worked out for the whole batch when it is first asked for,
-    so that hundreds of answers take little longer than their explanations.
+    Sentences are computed lazily for the whole batch, so hundreds of answers take little longer than their
+    explanations.
     """
 
     facts: Explanation
     """[pair]"""
     foils: Explanation
-    """[pair]: may be the same"""
+    """[pair]: may be the same object as `facts`"""
     fact: IntArray
-    """[question]: which of the facts it is about"""
+    """[question]: row of its fact in `facts`"""
     foil: IntArray
-    """[question]: which of the foils it compares that with, or `NO_PAIR`"""
+    """[question]: row of its foil in `foils`, or `NO_PAIR`"""
     choices: Sequence[Choice]
     """[question]"""
     tie: float = 0.0
-    """Returns that differ by less, relative to the larger one, are not told apart."""
+    """Relative tolerance: returns that differ by less count as equal."""
     run: str = ""
     """The run and seed that the explainer comes from."""
     reason: str = ""
-    """Why the simulator was not asked; empty where it was."""
+    """Why the simulator was not used; empty if it was."""
 
     def __len__(self) -> int:
         return len(self.fact)
@@ -78,7 +78,7 @@ class Answers:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """[question]: a paragraph about both, or about the fact alone."""
+        """[question]: a paragraph about fact and foil, or about the fact alone."""
         said = [""] * len(self)
         for block in blocks(len(self.contrasted)):
             questions = self.contrasted[block]
@@ -124,7 +124,7 @@ class Answers:
 
 
 def _discounted(explanation: Explanation) -> tuple[str, ...]:
-    """How later rewards count, where they count less."""
+    """A remark on the discount, if it is below 1."""
     if explanation.legend.reward_bound is None or explanation.discount == 1:
         return ()
     return (f"returns are discounted by {explanation.discount:g} a step",)

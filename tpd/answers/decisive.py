@@ -1,4 +1,4 @@
-"""Decisive events: those that end an episode, and those that carry a large part of the reward."""
+"""Decisive events: events that end an episode, or that carry a large part of the reward."""
 
 from collections.abc import Collection
 
@@ -10,11 +10,11 @@ from tpd.core.types import FloatArray
 from tpd.sources.episodes import Recording
 
 LARGE_STAKE = 0.1
-"""A reward of an event that is large, as a share of the largest possible reward."""
+"""The reward of an event is large from this fraction of the largest possible reward on."""
 
 
 def plain_events(legend: Legend) -> dict[str, int]:
-    """The events without their first occurrences, and the column that shows whether each happens at all."""
+    """Event -> column: its own or, if only the first occurrence is explained, that one's."""
     columns = dict[str, int]()
     for name in legend.events:
         plain = name.removeprefix(FIRST)
@@ -36,12 +36,15 @@ def decisive_in(recording: Recording, legend: Legend) -> list[str]:
 
 
 def ending_in(recording: Recording, legend: Legend) -> list[str]:
-    """The events that happen in recorded episodes, and only as one ends."""
+    """The events that happen in recorded episodes, and only at termination."""
     return _ending(legend, recording.happened, recording.episodes.transitions.terminated.astype(float))
 
 
 def _ending(legend: Legend, happened: FloatArray, ended: FloatArray) -> list[str]:
-    """By what happens [step, outcome], and whether the episode ends with it [step], or how likely."""
+    """Events that happen only at termination, from outcomes [step, outcome] and terminations [step].
+
+    Both may be probabilities.
+    """
     found = list[str]()
     for name, column in plain_events(legend).items():
         how_often = float(happened[:, column].sum())

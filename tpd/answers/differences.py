@@ -1,4 +1,4 @@
-"""The few outcomes that account for most of the difference between two explanations."""
+"""Selects the few outcomes that account for most of the difference between two explanations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,22 +14,22 @@ SHARE = 0.8
 
 
 class Difference(NamedTuple):
-    """How one outcome differs between the fact and its foil."""
+    """The difference in one outcome between fact and foil."""
 
     outcome: str
     gain: float | None
-    """What it adds to the return of the fact over that of the foil; None if it says nothing of rewards."""
+    """Its contribution to the return difference, fact minus foil; None without rewards."""
     fact_count: float
-    """Its sum over the horizon after the fact: of an event, how often it is expected to happen."""
+    """Its sum over the horizon after the fact; for an event, the expected count."""
     foil_count: float
     """The same after the foil."""
     begin: int
     end: int
-    """Most of the difference falls from step `begin` to step `end`, both included."""
+    """Most of the difference falls between the steps `begin` and `end`, both included."""
 
 
 class Differences:
-    """The differences of a whole batch, worked out once."""
+    """The differences of a whole batch, computed once."""
 
     def __init__(self, contrast: Contrast) -> None:
         fact, foil = contrast.fact, contrast.foil
@@ -42,7 +42,7 @@ class Differences:
         told = contrast.told.by[:, -1][:, columns]
         self._steps = np.where(told[:, None], self._steps, 0)
         self.left_out = [not row.all() for row in told]
-        """[batch]: whether some of it is not learned, so that nothing is said of it"""
+        """[batch]: whether some outcomes are left out because they are not learned"""
         self._names = [fact.legend.names[column] for column in columns]
         self._known: list[bool] = contrast.known.tolist()
         self._gains: list[list[float]] = self._steps.sum(axis=1).tolist()
@@ -50,19 +50,18 @@ class Differences:
         self._foil_counts: list[list[float]] = foil.expected[:, :, columns].sum(axis=1).tolist()
 
     def main(self, row: int, share: float = SHARE) -> list[Difference]:
-        """The fewest outcomes that account for a share of the difference of a row: those for the fact first,
-        then those against it, the larger first.
+        """The smallest set of outcomes that accounts for a share of the difference of a row: those in favour
+        of the fact first, then those against it, largest first.
 
-        What is left unsaid could not move the difference of the returns by more than the rest of it. Where
-        the outcomes say nothing of rewards, it is the differences at each step that are accounted for. No
-        differences where a pair is unknown.
+        The outcomes left out change the return difference by at most 1 - share of it. Without rewards, the
+        absolute differences at each step are used instead of gains. Empty if a pair is unknown.
         """
         gains = self._gains[row]
         chosen = sorted(self.gains(row, share), key=lambda name: gains[self._names.index(name)] < 0)
         return [self._difference(row, self._names.index(name), share) for name in chosen]
 
     def gains(self, row: int, share: float = SHARE) -> dict[str, float]:
-        """The same outcomes with what they add, the larger first; without when, which takes longer."""
+        """The same outcomes with their gains, largest first; without their steps, which take longer."""
         if not self._known[row]:
             return {}
         gains = self._gains[row]
@@ -70,7 +69,7 @@ class Differences:
         return {self._names[i]: gains[i] for i in chosen}
 
     def steps(self, row: int, outcome: str, share: float = SHARE) -> tuple[int, int]:
-        """The first and the last step at which most of the difference in an outcome falls."""
+        """The first and last step of the range in which most of the difference in an outcome falls."""
         return narrowest(self._steps[row, :, self._names.index(outcome)].tolist(), share)
 
     def _difference(self, row: int, i: int, share: float) -> Difference:
@@ -84,12 +83,12 @@ class Differences:
 
 
 def _earned(explanation: Explanation) -> FloatArray:
-    """[batch, horizon, outcome]: the discounted reward of each step; 0 for outcomes that carry none."""
+    """[batch, horizon, outcome]: the discounted reward of each step; 0 for outcomes without reward."""
     return np.asarray(explanation.expected * explanation.legend.rewards * explanation.discounts[:, None])
 
 
 def _told_apart(legend: Legend) -> list[int]:
-    """The events, each once, or all outcomes where there are no events."""
+    """The columns of all events, without duplicate first occurrences; all outcomes if there are no events."""
     events = [
         name
         for name in legend.events
@@ -99,7 +98,7 @@ def _told_apart(legend: Legend) -> list[int]:
 
 
 def _largest(sizes: Sequence[float], unsaid: float) -> list[int]:
-    """The fewest that leave out no more than `unsaid`, the largest first."""
+    """The indices of the largest sizes, as few as possible, so that the rest sums to at most `unsaid`."""
     order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
     left = sum(sizes)
     enough = unsaid + 1e-12 * left
@@ -113,9 +112,9 @@ def _largest(sizes: Sequence[float], unsaid: float) -> list[int]:
 
 
 def narrowest(steps: Sequence[float], share: float) -> tuple[int, int]:
-    """The first and the last of the fewest steps in a row that alone make a share of the sum.
+    """The first and last step of the shortest range that alone makes up a share of the sum.
 
-    Steps that take away from the sum do not count.
+    Steps of the opposite sign do not count.
     """
     total = sum(steps)
     sign = 1 if total >= 0 else -1

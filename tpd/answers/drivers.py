@@ -1,9 +1,9 @@
-"""What a forecast relies on: Shapley values of the parts of a state, against states that the agent meets.
+"""Drivers of a forecast: Shapley values of the parts of a state, against states that the agent visits.
 
-They say how the forecast, as a function, depends on its inputs, not what causes the event. A coalition is a
-set of features that keep their values in the state explained; the others take those of a state met
-(interventional Shapley values). So the function is asked about states that nobody met, and where too many of
-them are unlike any, nothing is said.
+They say how the forecast, as a function, depends on its inputs, not what causes the event. The features of a
+coalition keep their values in the explained state; the others take the values of a visited state
+(interventional Shapley values). So the forecast is evaluated in mixed states that were never visited. If too
+many of them are unlike any visited state, no values are reported.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,24 +19,24 @@ from tpd.core.drawing import draw
 from tpd.core.types import BoolArray, FloatArray, IntArray
 
 CORRELATED = 0.9
-"""Features whose |correlation| over the states met is larger go together: nobody meets them apart."""
+"""Features with a larger |correlation| over the visited states form one group: they do not occur apart."""
 MOST_EXACT = 10
-"""Groups of features up to which all coalitions are asked about; for more, permutations are sampled."""
+"""Up to this number of groups all coalitions are evaluated; for more, permutations are sampled."""
 FEW = 3
-"""Features of a group that are all named."""
+"""A group of at most this size is named by all its features."""
 SAMPLES, SIMULATED_SAMPLES = 25_000, 1000
-"""Mixed states that are asked about, roughly; fewer where every forecast is simulated."""
+"""Approximate number of mixed states that are evaluated; fewer if every forecast is simulated."""
 MOST_BACKGROUND, LEAST_BACKGROUND = 1000, 10
 MOST_UNLIKE = 0.5
-"""Share of mixed states that may be farther from the states met than any state of a typical episode: with
-more, the values are averages over what mostly does not happen."""
+"""Maximum fraction of mixed states that are farther from the visited states than any state of a typical
+episode. With more, the values are averages over states that mostly do not occur."""
 LEAST_EPISODES = 4
-"""To tell which states are unlike those met."""
+"""Minimum number of episodes to tell which states are unlike the visited ones."""
 MOST_LEFT_OUT = 0.5
-"""Share of the states met that may be left out, because an action is not valid in a mixture, or was never
-tried: more, and what is left are no longer the states that the agent meets."""
+"""Maximum fraction of visited states that are left out because an action is invalid or untried in a mixture.
+With more, the rest no longer represents the states that the agent visits."""
 COMPARED, REFERENCE = 2000, 5000
-"""Mixed states of which distances are measured, and to how many states met."""
+"""Number of mixed states whose distance is measured, and of visited states to compare with."""
 
 MISSING = "shap.Explanation is of the package shap, which is not installed: pip install 'tpd[drivers]'"
 
@@ -45,7 +45,7 @@ Forecast = Callable[[FloatArray], FloatArray]
 
 
 class Group(NamedTuple):
-    """Features that are only ever taken together."""
+    """Features that are treated as one player."""
 
     name: str
     columns: IntArray
@@ -53,44 +53,44 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Drivers:
-    """What a forecast relies on: how much each part of the state moves it away from its mean.
+    """Shapley values of a forecast: how much each part of the state moves it away from its mean.
 
-    `answer.drivers()` gives it. `text` is for people, `plot()` a bar chart, `shap` for the plots of the shap
-    package. Where `withheld` is not empty, it says why there are no values.
+    `answer.drivers()` returns it. `text` is for people, `plot()` is a bar chart, `shap` is for the plots of
+    the shap package. If `withheld` is not empty, there are no values, and it says why.
     """
 
     what: str
-    """The forecast in words, for example `crash by step 15 after push left`."""
+    """The forecast as text, for example `crash by step 15 after push left`."""
     names: tuple[str, ...] = ()
-    """[group]: what each group of features is called"""
+    """[group]: names of the groups of features"""
     shown: tuple[str, ...] = ()
-    """[group]: the same with the values in the state explained"""
+    """[group]: the same with the values in the explained state"""
     values: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """[group]: Shapley values; they add up to `forecast - base`"""
+    """[group]: Shapley values; they sum to `forecast - base`"""
     errors: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """[group]: standard errors of these, by the choice of the states met, as if these were independent"""
+    """[group]: standard errors due to the choice of background states, as if these were independent"""
     data: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """[group]: the value of the feature, the first one of a group"""
+    """[group]: the value of the first feature of each group"""
     base: float = np.nan
-    """The mean forecast after the same action over the states met."""
+    """The mean forecast over the visited states, after the same action."""
     forecast: float = np.nan
-    """In the state explained."""
+    """The forecast in the explained state."""
     unlike: float = np.nan
-    """The share of mixed states that are unlike any state met; NaN where a table knows what was tried."""
+    """Fraction of mixed states that are unlike any visited state; NaN if a table tells what was tried."""
     background: int = 0
-    """How many states met it is compared with."""
+    """Number of visited states in the background."""
     probability: bool = True
-    """Whether values are differences of probabilities, and not of counts or other outcomes."""
+    """Whether values are differences of probabilities, not of counts or other outcomes."""
     against: bool = False
-    """Whether the forecast is how much the fact differs from the foil."""
+    """Whether the forecast is the difference between fact and foil."""
     rolled_out: float | None = None
-    """What rollouts of the simulator say instead of the forecast, where it was asked."""
+    """The same quantity by rollouts, if the simulator was used."""
     withheld: str = ""
 
     @property
     def shap(self) -> Any:
         """The same as `shap.Explanation` [group], for `shap.plots`."""
-        import tpd.kernels.compiler  # noqa: F401  # shap imports numba, which would read settings of strangers
+        import tpd.kernels.compiler  # noqa: F401  # shap imports numba, which would read untrusted settings
 
         if self.withheld:
             raise ValueError(self.text)
@@ -104,8 +104,8 @@ class Drivers:
 
     @property
     def contradicted(self) -> bool:
-        """Whether rollouts are farther from the forecast than that is from its mean: then the values explain
-        less than what is wrong with it.
+        """Whether the forecast is farther from the rollouts than from its mean: then its error is larger than
+        what the values explain.
         """
         if self.rolled_out is None:
             return False
@@ -114,7 +114,7 @@ class Drivers:
 
     @property
     def text(self) -> str:
-        """In a sentence or two."""
+        """One or two sentences."""
         from tpd.answers.sentences.drivers import relies_on
 
         return relies_on(self)
@@ -136,7 +136,7 @@ class Drivers:
 def correlated_groups(rows: FloatArray, names: Sequence[str], threshold: float = CORRELATED) -> list[Group]:
     """Groups in which any two features are correlated, by complete linkage; rows [state, feature].
 
-    Features of the same name belong together whatever they are.
+    Features with the same name always belong to one group.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -156,7 +156,7 @@ def correlated_groups(rows: FloatArray, names: Sequence[str], threshold: float =
 
 
 def _correlations(rows: FloatArray) -> FloatArray:
-    """[feature, feature]; 0 where a feature never varies."""
+    """[feature, feature]: correlations; 0 if a feature is constant."""
     with np.errstate(invalid="ignore", divide="ignore"):
         found = np.asarray(np.nan_to_num(np.corrcoef(rows.T)))
     np.fill_diagonal(found, 1.0)
@@ -170,16 +170,16 @@ def _named(names: Sequence[str]) -> str:
 
 
 class Plan(NamedTuple):
-    """How many forecasts are asked for."""
+    """How the Shapley values are computed."""
 
     exact: bool
-    """Whether all coalitions are asked about, and not sampled permutations."""
+    """Whether all coalitions are evaluated, not sampled permutations."""
     background: int
-    """How many states met the state is mixed with."""
+    """Number of background states."""
 
 
 def plan(groups: int, simulated: bool) -> Plan:
-    """So that roughly `SAMPLES` mixed states are asked about, or fewer where forecasts are simulated."""
+    """A plan with roughly `SAMPLES` mixed states, or `SIMULATED_SAMPLES` if forecasts are simulated."""
     samples = SIMULATED_SAMPLES if simulated else SAMPLES
     exact = groups <= MOST_EXACT and 2**groups * LEAST_BACKGROUND <= samples
     coalitions = 2**groups if exact else PERMUTATIONS * (groups + 1)
@@ -189,7 +189,7 @@ def plan(groups: int, simulated: bool) -> Plan:
 def mixtures(
     state: FloatArray, background: FloatArray, groups: Sequence[Group], rng: np.random.Generator
 ) -> FloatArray:
-    """[sample, feature]: random mixtures of a state with background states, of at least one group of each."""
+    """[sample, feature]: random mixtures of a state with background states, at least one group of each."""
     count = len(groups)
     if count < 2:
         return background[:0]
@@ -200,7 +200,7 @@ def mixtures(
 
 
 def _of_features(coalitions: BoolArray, groups: Sequence[Group], features: int) -> BoolArray:
-    """[coalition, feature]: coalitions of groups as those of their features."""
+    """[coalition, feature]: coalitions of groups expanded to features."""
     kept = np.zeros((len(coalitions), features), dtype=np.bool_)
     for number, group in enumerate(groups):
         kept[:, group.columns] = coalitions[:, [number]]
@@ -208,16 +208,16 @@ def _of_features(coalitions: BoolArray, groups: Sequence[Group], features: int) 
 
 
 class Shapley(NamedTuple):
-    """Shapley values of groups of features, against background states of which enough is known."""
+    """Shapley values of groups of features, over the background states with known forecasts."""
 
     values: FloatArray
-    """[group]; NaN where too little is known"""
+    """[group]; NaN if too few background states are left"""
     errors: FloatArray
     """[group]"""
     base: float
     forecast: float
     background: int
-    """How many background states were not left out."""
+    """Number of background states that were not left out."""
 
 
 def shapley(
@@ -230,9 +230,9 @@ def shapley(
 ) -> Shapley:
     """Shapley values of groups of features of a state [feature] against a background [state, feature].
 
-    Over all coalitions, or over sampled permutations of the groups. The game is played against every
-    background state apart: the mean is the value, their spread its error. A background state is left out if
-    the forecast of any of its mixtures is not known.
+    They use all coalitions, or sampled permutations of the groups. Values are computed for each background
+    state separately: their mean is the value, their spread gives its error. A background state is left out if
+    the forecast of any of its mixtures is unknown.
     """
 
     def worth(coalitions: BoolArray) -> FloatArray:
@@ -256,12 +256,12 @@ def shapley(
 
 
 def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator) -> float:
-    """The share of mixed states [sample, feature] that are unlike those met [state, feature]: farther from
-    the nearest one than any state of a typical other episode is.
+    """The fraction of mixed states [sample, feature] that are unlike the visited ones [state, feature].
 
-    Half of the episodes are the reference. Of the others each has a farthest state; the median of these
-    distances is the limit, so that no single odd episode sets it. Features are divided by their standard
-    deviations. NaN where there are too few episodes to tell.
+    A state is unlike them if its nearest visited state is farther away than a limit. Half of the episodes are
+    the reference. Each other episode has a state that is farthest from the reference; the median of these
+    distances is the limit, so no single odd episode determines it. Features are divided by their standard
+    deviations. NaN with too few episodes.
     """
     from scipy.spatial import cKDTree
 

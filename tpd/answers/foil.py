@@ -1,4 +1,4 @@
-"""The actions that an explanation is contrasted with, where nobody names one."""
+"""Chooses foils: the default action to compare with, and a better third action."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ from tpd.predictors.explainer import Explainer
 
 POLICY, RUNNER_UP, OPPOSITE = "policy", "runner_up", "opposite"
 NEAR = 0.1
-"""Of the range of actions: one whose mirror image is nearer is set against a bound instead."""
+"""Fraction of the action range: if the mirrored action is nearer than this, the foil is a bound instead."""
 UNKNOWN = np.finfo(np.float64).min
 
 
 def chosen(explainer: Explainer, env: Environment, observation: Array, action: Any) -> Array:
-    """[...]: the action that a pair names, in the observation [1, ...]."""
+    """[...]: the action given by a name such as "runner_up", or itself, at the observation [1, ...]."""
     own = np.asarray(explainer.policy.action(observation)[0])
     if not isinstance(action, str) or action not in (POLICY, RUNNER_UP, OPPOSITE):
         return np.asarray(action)
@@ -31,10 +31,10 @@ def chosen(explainer: Explainer, env: Environment, observation: Array, action: A
 
 
 def others(env: Environment, action: Array, valid: BoolArray | None) -> Array:
-    """[other, ...]: what can be done instead of an action.
+    """[other, ...]: candidate foils for an action.
 
-    These are the other valid actions [num_actions]; where an action consists of parts, those that differ from
-    it in one; where actions are continuous, only the opposite.
+    Discrete: all other valid actions [num_actions]. Actions that consist of parts: those that differ in one
+    part. Continuous: only the opposite action.
     """
     if env.parts is not None:
         return env.parts.changes(action)
@@ -46,7 +46,8 @@ def others(env: Environment, action: Array, valid: BoolArray | None) -> Array:
 def opposite(space: gym.Space[Any], actions: Array) -> Array:
     """[batch, ...]: the actions mirrored within their bounds.
 
-    An action near the middle is its own mirror image, so its opposite is the farther bound in every part.
+    The mirror image of an action near the middle is too close, so its opposite is the farther bound in every
+    dimension.
     """
     assert isinstance(space, gym.spaces.Box)
     mirrored = space.low + space.high - actions
@@ -57,15 +58,15 @@ def opposite(space: gym.Space[Any], actions: Array) -> Array:
 
 
 def best(explanation: Explanation, policy: Policy) -> int:
-    """Which of the actions explained is the default foil: that of the highest score."""
+    """The row of the default foil: the explained action with the highest score."""
     return int(np.argmax(scores(explanation, policy)))
 
 
 def scores(explanation: Explanation, policy: Policy) -> FloatArray:
-    """[batch]: what makes an action the default foil: its explained return, the lowest where it is unknown.
+    """[batch]: the score of each action as default foil: its explained return; the lowest if unknown.
 
-    Where outcomes say nothing of rewards it is the agent's own value of it or, without values, how likely the
-    agent takes it; where neither is known, how often it was tried.
+    Without rewards, the score is the agent's own value or, without values, the policy's probability; without
+    both, the number of visits.
     """
     if explanation.legend.reward_bound is not None:
         return np.nan_to_num(what_if.returns(explanation, {}), nan=UNKNOWN)
@@ -79,10 +80,10 @@ def scores(explanation: Explanation, policy: Policy) -> FloatArray:
 def favoured(
     explainer: Explainer, explanation: Explanation, options: IntArray, taken: IntArray
 ) -> tuple[IntArray, FloatArray]:
-    """[row]: the action that the explained returns favour over the one taken, and the returns [row, action].
+    """[row]: the action with a better explained return than the one taken, and the returns [row, action].
 
-    It is the one taken where nothing is better, or where the band of the difference does not exclude 0.
-    options [row, action]: which pair of the explanation an action is there, or `NO_PAIR` if it is not valid.
+    It is the action taken if none is better, or if the band of the difference includes 0.
+    options [row, action]: the row of each action in the explanation, or `NO_PAIR` if it is not valid.
     """
     if explanation.legend.reward_bound is None:
         return taken, np.full(options.shape, np.nan)

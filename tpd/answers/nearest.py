@@ -1,4 +1,4 @@
-"""The nearest state in which the agent would do the foil."""
+"""Finds the nearest state in which the agent would choose the foil."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,16 +10,16 @@ from tpd.core.types import Array, BoolArray, FloatArray
 from tpd.envs.features import HIDDEN, Features
 
 MOST_CHANGES = 3
-"""Features that are named where many differ, those that differ most."""
+"""Maximum number of features that are named, those with the largest difference."""
 MENTIONED = 0.05
-"""Standard deviations by which a feature has to differ to be named."""
+"""Minimum difference of a named feature, in standard deviations."""
 
 Switches = Callable[[Array], BoolArray]
-"""observations -> [batch]: whether the agent does the foil there"""
+"""observations -> [batch]: whether the agent chooses the foil there"""
 
 
 class Change(NamedTuple):
-    """A part of the state that is another one there."""
+    """A part of the state that differs, with its values here and there."""
 
     name: str
     here: str
@@ -28,25 +28,25 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NearestState:
-    """The nearest state in which the agent would do the foil; `answer.nearest_state()` gives it."""
+    """The nearest state in which the agent would choose the foil; `answer.nearest_state()` returns it."""
 
     foil: str
     observation: Array | None = None
     """[...]: the state; None if there is none"""
     changes: tuple[Change, ...] = ()
-    """What differs: all fields of a state that do, or the features that differ most, the largest first."""
+    """All changed fields, or the features with the largest differences, largest first."""
     distance: float = np.nan
-    """In standard deviations of the states met; NaN where states have fields."""
+    """Distance in standard deviations of the visited states; NaN if states have named fields."""
     looked_at: int = 0
-    """How many states were looked at."""
+    """Number of states searched."""
     fields: bool = False
-    """Whether these were all states of the environment, and not those met."""
+    """Whether all states of the environment were searched, not only visited ones."""
     withheld: str = ""
-    """Why nothing was looked for."""
+    """Why no search was made; empty if one was."""
 
     @property
     def text(self) -> str:
-        """In a sentence."""
+        """One sentence."""
         from tpd.answers.sentences.nearest import switch
 
         return switch(self)
@@ -59,17 +59,17 @@ class NearestState:
 
 
 class Found(NamedTuple):
-    """What was found among states."""
+    """The result of a search."""
 
     observation: Array | None
     """[...]"""
     scale: FloatArray
-    """[feature]: by which differences are divided"""
+    """[feature]: differences are divided by it"""
     distance: float
     looked_at: int
 
     def described(self, nothing: NearestState, features: Features, here: Array) -> NearestState:
-        """The same in words, from the state that was asked about [1, ...]."""
+        """The result as a `NearestState`, compared with the state of the question [1, ...]."""
         table = features.fields is not None
         looked = replace(nothing, looked_at=self.looked_at, fields=table)
         if self.observation is None:
@@ -88,7 +88,7 @@ class Found(NamedTuple):
 
 
 def over_fields(fields: FloatArray, state: int, switches: Switches) -> Found:
-    """The state with the fewest fields changed, then by the least, relative to the values that they have."""
+    """The state with the fewest changed fields; on ties, the smallest change relative to their ranges."""
     known = np.flatnonzero(~np.isnan(fields).any(axis=1))
     span = np.ptp(fields[known], axis=0)
     scale = np.where(span > 0, span, 1.0)
@@ -101,7 +101,7 @@ def over_fields(fields: FloatArray, state: int, switches: Switches) -> Found:
 
 
 def among_states_met(features: Features, here: Array, met: Array, switches: Switches) -> Found:
-    """The nearest of the states met [state, ...], features divided by their standard deviations."""
+    """The nearest of the visited states [state, ...]; features are divided by their standard deviations."""
     rows = features.rows(met)
     spread = rows.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)

@@ -1,4 +1,4 @@
-"""The optimal policy under other rewards, solved anew from a table: known, or counted from what was seen."""
+"""Solves for the optimal policy under other rewards, in a tabular model, known or counted."""
 
 from collections.abc import Mapping
 
@@ -14,16 +14,16 @@ from tpd.guards.settings import number
 from tpd.policies.tabular import TabularPolicy
 
 ROUNDINGS = 8
-"""How many roundings of a value, each grown by the length of the future, still count as equal."""
+"""Values count as equal if they differ by at most this many rounding errors, times 1 / (1 - discount)."""
 
 
 def resolve(
     model: TabularModel, outcomes: OutcomeSet, rewards: Mapping[str, float], discount: float
 ) -> TabularPolicy:
-    """The optimal policy where some outcomes are worth other rewards, by policy iteration.
+    """The optimal policy if some outcomes have other rewards, by policy iteration.
 
-    Only valid actions are taken. A valid pair of which the model says nothing counts as the worst there is,
-    so that the policy keeps to what is known.
+    Only valid actions are taken. A valid pair without transitions in the model gets the worst possible value,
+    so the policy keeps to known pairs.
     """
     if number("discount", discount, 0, 1) == 1:
         raise ValueError("discount must be below 1 to solve for the whole future")
@@ -46,7 +46,7 @@ def resolve(
 
 
 def _optimal(immediate: FloatArray, dynamics: csr_matrix, mask: BoolArray, rounding: float) -> FloatArray:
-    """[state, action]: the values `Q = r + discount P max Q`, by solving for better and better policies."""
+    """[state, action]: the optimal values `Q = r + discount P max Q`, by policy iteration."""
     states = np.arange(len(mask))
     action = _first_best(immediate.reshape(mask.shape), mask, rounding)
     while True:
@@ -61,7 +61,7 @@ def _optimal(immediate: FloatArray, dynamics: csr_matrix, mask: BoolArray, round
 
 
 def _first_best(values: FloatArray, mask: BoolArray, rounding: float) -> IntArray:
-    """[state]: the first of the best valid actions, whatever rounding makes of equals."""
+    """[state]: the first of the best valid actions; values within rounding errors are ties."""
     valid = np.where(mask, values, -np.inf)
     largest = valid.max(axis=1, keepdims=True)
     return np.asarray(np.argmax(valid >= largest - rounding * np.maximum(1.0, np.abs(largest)), axis=1))

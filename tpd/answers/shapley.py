@@ -1,4 +1,4 @@
-"""Shapley values of any cooperative game: what each player adds, over the orders in which they may join."""
+"""Shapley values of cooperative games, exact or from sampled permutations."""
 
 import math
 from collections.abc import Callable
@@ -8,10 +8,10 @@ import numpy as np
 from tpd.core.types import BoolArray, FloatArray
 
 PERMUTATIONS = 10
-"""Orders that are sampled, half of them the reverses of the others."""
+"""Number of sampled permutations; half of them are the reverses of the others."""
 
 Worth = Callable[[BoolArray], FloatArray]
-"""coalitions [coalition, player] -> [coalition, game]: what each is worth, in several games at once"""
+"""coalitions [coalition, player] -> [coalition, game]: their worth, in several games at once"""
 
 
 def exact_values(worth: Worth, players: int) -> FloatArray:
@@ -24,7 +24,7 @@ def exact_values(worth: Worth, players: int) -> FloatArray:
 
 
 def sampled_values(worth: Worth, players: int, rng: np.random.Generator) -> FloatArray:
-    """[player, game]: the mean over random orders, and their reverses, of what each adds to those before."""
+    """[player, game]: mean marginal contributions over random permutations and their reverses."""
     orders = [rng.permutation(players) for _ in range(PERMUTATIONS // 2)]
     orders += [order[::-1] for order in orders]
     place = np.argsort(orders, axis=1)  # [order, player]

@@ -1,8 +1,8 @@
-"""What would switch the plan: the first branching of the future that decides how it goes on.
+"""The switch: a condition on the first steps that best predicts how the future continues.
 
-A condition is that an event happens within the first few steps. It divides the futures of a pair in two; the
-one is told that explains most of whether a decisive event happens later. It is a statement about conditional
-probabilities: the condition may be a cause, or the first sign of one.
+A condition is that an event happens within the first few steps. It splits the futures of a pair into two
+branches. The condition is reported that explains most of the variance of a later decisive event. This is a
+statement about conditional probabilities: the condition may be a cause, or the first sign of one.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ from tpd.core.types import BoolArray, DiscretePolicy, FloatArray
 from tpd.predictors.tabular_dynamics import Splits, TabularDynamics
 
 MOST_STEPS = 5
-"""The condition is looked for within so many steps."""
+"""Conditions are searched within this number of first steps."""
 LEAST_SHARE = 0.02
-"""How likely the rarer branch has to be."""
+"""Minimum probability of the rarer branch."""
 ENOUGH_TRIALS = 10
-"""Rollouts, or visits, that each branch needs."""
+"""Minimum number of rollouts, or visits, of each branch."""
 LEAST_DIFFERENCE = 0.2
-"""Of the chance of the decisive event between the branches."""
+"""Minimum difference of the decisive event's probability between the branches."""
 LEAST_EXPLAINED = 0.2
-"""Share of the variance of the decisive event, whether it happens, that lies between the branches."""
+"""Minimum fraction of the decisive event's variance that is explained by the condition."""
 NEARLY = 0.9
-"""An earlier branching that explains this share of the best is told instead."""
+"""An earlier condition is preferred if it explains at least this fraction of the best."""
 ERROR_RATE = 0.01
-"""How likely anything is told where nothing would switch the plan."""
+"""Probability of reporting a switch where there is none."""
 
 
 @dataclass(frozen=True)
 class Branches:
-    """How likely an event is within the horizon, in both branches, with 90 % bands."""
+    """The probability of an event within the horizon, in both branches, with 90 % bands."""
 
     event: str
     if_met: float
@@ -47,25 +47,25 @@ class Branches:
 
 @dataclass(frozen=True)
 class Switch:
-    """A condition on the first steps that decides how the future of a pair goes on."""
+    """A condition on the first steps that decides how the future of a pair continues."""
 
     condition: str
     """The event that the condition is about."""
     happens: bool
-    """Whether the condition is that it happens, or that it does not."""
+    """Whether the condition is that the event happens, or that it does not."""
     steps: int
-    """Within so many of the first steps."""
+    """The number of first steps in which the condition is checked."""
     probability: float
-    """That the condition is met."""
+    """Probability that the condition is met."""
     horizon: int
     decisive: Branches
-    """The decisive event that it explains most of."""
+    """The decisive event that the condition explains best."""
     response: Branches | None
-    """Another event that differs most between the branches: what the agent then does, or meets."""
+    """The other event that differs most between the branches, such as the agent's next actions."""
 
 
 def switch_in_rollouts(explanation: Explanation) -> Switch | None:
-    """What would switch the plan after a pair that was rolled out; None if nothing large and certain does."""
+    """The switch in the rollouts of a pair; None if none is large and certain."""
     assert explanation.rollouts is not None
     if explanation.certain[0]:
         return None
@@ -77,7 +77,7 @@ def switch_in_rollouts(explanation: Explanation) -> Switch | None:
 def switch_in_table(
     explanation: Explanation, dynamics: TabularDynamics, policy: DiscretePolicy
 ) -> Switch | None:
-    """The same where the dynamics are known, or were counted: then the visits of the pair count as trials."""
+    """The same for known or counted dynamics; the visits of the pair count as trials."""
     if explanation.unknown[0, -1] > TOLERATED or explanation.horizon < 2:
         return None
     columns = np.array(list(plain_events(explanation.legend).values()), dtype=np.int64)
@@ -91,7 +91,7 @@ def _steps(horizon: int) -> int:
 
 
 def _rolled_out_splits(seen: BoolArray) -> Splits:
-    """From what rollouts saw [rollout, horizon, event]."""
+    """Splits from events in rollouts [rollout, horizon, event]."""
     by = np.maximum.accumulate(seen, axis=1)
     early = by[:, : _steps(seen.shape[1])]
     still = ~early
@@ -103,7 +103,7 @@ def _rolled_out_splits(seen: BoolArray) -> Splits:
 
 
 def _switch(splits: Splits, explanation: Explanation, trials: float) -> Switch | None:
-    """The earliest branching that explains most of a decisive event, if it is large and certain."""
+    """The earliest condition that explains most of a decisive event, if its effect is large and certain."""
     found, names = _Branchings.of(splits, trials), list(plain_events(explanation.legend))
     lasting = explanation.running[0] + explanation.unknown[0] >= 1 - TOLERATED
     certain = found.certain(lasting[: len(splits.open), None, None])
@@ -128,18 +128,18 @@ def _switch(splits: Splits, explanation: Explanation, trials: float) -> Switch |
 
 @dataclass(frozen=True)
 class _Branchings:
-    """Every condition, and how the chance of every event differs with it: arrays [t, condition, event]."""
+    """Probabilities of every event under every condition: arrays [t, condition, event]."""
 
     share: FloatArray
-    """How likely the condition is met."""
+    """Probability that the condition is met."""
     met: FloatArray
-    """How likely the event then happens."""
+    """Probability of the event if the condition is met."""
     missed: FloatArray
-    """How likely it happens if the condition is not met."""
+    """Probability of the event if the condition is not met."""
     explained: FloatArray
-    """Share of the variance of the event, whether it happens, that lies between the branches."""
+    """Fraction of the event's variance that is explained by the condition."""
     open: FloatArray
-    """[t, 1, event]: how likely the event is still to come"""
+    """[t, 1, event]: probability that event and end of the episode are still to come"""
     trials: float
 
     @classmethod
@@ -153,9 +153,9 @@ class _Branchings:
         return cls(share, met, missed, np.nan_to_num(explained), still, trials)
 
     def certain(self, lasting: BoolArray) -> BoolArray:
-        """Where the branches differ much, and not by chance, whichever of all that are looked at is told.
+        """Where the branches differ by a large and significant amount, with correction for multiple tests.
 
-        lasting [t, 1, 1]: whether the episode runs on for so long.
+        lasting [t, 1, 1]: whether the episode surely runs for at least t steps.
         """
         rarer = np.minimum(self.share, 1 - self.share)
         looked_at = rarer >= max(LEAST_SHARE, ENOUGH_TRIALS / self.trials)
@@ -166,14 +166,14 @@ class _Branchings:
         return np.asarray(looked_at & apart & (np.abs(self.met - self.missed) >= LEAST_DIFFERENCE))
 
     def branches(self, names: Sequence[str], at: tuple[int, int, int], happens: bool) -> Branches:
-        """Of one condition and event; `happens` is whether the condition is that its event happens."""
+        """The branches of one condition and event; `happens`: whether the condition's event happens."""
         bands = [self._band(branch, at, LEVEL) for branch in (happens, not happens)]
         first, second = (self.met, self.missed) if happens else (self.missed, self.met)
         ends = [(float(band.low), float(band.high)) for band in bands]
         return Branches(names[at[2]], float(first[at]), float(second[at]), ends[0], ends[1])
 
     def _band(self, met: bool, at: Any, level: float) -> Band:
-        """Of the chance in one of the branches; no width where nothing is estimated."""
+        """The band of the probability in one branch; without width if the dynamics are exact."""
         chance = (self.met if met else self.missed)[at]
         if np.isinf(self.trials):
             return Band(chance, chance)
@@ -183,9 +183,9 @@ class _Branchings:
 
 
 def _earliest(explained: FloatArray, share: FloatArray) -> tuple[int, int, int]:
-    """Step, condition and event of the earliest branching that explains nearly the most [t, c, e].
+    """Step, condition and event of the earliest split that explains nearly the most [t, c, e].
 
-    Of those that explain the same, the one whose condition is rarer.
+    On ties, the one with the rarer condition.
     """
     t = int((explained >= NEARLY * explained.max()).any(axis=(1, 2)).argmax())
     best = explained[t] >= explained[t].max() - 1e-9

@@ -1,9 +1,9 @@
-"""Turning points of recorded episodes: the steps at which the forecast of a decisive event changes most.
+"""Turning points of recorded episodes: steps at which the forecast of a decisive event changes most.
 
-Before a step stands what was expected when its action was taken; after it, what is expected of the same
-stretch of time once its outcome and the next action are known. Both forecast the same, so that they agree
-as long as everything goes as expected. The step that ends an episode is none: nothing is forecast after it.
-An explainer that learned little changes its mind without a cause; `turning_search` asks the simulator.
+The forecast before a step is made when its action is taken. The forecast after it covers the same steps, but
+knows the step's outcome and the next action. Both predict the same quantity, so they agree as long as
+everything goes as expected. The last step of an episode is no turning point, as nothing is forecast after it.
+Forecasts of a poorly trained explainer change without a cause; `turning_search` uses the simulator instead.
 """
 
 import numpy as np
@@ -18,13 +18,14 @@ from tpd.sources.episodes import Recording
 
 
 def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
-    """One row for each recorded step that another one follows, largest changes first; none without events.
+    """One row for each step except the last of an episode, largest changes first; empty without events.
 
-    `change` is that of the one `outcome` that changed most, of the decisive events or, where there are none,
-    of all: how likely it is within the horizon or, if it may happen often and its first occurrence is not
-    explained, in which share of the steps it happens (`once` is then False). So it lies between 0 and 1
-    whatever the outcomes; what is not learned is left out. `chance` is the part of `after - before` due to
-    what the step led to, `choice` the part due to the action chosen then. NaN is unknown.
+    `outcome` is the event whose forecast changed most, among the decisive events or, without any, among all.
+    `change` is the size of the change of its probability within the horizon. If the event can repeat and its
+    first occurrence is not explained, the fraction of steps with the event is used instead (`once` is then
+    False). So `change` lies between 0 and 1. Forecasts that are not learned are left out. `chance` is the
+    part of `after - before` due to the outcome of the step, `choice` the part due to the next action. NaN is
+    unknown.
     """
     if explainer.predictor.horizon < 2:
         raise ValueError("turning points need a horizon of 2 steps or more")
@@ -66,17 +67,17 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
 
 
 class _Forecasts:
-    """What is forecast of recorded episodes: arrays [batch, event + 1], of which the last is the return."""
+    """Forecasts for recorded episodes: arrays [batch, event + 1]; the last column is the return."""
 
     def __init__(self, recording: Recording, legend: Legend) -> None:
         decisive, ending = decisive_in(recording, legend), ending_in(recording, legend)
         self.names = forecast_names(legend, decisive)
         self._columns = [legend.names.index(name) for name in self.names]
         self.once = np.array([name.startswith(FIRST) or name in ending for name in self.names], np.bool_)
-        """[event]: whether it is asked if the event happens at all, not in which share of the steps"""
+        """[event]: whether the forecast is a probability, not a fraction of steps"""
 
     def of(self, explanation: Explanation, steps: int) -> FloatArray:
-        """What is expected within so many steps; NaN if unknown."""
+        """The forecasts within this number of steps; NaN if unknown."""
         until = steps - 1
         sums = explanation.expected[:, :steps, self._columns].sum(axis=1)
         shares = np.clip(np.where(self.once, sums, sums / explanation.horizon), 0, 1)
@@ -87,38 +88,38 @@ class _Forecasts:
         return np.where(explanation.foreseen[:, until, None], found, np.nan)
 
     def told(self, explanation: Explanation) -> BoolArray:
-        """Of which events, and last whether of the return, the forecast is learned."""
+        """Which forecasts of events, and last of the return, are learned."""
         told = explanation.told
         return np.column_stack([told.by[:, -1, self._columns], told.returns[:, -1]])
 
     def seen(self, steps: Transitions, happened: FloatArray) -> FloatArray:
-        """What the steps themselves brought, and last their reward."""
+        """The events of the steps themselves, and last their reward."""
         return np.column_stack([happened[:, self._columns], steps.reward])
 
     def continued(self, every: Explanation, seen: FloatArray, later: FloatArray) -> FloatArray:
-        """What a step brought, and what is forecast of later."""
+        """The events of a step combined with the forecasts after it."""
         now, coming = seen[:, :-1], later[:, :-1]
         events = np.where(self.once, np.where(now > 0, 1, coming), now / every.horizon + coming)
         return np.column_stack([events, seen[:, -1] + every.discount * later[:, -1]])
 
 
 def forecast_names(legend: Legend, decisive: list[str]) -> list[str]:
-    """What is forecast of the decisive events, or of all: their first occurrences, where explained."""
+    """The outcomes to forecast: decisive events, or all; by their first occurrences if explained."""
     names = decisive or list(plain_events(legend))
     return [FIRST + name if FIRST + name in legend.names else name for name in names]
 
 
 def _followed(episodes: Episodes) -> IntArray:
-    """[step]: the steps that another one of the same episode follows."""
+    """[step]: all steps except the last of each episode."""
     last = np.zeros(len(episodes.transitions), dtype=np.bool_)
     last[[*(episodes.begins[1:] - 1), -1]] = True
     return np.flatnonzero(~last)
 
 
 def _before_choosing(explainer: Explainer, forecasts: _Forecasts, steps: Transitions) -> FloatArray:
-    """[batch, event + 1]: the forecast after each step, over the actions that the policy may choose there.
+    """[batch, event + 1]: the forecast after each step, averaged over the policy's next actions.
 
-    NaN where the policy cannot be asked for them.
+    NaN if the policy has no action probabilities.
     """
     if not isinstance(explainer.policy, DiscretePolicy):
         return np.full((len(steps), len(forecasts.names) + 1), np.nan)
@@ -132,7 +133,7 @@ def _before_choosing(explainer: Explainer, forecasts: _Forecasts, steps: Transit
 
 
 def _largest(changes: FloatArray) -> tuple[IntArray, FloatArray]:
-    """[batch] and [batch]: which event changed most, and by how much; NaN where any change is unknown."""
+    """[batch] and [batch]: the event that changed most, and its change; NaN if any change is unknown."""
     if not changes.size:
         return np.zeros(len(changes), dtype=np.int64), np.full(len(changes), np.nan)
     unknown = np.isnan(changes).any(axis=1)
@@ -141,7 +142,7 @@ def _largest(changes: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def happened_in_words(legend: Legend, happened: FloatArray) -> list[str]:
-    """The events of each step, in words."""
+    """The events of each step, as text."""
     events = plain_events(legend)
     return [
         ", ".join(name for name, value in zip(events, row, strict=True) if value)

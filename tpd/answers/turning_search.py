@@ -1,9 +1,9 @@
-"""Turning points of one episode, found by rollouts: nothing has to be learned.
+"""Turning points of one episode, found by rollouts, without any learning.
 
-The chance of a decisive event up to a fixed step of the episode is rolled out from several of its moments.
-As long as everything goes as expected it does not change, whichever moment it is asked of; where it differs
-between two moments, bisection finds the steps at which it jumps. Jumps are rolled out again before they are
-told, since the largest of many noisy differences are too large.
+The probability of a decisive event by a fixed step is estimated by rollouts from several moments of the
+episode. It stays constant as long as everything goes as expected. If it differs between two moments,
+bisection finds the step at which it jumps. Each jump is confirmed with fresh rollouts, because the largest of
+many noisy differences is biased upwards.
 """
 
 import time
@@ -23,46 +23,47 @@ from tpd.sources.episodes import Recording
 from tpd.sources.moments import Moment
 
 GRID = (1, 0, 0.5, 0.75, 0.25)
-"""Moments that are asked about first, as shares of the episode: the last, the first, and some between."""
+"""The first moments of the search, as fractions of the episode: the last, the first, and some between."""
 SCANNED, CONFIRMED = 30, 100
-"""Rollouts of a moment in the search, and before a jump is told."""
+"""Rollouts of a moment in the search, and to confirm a jump."""
 LEAST_JUMP = 0.15
-"""Of a probability, at a step that is called a turning point."""
+"""Minimum change of a probability at a turning point."""
 LEVEL = 0.99
-"""Of the bands before and after a step, which must not overlap."""
+"""Level of the bands before and after a step, which must not overlap."""
 BEYOND_NOISE = 2
-"""Standard errors by which chances have to differ for the search to go on between them."""
+"""The search continues between two moments if they differ by more than this many standard errors."""
 MOST_ASKED = 60
-"""Moments that are asked about, whatever the seconds."""
+"""Maximum number of moments, even if time is left."""
 
 
 @dataclass(frozen=True)
 class TurningPoint:
     """A step of an episode that made a decisive event more or less likely.
 
-    Both chances are of the action that was taken there: it is what the step led to that changed them.
+    `before` and `after` are probabilities given the recorded action, so the change is due to the outcome of
+    the step, not to the choice of its action.
     """
 
     moment: Moment
-    """Before the step: what to ask about."""
+    """The moment before the step, to ask about."""
     last: int
-    """The last of the steps that it may be: the step itself, unless time ran out before it was found."""
+    """The last step of the range that contains it: the step itself, unless time ran out."""
     happened: str
-    """What happened at the step; empty if it was not found which it is."""
+    """What happened at the step; empty if only a range of steps was found."""
     event: str
     until: int
-    """The step of the episode up to which the event is asked for."""
+    """The event is predicted by this step of the episode."""
     before: float
     after: float
 
     @property
     def step(self) -> int:
-        """The step, or the first of those that it may be."""
+        """The step, or the first of the range that contains it."""
         return self.moment.step
 
     @property
     def change(self) -> float:
-        """How much less or more likely the event became."""
+        """The change of the event's probability."""
         return self.after - self.before
 
     def __str__(self) -> str:
@@ -75,7 +76,7 @@ class TurningPoint:
 def search_turning_points(
     simulator: Simulator, recording: Recording, number: int, seconds: float, most: int
 ) -> list[TurningPoint]:
-    """Of one recorded episode, the largest changes first, at most so many, in about so many seconds."""
+    """The turning points of one recorded episode, largest first, at most `most`, in about `seconds`."""
     names = decisive_in(recording, simulator.outcomes.legend)
     if not names:
         return []
@@ -86,7 +87,7 @@ def search_turning_points(
 
 
 class _Search:
-    """The chances of the events at the moments of an episode that were asked about so far."""
+    """The search state: event probabilities at the moments that were rolled out so far."""
 
     def __init__(
         self, simulator: Simulator, recording: Recording, number: int, names: Sequence[str], seconds: float
@@ -100,7 +101,7 @@ class _Search:
         self._ends, self._found = time.monotonic() + seconds, dict[int, FloatArray]()
 
     def bisect(self) -> None:
-        """Ask until every jump is found, or time is up."""
+        """Roll out moments until every jump is found, or time is up."""
         for share in GRID:
             self._ask(round(share * (self._steps - 1)))
         while len(self._found) < MOST_ASKED and not self._late:
@@ -110,13 +111,13 @@ class _Search:
             self._ask(sum(wide[0]) // 2)
 
     def jumps(self) -> list[tuple[int, int]]:
-        """Neighbouring moments whose chances differ, the largest difference first."""
+        """Neighbouring moments whose probabilities differ, largest difference first."""
         steps = sorted(self._found)
         pairs = [(self._gap(a, b), a, b) for a, b in pairwise(steps)]
         return [(a, b) for gap, a, b in sorted(pairs, key=lambda pair: -pair[0]) if gap >= LEAST_JUMP]
 
     def confirmed(self, first: int, last: int) -> TurningPoint | None:
-        """The turning point between two moments, by other rollouts; None if these show none."""
+        """The turning point between two moments, confirmed by fresh rollouts; None if not confirmed."""
         rollouts = SCANNED if self._late else CONFIRMED
         before, after = (self._chances(step, rollouts, stream=1) for step in (first, last))
         k = int(np.abs(after - before).argmax())
@@ -139,7 +140,7 @@ class _Search:
         return time.monotonic() > self._ends
 
     def _gap(self, first: int, last: int) -> float:
-        """How much the chances differ, of those that differ by more than their noise."""
+        """The largest significant difference of probabilities between two moments; 0 if there is none."""
         before, after = self._found[first], self._found[last]
         middle, gap = (before + after) / 2, np.abs(after - before)
         noise = np.sqrt(2 * middle * (1 - middle) / SCANNED)
@@ -150,7 +151,7 @@ class _Search:
             self._found[step] = self._chances(step, SCANNED, stream=0)
 
     def _chances(self, step: int, rollouts: int, stream: int) -> FloatArray:
-        """[event]: how likely each has happened by the end of the stretch, with what happened before."""
+        """[event]: probability that each event has happened by step `until`, past events included."""
         begin = int(self._recording.episodes.begins[self._number])
         past = self._recording.happened[begin : begin + step, self._columns].any(axis=0)
         ahead = self._simulator.but(horizon=int(self._until) - step)
@@ -162,7 +163,7 @@ class _Search:
         return np.asarray((seen | past).mean(axis=0))
 
     def _cause(self, step: int) -> str:
-        """What happened at the step that did not at the one before, or the action."""
+        """The new events of the step, or its action if there are none."""
         legend, env = self._simulator.outcomes.legend, self._simulator.env
         row = int(self._recording.episodes.begins[self._number]) + step
         happened = self._recording.happened[row]

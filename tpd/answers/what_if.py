@@ -1,7 +1,7 @@
-"""What if a reward were another: the same futures, valued anew.
+"""What-if questions about rewards: the same futures, valued with other rewards.
 
-Returns are linear in the rewards of the outcomes, so no question here takes any learning or sampling. The
-policy stays as it is: what it would do under other rewards is another question, see `tpd.answers.resolve`.
+Returns are linear in the rewards of the outcomes, so these questions need no learning and no sampling. The
+policy does not change; `tpd.answers.resolve` solves for the optimal policy under other rewards.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from tpd.predictors.explainer import Explainer
 
 LARGEST_REWARD = 1e12
 SAME_COUNT = 1e-9
-"""Discounted counts that differ by less are the same but for rounding."""
+"""Discounted counts that differ by less are equal up to rounding."""
 SAME_REWARD = 1e-9
-"""A reward nearer to 0, relative to what it is now, is 0 but for rounding."""
+"""A reward closer to 0 than this, relative to the current one, is 0 up to rounding."""
 
 
 def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
-    """The legend with the rewards of some outcomes exchanged."""
+    """The legend with other rewards for some outcomes."""
     for name, reward in rewards.items():
         number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
     bound = _accounted(legend)
@@ -42,7 +42,7 @@ def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
 
 
 def _accounted(legend: Legend) -> float:
-    """The bound of the reward; refuses outcomes that do not account for it."""
+    """The bound of the reward; raises if the outcomes do not account for the reward."""
     if legend.reward_bound is None:
         raise ValueError("these outcomes do not account for the reward, so nothing follows from another one")
     return legend.reward_bound
@@ -53,7 +53,7 @@ def _times_larger(old: float, new: float) -> float:
 
 
 def reward_of(legend: Legend, outcome: str) -> float:
-    """The reward of an outcome; refuses those that are no part of the reward."""
+    """The reward of an outcome; raises if it is not part of the reward."""
     _accounted(legend)
     weights = dict(zip(legend.names, legend.weights, strict=True))
     weight = weights.get(outcome)
@@ -64,7 +64,7 @@ def reward_of(legend: Legend, outcome: str) -> float:
 
 
 def valued(explanation: Explanation, rewards: Mapping[str, float]) -> Explanation:
-    """The same future under other rewards; what the agent thought it worth no longer applies."""
+    """The explanation under other rewards, without the agent's own values, which no longer apply."""
     return replace(explanation, legend=with_rewards(explanation.legend, rewards), agent_value=None)
 
 
@@ -75,9 +75,9 @@ def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArra
 
 
 def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArray, FloatArray]:
-    """[batch] each: the return, and `sum_h discount^h O_h`, by which it grows with the reward of the outcome.
+    """[batch] each: the return, and its slope `sum_h discount^h O_h` in the reward of the outcome.
 
-    NaN where one of them is unknown or not learned.
+    NaN if one of them is unknown or not learned.
     """
     column = explanation.legend.names.index(outcome)
     worth, told = returns(explanation, {}), explanation.told.by[:, -1, column]
@@ -86,9 +86,9 @@ def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArr
 
 
 def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
-    """The reward of the outcome at which fact and foil are worth the same; None if there is none.
+    """The reward of the outcome at which fact and foil have equal returns; None if there is none.
 
-    On one side of it the fact is worth more, on the other the foil. None also where a future is unknown.
+    On one side of it the fact is better, on the other side the foil. None also if a future is unknown.
     """
     fact, foil = contrast.fact[row : row + 1], contrast.foil[row : row + 1]
     reward = reward_of(fact.legend, outcome)
@@ -103,25 +103,25 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
 
 
 def sign_certain(contrast: Contrast, outcome: str) -> BoolArray:
-    """[batch]: whether the data leave no doubt after which of the two the outcome counts for more.
+    """[batch]: whether the band of the count difference excludes 0.
 
-    If they do, nobody can say at which reward of it one overtakes the other.
+    If it includes 0, the reward at which one overtakes the other cannot be determined.
     """
     band = contrast.count_band(outcome)
     return np.asarray((band.low > 0) | (band.high < 0))
 
 
 class RewardInterval(NamedTuple):
-    """Rewards among which the order of the actions does not change."""
+    """An interval of rewards in which the order of the actions does not change."""
 
     low: float
     high: float
     order: tuple[int, ...]
-    """The rows of the explanation whose future is known, the best first."""
+    """The rows of the explanation with a known future, best first."""
 
 
 def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[RewardInterval]:
-    """How the order of the pairs, such as all valid actions of one state, moves with one reward."""
+    """The order of the pairs (such as all valid actions of a state) as a function of one reward."""
     if not low < high:
         raise ValueError(f"rewards range from low to a higher high, got {low} to {high}")
     now = reward_of(explanation.legend, outcome)
@@ -140,7 +140,7 @@ def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> 
 
 
 def best_rows(intervals: list[RewardInterval]) -> list[tuple[float, float, int]]:
-    """Who is best from where to where: the intervals joined wherever only the order behind it moves."""
+    """(low, high, best row): neighbouring intervals with the same best row are joined."""
     found = list[tuple[float, float, int]]()
     for interval in intervals:
         if interval.order and found and found[-1][2] == interval.order[0]:
@@ -151,7 +151,7 @@ def best_rows(intervals: list[RewardInterval]) -> list[tuple[float, float, int]]
 
 
 def _crossings(offset: FloatArray, slope: FloatArray, low: float, high: float) -> list[float]:
-    """Where any two lines meet between low and high, ascending."""
+    """The points between low and high at which any two lines cross, ascending."""
     a, b = np.triu_indices(len(slope), k=1)
     apart = np.abs(slope[a] - slope[b]) > SAME_COUNT
     a, b = a[apart], b[apart]
@@ -161,22 +161,22 @@ def _crossings(offset: FloatArray, slope: FloatArray, low: float, high: float) -
 
 @dataclass(frozen=True)
 class Fragility:
-    """How far one reward may move in each state before another action is worth more than the best."""
+    """For each state, how far one reward may change before another action becomes the best."""
 
     best: IntArray
-    """[state]: the known valid action of the largest explained return; -1 where none is known"""
+    """[state]: the known valid action with the largest explained return; -1 if none is known"""
     rival: IntArray
-    """[state]: the action that overtakes it first; -1 where none ever does"""
+    """[state]: the action that overtakes it first; -1 if none ever does"""
     reward: FloatArray
-    """[state]: the reward at which it does; NaN where none ever does"""
+    """[state]: the reward at which it does; NaN if none ever does"""
     obtained: str
     """How the numbers were obtained."""
 
 
 def fragility(explainer: Explainer, env: Environment, states: Array, outcome: str) -> Fragility:
-    """The reward nearest to what it is now at which another known valid action overtakes the best one.
+    """The reward closest to the current one at which another known valid action overtakes the best one.
 
-    Actions whose return or whose count of the outcome was not learned are left out.
+    Actions whose return or whose count of the outcome is not learned are left out.
     """
     now = reward_of(explainer.legend, outcome)
     valid = env.mask(states)
@@ -188,7 +188,7 @@ def fragility(explainer: Explainer, env: Environment, states: Array, outcome: st
 
 
 def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) -> Fragility:
-    """From returns and discounted counts [state, action]; NaN where not valid or unknown."""
+    """The fragility from returns and discounted counts [state, action]; NaN where invalid or unknown."""
     states = np.arange(len(worth))
     known: BoolArray = ~np.isnan(worth)
     best = np.where(known, worth, -np.inf).argmax(axis=1)
@@ -202,7 +202,7 @@ def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) ->
     meeting = distance <= nearest * (1 + SAME_COUNT) + SAME_COUNT
     rival = np.where(meeting, np.abs(steeper), -1).argmax(
         axis=1
-    )  # where many meet, the one that leads beyond
+    )  # if several meet, the one that is best beyond
     moved = change[states, rival]
     never = np.isinf(moved)
     return Fragility(

@@ -1,1 +1,1 @@
-"""Records, contracts and pure functions of arrays; imports guards."""
+"""Frozen records, protocols and pure functions of arrays; imports guards."""

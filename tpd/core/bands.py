@@ -1,7 +1,7 @@
-"""Bands: where an expectation lies with a given probability, read from equally plausible alternatives to it.
+"""Bands: intervals that contain an expectation with a given probability, computed from posterior samples.
 
-A band is for the expectation, not for what will happen: an event happens or not, so an interval for that
-would nearly always be all of [0, 1].
+A band is for the expectation, not for the single outcome that will be observed: an event happens or not, so
+an interval for the observation would nearly always be all of [0, 1].
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from tpd.guards.settings import number
 
 LEVEL = 0.9
 ENOUGH_DRAWS = 59
-"""The ends of a band of 90 % are the third smallest and the third largest of them."""
+"""Posterior samples for a 90 % band: its ends are the third smallest and the third largest of these."""
 UNTOLD = 0.8
-"""A wider band of a probability says that the data do not tell it."""
+"""If the band of a probability is wider than this, the data do not determine the probability."""
 
 
 class Band(NamedTuple):
@@ -33,10 +33,10 @@ class Band(NamedTuple):
 
 
 def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: float = LEVEL) -> Band:
-    """The band of an estimate [batch, horizon, ...] from draws [draw, batch, horizon, ...].
+    """The band of an estimate [batch, horizon, ...] from posterior samples [draw, batch, horizon, ...].
 
-    Its ends are the draws at positions i / (n + 1) of n draws in order; the estimate lies within. What is
-    not known [batch, horizon] has no band.
+    The i-th smallest of n samples is taken as the quantile i / (n + 1); the ends are interpolated between
+    samples. The band is widened to contain the estimate. It is NaN where `known` [batch, horizon] is False.
     """
     number("level", level, 0, 1)
     outside = (1 - level) / 2
@@ -54,7 +54,7 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
 
 
 def _at(ordered: FloatArray, place: float) -> FloatArray:
-    """[...]: between the values [draw, ...] that lie next to a place in their order, counted from 0."""
+    """[...]: the sorted values [draw, ...] at a fractional index from 0, by linear interpolation."""
     below = min(max(0, int(place + 1e-9)), len(ordered) - 1)
     above, share = min(below + 1, len(ordered) - 1), max(0.0, place - below)
     return np.asarray(ordered[below] + share * (ordered[above] - ordered[below]))

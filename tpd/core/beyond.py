@@ -1,4 +1,4 @@
-"""What comes after the horizon: the rest of the return, estimated to the end of the episode."""
+"""The return after the horizon, estimated to the end of the episode."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,17 @@ from tpd.core.types import Array, BoolArray, FloatArray, Index, IntArray, Policy
 
 @dataclass(frozen=True)
 class Beyond:
-    """The return after the last step explained, discounted to the first; NaN where it is not estimated."""
+    """The return after the horizon, discounted to step 0; NaN where it is not estimated."""
 
     mean: FloatArray
     """[batch]"""
     draws: FloatArray
-    """[draw, batch]: of a model or rollout each, in the order of those of the explanation; may be fewer"""
+    """[draw, batch]: one value for each posterior sample or rollout, in the order of the explanation's own;
+    there may be fewer than the explanation has"""
     certain: BoolArray
-    """[batch]: whether nothing is left to chance or to learning"""
+    """[batch]: whether the value is exact: neither random nor learned"""
     unended: IntArray
-    """[batch]: where the episode was followed but did not end, for how many steps in all; else 0"""
+    """[batch]: the number of steps after which a rollout was cut off before the episode ended; else 0"""
 
     def __getitem__(self, index: Index) -> "Beyond":
         return Beyond(self.mean[index], self.draws[:, index], self.certain[index], self.unended[index])
@@ -36,22 +37,22 @@ class Beyond:
 
 @runtime_checkable
 class SeesBeyond(Predictor, Protocol):
-    """A predictor that can tell the return after its horizon, to the end of the episode."""
+    """A predictor that can estimate the return from its horizon to the end of the episode."""
 
     def beyond(
         self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
     ) -> Beyond | None:
-        """[batch]; None where it cannot."""
+        """[batch]; None if it cannot estimate this."""
 
 
 def nothing_left(batch: int) -> Beyond:
-    """Of episodes that are over within the horizon."""
+    """The `Beyond` of episodes that end within the horizon: exactly 0."""
     nothing = np.zeros(batch)
     return Beyond(nothing, nothing[None], nothing == 0, nothing.astype(np.int64))
 
 
 def all_beyond(parts: Sequence[Beyond | None]) -> Beyond | None:
-    """Those of all parts, if all have them."""
+    """The parts concatenated, or None if any part is None."""
     held = [part for part in parts if part is not None]
     if len(held) < len(parts):
         return None
@@ -65,30 +66,33 @@ def all_beyond(parts: Sequence[Beyond | None]) -> Beyond | None:
 
 
 def alike(drawn: Sequence[FloatArray]) -> list[FloatArray]:
-    """As many draws [draw, batch] of each: the fewest, but for what is certain and was followed once."""
+    """Cut all arrays [draw, batch] to the smallest number of draws.
+
+    An array with a single draw is certain: it is repeated and does not count as the smallest.
+    """
     few = min((len(one) for one in drawn if len(one) > 1), default=max(map(len, drawn)))
     return [one[:few] if len(one) > 1 else np.broadcast_to(one, (few, one.shape[1])) for one in drawn]
 
 
 class Whole(NamedTuple):
-    """A difference of returns over the whole episode, where that is estimated, else to the horizon."""
+    """A difference of returns over the whole episode where that is estimated, else up to the horizon."""
 
     mean: FloatArray
     """[batch]"""
     band: Band | None
-    """[batch]; None where there are no draws"""
+    """[batch]; None without posterior samples and rollouts"""
     estimated: BoolArray
-    """[batch]: whether what comes after the horizon is part of it"""
+    """[batch]: whether the return after the horizon is included"""
     rest_differs: BoolArray
-    """[batch]: whether it is, and the band of how that differs excludes 0"""
+    """[batch]: whether it is included and the band of the difference after the horizon excludes 0"""
 
 
 def mean_of_both(within: FloatArray, beyond: FloatArray, level: float = LEVEL) -> Band:
-    """[batch]: of the mean of rollouts within the horizon [rollout, batch] plus that of what follows.
+    """[batch]: the band of mean return within the horizon [rollout, batch] plus mean return beyond it.
 
-    Only the first few were followed [few, batch]. They are part of the many, so with n of which m went on,
-    the variance of the sum of both means is Var(within) / n + Var(beyond) / m + 2 Cov(within, beyond) / n.
-    Student's t with m - 1 degrees of freedom; what was followed once is certain.
+    Only the first few rollouts were continued beyond the horizon [few, batch]. If m of n were continued, the
+    variance of the sum of both means is Var(within) / n + Var(beyond) / m + 2 Cov(within, beyond) / n.
+    The band uses Student's t with m - 1 degrees of freedom. With m = 1 the part beyond is certain.
     """
     from scipy import special  # takes long to import
 

@@ -1,4 +1,4 @@
-"""Contrasts: fact against foil, as the difference of two explanations."""
+"""Contrasts: the difference of two explanations, fact minus foil."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Contrast:
-    """Fact against foil: how two explanations, pair by pair, differ.
+    """The difference of two explanations, fact minus foil, for each pair of the batch.
 
     >>> import tpd
     >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
@@ -58,27 +58,27 @@ class Contrast:
 
     @property
     def counted(self) -> bool:
-        """Whether the support of both counts visits of each pair."""
+        """Whether the support of both sides counts visits of each pair."""
         return self.fact.counted and self.foil.counted
 
     @property
     def sparse(self) -> BoolArray:
-        """[batch]: whether one of the pairs was tried too rarely to say more than how unsure it is."""
+        """[batch]: whether fact or foil has too few visits for a point estimate."""
         return self.fact.sparse | self.foil.sparse
 
     @property
     def unknown(self) -> FloatArray:
-        """[batch, horizon]: probability that the less known of both futures is unknown by step h."""
+        """[batch, horizon]: the larger of both sides' probabilities of an untried pair by step h."""
         return np.maximum(self.fact.unknown, self.foil.unknown)
 
     @property
     def told(self) -> "Told":
-        """Which numbers may be given of both."""
+        """Which numbers may be reported for both sides."""
         return self.fact.told & self.foil.told
 
     @property
     def foreseen(self) -> BoolArray:
-        """[batch, horizon]: whether both futures are known up to step h, so that they can be compared."""
+        """[batch, horizon]: whether both futures are known up to step h and so can be compared."""
         return self.fact.foreseen & self.foil.foreseen
 
     @property
@@ -88,7 +88,7 @@ class Contrast:
 
     @property
     def drawn(self) -> bool:
-        """Whether there are draws of both, or rollouts of both, so that it has bands."""
+        """Whether both sides have posterior samples, or both have rollouts. Only then there are bands."""
         draws = self.fact.draws is not None and self.foil.draws is not None
         return draws or self.rolled_out
 
@@ -96,8 +96,8 @@ class Contrast:
     def settled(self) -> BoolArray:
         """[batch]: whether the band of the return difference excludes 0.
 
-        Without bands: what is exact is settled, and what was learned from enough visits of both pairs; what a
-        network guesses is not.
+        Without bands it is True if both sides are exact or were counted from enough visits. It is False for
+        a network's estimates.
         """
         if not self.drawn:
             often = self.fact.often_tried & self.foil.often_tried
@@ -107,16 +107,16 @@ class Contrast:
 
     @property
     def rolled_out(self) -> bool:
-        """Whether both were rolled out, so that they are compared rollout by rollout."""
+        """Whether both sides come from rollouts, which are then compared in pairs."""
         return self.fact.rollouts is not None and self.foil.rollouts is not None
 
     @property
     def _pairable(self) -> bool:
-        """Whether one of them was rolled out once because nothing is random there."""
+        """Whether one side has a single rollout because it is deterministic."""
         return self.rolled_out and 1 in (len(self.fact.samples), len(self.foil.samples))
 
     def band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: where the difference lies, both futures drawn together.
+        """[batch, horizon, outcome]: the band of the difference, from joint posterior samples.
 
         From rollouts: Tango's interval for paired events, Student's t for other paired differences.
         """
@@ -124,17 +124,17 @@ class Contrast:
         return self._band(*sides, self.expected, self.fact.legend.is_event, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon]: where the difference of the returns up to step h lies."""
+        """[batch, horizon]: the band of the difference of returns up to step h."""
         sides = self.fact.drawn_returns, self.foil.drawn_returns
         return self._band(*sides, self.expected_return, np.False_, level)
 
     def component_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, component]: the same by where the difference comes from."""
+        """[batch, horizon, component]: the same for each component of the reward."""
         sides = self.fact.drawn_component_returns, self.foil.drawn_component_returns
         return self._band(*sides, self.component_returns, np.False_, level)
 
     def count_band(self, outcome: str, level: float = LEVEL) -> Band:
-        """[batch]: where the difference of the discounted counts of an outcome lies."""
+        """[batch]: the band of the difference of an outcome's discounted counts."""
         fact, foil = (side.drawn_counts(outcome) for side in (self.fact, self.foil))
         if self.rolled_out:
             return self._paired_band(fact, foil, np.False_, level)
@@ -142,7 +142,7 @@ class Contrast:
         return band_of(fact - foil, difference, self.foreseen[:, -1], level)
 
     def gain_band(self, level: float = LEVEL) -> Band:
-        """[batch, outcome]: where the difference of what each outcome adds to the return lies."""
+        """[batch, outcome]: the band of the difference of each outcome's contribution to the return."""
         weights = self.fact.legend.rewards
         fact, foil = (side.drawn_sums() * weights for side in (self.fact, self.foil))
         if self.rolled_out:
@@ -151,7 +151,7 @@ class Contrast:
         return band_of(fact - foil, gains, self.foreseen[:, -1], level)
 
     def whole(self, level: float = LEVEL) -> Whole:
-        """How the returns differ to the end of the episode; to the horizon where one end is not estimated."""
+        """The return difference to the end of the episode; to the horizon if one side is not estimated."""
         weights = self.fact.legend.rewards
         mean = self.fact.discounts @ self.expected @ weights
         fact, foil = self.fact.beyond, self.foil.beyond
@@ -185,7 +185,7 @@ class Contrast:
         events: BoolArray | np.bool_,
         level: float,
     ) -> Band:
-        """From what was drawn of both [draw, batch, horizon, ...]."""
+        """The band from posterior samples or rollouts of both sides [draw, batch, horizon, ...]."""
         if self.rolled_out:
             return self._paired_band(fact, foil, events, level)
         return band_of(fact - foil, expected, self.foreseen, level)
@@ -222,7 +222,7 @@ class Contrast:
         return self.fact.frame_of({**foils, **compared, **known})
 
     def plot(self) -> Any:
-        """A matplotlib figure: fact and foil of the first pair, and how they differ."""
+        """A matplotlib figure: fact and foil of the first pair, and their difference."""
         return draw(self, "contrast")
 
     def _repr_html_(self) -> str:

@@ -1,8 +1,8 @@
-"""Distributions of real-valued outcomes and returns, and what is read from them: quantiles, tails, risk.
+"""Distributions of real-valued outcomes and returns: quantiles, tail probabilities, CVaR.
 
-A real-valued outcome is cut into bins, which are events, so whatever learns events learns its distribution.
-What is not known, be it where in its bin a value lies or what follows a pair never tried, is not guessed:
-every figure comes as the lowest and the highest that it may be.
+A real-valued outcome is cut into bins. Each bin is an event, so every learner of events also learns the
+distribution. Two things stay unknown: the position of a value within its bin, and what follows an untried
+pair. Nothing is guessed for them: every statistic comes as a lower and an upper bound.
 """
 
 import re
@@ -20,14 +20,14 @@ from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 from tpd.guards.settings import number
 
 ROUNDING = 1e-9
-"""Probabilities that differ by less are the same."""
+"""Probabilities that differ by less count as equal."""
 INEXACT = 1e-4
-"""By as much probabilities may miss their sum, for they may come from float32."""
+"""Tolerance for probabilities that must sum to 1, which may come from float32."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Values, and how likely each is; NaN throughout where there is nothing to speak of."""
+    """A discrete distribution: values and their probabilities; all NaN where it is undefined."""
 
     values: FloatArray
     """[..., atom], ascending"""
@@ -52,7 +52,7 @@ class Distribution:
         return _weighed_sum(self.values, self.probabilities)
 
     def quantile(self, level: float) -> FloatArray:
-        """[...]: the smallest value that is not exceeded with this probability."""
+        """[...]: the smallest value v with P(X <= v) >= level."""
         number("level", level, 0, 1)
         reached = self._cumulative >= level - ROUNDING
         first = np.where(reached.any(axis=-1), reached.argmax(axis=-1), self.values.shape[-1] - 1)
@@ -60,17 +60,17 @@ class Distribution:
         return np.where(np.isnan(self._cumulative[..., -1]), np.nan, found)
 
     def cvar(self, share: float) -> FloatArray:
-        """[...]: the conditional value at risk, which is the mean of the lowest share of the values."""
+        """[...]: the conditional value at risk: the mean of the lowest `share` of the distribution."""
         number("share", share, 0, 1, above_low=True)
         in_tail = np.diff(np.minimum(self._cumulative, share), prepend=0, axis=-1)
         return _weighed_sum(self.values, in_tail) / share
 
     def below(self, value: float) -> FloatArray:
-        """[...]: the probability of less than the value."""
+        """[...]: P(X < value)."""
         return np.asarray(np.sum(self.probabilities * (self.values < value), axis=-1))
 
     def above(self, value: float) -> FloatArray:
-        """[...]: the probability of more than the value."""
+        """[...]: P(X > value)."""
         return np.asarray(np.sum(self.probabilities * (self.values > value), axis=-1))
 
     @property
@@ -80,7 +80,7 @@ class Distribution:
 
 
 class Bounds(NamedTuple):
-    """The lowest and the highest that a figure may be."""
+    """A lower and an upper bound of a statistic."""
 
     low: FloatArray
     """[...]"""
@@ -90,48 +90,48 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundedDistribution:
-    """A distribution that is known as far as that it lies between two others."""
+    """A distribution that is only known to lie between two others, by stochastic order."""
 
     lowest: Distribution
-    """No value can be less likely to be exceeded."""
+    """The lower bound: P(X > v) is smallest for every v."""
     highest: Distribution
-    """No value can be more likely to be exceeded."""
+    """The upper bound: P(X > v) is largest for every v."""
     unknown: FloatArray
-    """[...]: probability that the future has come to what was never tried"""
+    """[...]: probability of having reached an untried pair"""
 
     @property
     def mean(self) -> Bounds:
         return Bounds(self.lowest.mean, self.highest.mean)
 
     def quantile(self, level: float) -> Bounds:
-        """The smallest value that is not exceeded with this probability."""
+        """The smallest value v with P(X <= v) >= level."""
         return Bounds(self.lowest.quantile(level), self.highest.quantile(level))
 
     def cvar(self, share: float) -> Bounds:
-        """The conditional value at risk, which is the mean of the lowest share of the values."""
+        """The conditional value at risk: the mean of the lowest `share` of the distribution."""
         return Bounds(self.lowest.cvar(share), self.highest.cvar(share))
 
     def below(self, value: float) -> Bounds:
-        """The probability of less than the value."""
+        """P(X < value)."""
         return Bounds(self.highest.below(value), self.lowest.below(value))
 
     def above(self, value: float) -> Bounds:
-        """The probability of more than the value."""
+        """P(X > value)."""
         return Bounds(self.lowest.above(value), self.highest.above(value))
 
 
 @runtime_checkable
 class PredictsReturns(Protocol):
-    """Whatever knows how the return over the horizon is distributed."""
+    """A predictor that also predicts the distribution of the return over the horizon."""
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
-        """[batch]: the return after each pair; None where it was not asked to learn that."""
+        """[batch]: the return after each pair; None if it was not set to learn return distributions."""
 
 
 def with_unknown(values: FloatArray, mass: FloatArray, bound: float) -> BoundedDistribution:
-    """[batch]: of values [batch, atom] with their mass [batch, atom + 1], of which the last is unknown.
+    """[batch]: a distribution over values [batch, atom] with probability mass [batch, atom + 1].
 
-    What is unknown may be anything within the bound.
+    The last column is unknown mass. It may lie anywhere in [-bound, bound].
     """
     ends = np.full((len(values), 1), bound)
     lowest = Distribution(np.hstack([-ends, values]), np.roll(mass, 1, axis=1))
@@ -140,14 +140,14 @@ def with_unknown(values: FloatArray, mass: FloatArray, bound: float) -> BoundedD
 
 @dataclass(frozen=True)
 class StepDistribution(BoundedDistribution):
-    """What an outcome will be at step h, given that the episode comes to that step: [batch, horizon]."""
+    """The distribution [batch, horizon] of an outcome at step h, given that the episode reaches step h."""
 
     ended: FloatArray
-    """[batch, horizon]: probability that the episode has terminated before"""
+    """[batch, horizon]: probability that the episode has terminated before step h"""
 
 
 def binned(outcome: Outcome, cuts: Sequence[float]) -> list[Outcome]:
-    """The outcome as events, one for each bin between its bounds and the cuts, of which one happens."""
+    """The outcome as events, one for each bin between its bounds and the cuts. Exactly one happens."""
     edges = [outcome.low, *map(float, cuts), outcome.high]
     if outcome.is_event or not all(low < high for low, high in pairwise(edges)):
         raise OutcomeError(
@@ -171,7 +171,7 @@ def with_bins(
     accounts_for_reward: bool = False,
     first: Sequence[str] = (),
 ) -> OutcomeSet:
-    """A set of outcomes, and the bins of those that are named with the cuts between their bins.
+    """A set of outcomes, plus bins for some of them: `bins` maps an outcome's name to its cuts.
 
     The bins of a single outcome are a partition if the set has no other events.
     """
@@ -186,7 +186,7 @@ def with_bins(
 def distribution(explanation: Explanation, name: str) -> StepDistribution:
     """The distribution of a binned outcome at each step ahead, from the probabilities of its bins.
 
-    What is unknown may be any value, and may have ended or not; NaN where the episode has surely ended.
+    Unknown mass may take any value, and its episode may have ended. NaN where the episode has surely ended.
     """
     columns, low, high = _bins(explanation.legend.names, name)
     known = np.clip(explanation.expected[:, :, columns], 0, None)
@@ -202,7 +202,7 @@ def distribution(explanation: Explanation, name: str) -> StepDistribution:
 
 
 def _falls_into(transitions: Transitions, outcome: Outcome, low: float, high: float) -> BoolArray:
-    """[batch]: values are float32, so the edges have to be before they are compared."""
+    """[batch]: whether the outcome lies in the bin. Edges are cast to float32, as outcome values are."""
     values = outcome.values(transitions)
     below = values <= np.float32(high) if high == outcome.high else values < np.float32(high)
     return np.asarray((values >= np.float32(low)) & below)
@@ -214,7 +214,7 @@ def _bin_name(name: str, low: float, high: float, last: bool) -> str:
 
 
 def _bins(names: Sequence[str], name: str) -> tuple[list[int], FloatArray, FloatArray]:
-    """The columns of an outcome's bins, and their edges [bin] as their names say."""
+    """The columns of an outcome's bins, and their lower and upper edges [bin], parsed from their names."""
     pattern = re.compile(re.escape(name) + r" in \[(\S+), (\S+)[)\]]")
     found = {column: match for column, each in enumerate(names) if (match := pattern.fullmatch(each))}
     if not found:
@@ -224,7 +224,7 @@ def _bins(names: Sequence[str], name: str) -> tuple[list[int], FloatArray, Float
 
 
 def _weighed_sum(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """[...]: the sum over the last axis, in which what weighs nothing is left out even if infinite."""
+    """[...]: the weighted sum over the last axis; terms of weight 0 are skipped even if infinite."""
     terms = np.zeros(np.broadcast_shapes(values.shape, weights.shape))
     np.multiply(values, weights, out=terms, where=weights != 0)
     return np.asarray(terms.sum(axis=-1))

@@ -1,7 +1,7 @@
-"""The FHGVF decomposition and its inverse, as pure functions.
+"""The decomposition of fixed-horizon general value functions (FHGVF), and its inverse, as pure functions.
 
-A fixed-horizon general value function sums discounted expected future outcomes,
-`Q_h = sum_{i <= h} discount^i O_i`, so the outcomes are its discounted differences.
+An FHGVF sums discounted expected future outcomes (EFO), `Q_h = sum_{i <= h} discount^i O_i`, so the outcomes
+are `O_h = (Q_h - Q_{h-1}) / discount^h`.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ LARGEST_ROUNDING_ERROR = 1e-3
 
 
 def check_decomposition(discount: float, horizon: int, dtype: np.dtype[np.floating]) -> None:
-    """Refuse a discount outside (0, 1], or one so small that dividing by its powers loses all digits."""
+    """Refuse a discount outside (0, 1], or one so small that dividing by its powers loses precision."""
     number("discount", discount, 0, 1, above_low=True)
     rounding = float(np.finfo(dtype).eps) / discount ** (horizon - 1)
     if rounding > LARGEST_ROUNDING_ERROR:
@@ -42,5 +42,5 @@ def compose(efo: FloatArray, discount: float, axis: int = -1) -> FloatArray:
 
 
 def powers(discount: float, horizon: int) -> FloatArray:
-    """[horizon]: `discount^h`, how much a reward at step h counts."""
+    """[horizon]: `discount^h`, the weight of a reward at step h."""
     return np.asarray(discount ** np.arange(horizon), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Explanations: pure data about expected future outcomes."""
+"""Explanations: expected future outcomes of state-action pairs, step by step, as frozen data."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,51 +23,51 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TOLERATED = 0.02
-"""How likely the unknown may be in a future that is still taken for known."""
+"""A future counts as known while the probability of an untried pair is at most this."""
 ENOUGH_VISITS = 3
-"""Of a pair, to draw a line of what is expected after it, and not only its band."""
+"""Visits of a pair from which on its point estimate is shown, and not only its band."""
 FEW_VISITS = 30
-"""Fewer of a pair are said, and settle nothing where there are no bands."""
+"""With fewer visits of a pair the number of visits is reported, and without bands nothing is settled."""
 OF_PAIRS = ("observations", "actions", "expected", "running", "support", "agent_value", "unknown")
 DRAWN = ("draws", "rollouts")
 """Fields whose first axis is the pair, and those whose second axis is."""
 
 
 class Remainder(NamedTuple):
-    """What is not explained: what lies beyond the horizon, and what was never tried."""
+    """The part of the return that is not explained: beyond the horizon, or after an untried pair."""
 
     running: FloatArray
     """[batch]: probability that the episode still runs after the last step explained"""
     unknown: FloatArray
-    """[batch]: probability that by the last step it has come to what was never tried"""
+    """[batch]: probability of having reached an untried pair by the last step"""
     bound: FloatArray
-    """[batch]: the largest possible |value| of both; inf where nothing bounds it"""
+    """[batch]: the largest possible |return| of this part; inf where nothing bounds it"""
     gap: FloatArray | None
     """[batch]: the agent's own value minus the explained return, where the agent has values"""
 
 
 class Told(NamedTuple):
-    """Which numbers of an explanation may be given."""
+    """Which numbers of an explanation may be reported, by the verdicts on the predictor."""
 
     at: BoolArray
-    """[batch, horizon, outcome]: what is expected at step h"""
+    """[batch, horizon, outcome]: the expected outcome at step h"""
     by: BoolArray
     """[batch, horizon, outcome]: its sum up to step h"""
     ended: BoolArray
-    """[batch, horizon]: how likely the episode has ended by step h"""
+    """[batch, horizon]: the probability that the episode has ended by step h"""
     returns: BoolArray
     """[batch, horizon]: the return up to step h"""
 
     def __and__(self, other: "Told") -> "Told":
-        """What may be given of both."""
+        """What may be reported for both."""
         return Told(*(one & another for one, another in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What is expected to happen h = 0, 1, ... steps after doing each action in each observation.
+    """Expected outcomes h = 0, 1, ... steps after each pair of observation and action.
 
-    `Explainer.explain` and the sides of an `Answer` give it; two explanations subtract to a `Contrast`.
+    `Explainer.explain` returns one, and each side of an `Answer` has one. `fact - foil` is a `Contrast`.
 
     >>> import tpd
     >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
@@ -85,28 +85,28 @@ class Explanation:
     expected: FloatArray
     """[batch, horizon, outcome]: the expected future outcomes"""
     running: FloatArray
-    """[batch, horizon]: probability that the episode, as far as it is known, goes on after step h"""
+    """[batch, horizon]: probability that the episode goes on after step h without reaching an untried pair"""
     support: FloatArray
     """[batch]: visits behind each pair; 0 means unknown, inf means exact"""
     legend: Legend
     discount: float
-    """Weighs the returns; the agent's own."""
+    """Discount of the returns; the agent's own."""
     agent_value: FloatArray | None = None
-    """[batch]: what the agent itself thinks the pair is worth"""
+    """[batch]: the agent's own value estimate of the pair"""
     unknown: FloatArray = None  # type: ignore[assignment]  # no entry means 0
-    """[batch, horizon]: probability that by step h the future has come to what was never tried"""
+    """[batch, horizon]: probability of having reached an untried pair by step h"""
     draws: FloatArray | None = None
-    """[draw, batch, horizon, outcome]: what could be expected as well, by what was seen, where it was asked
-    for; in one draw all pairs belong together"""
+    """[draw, batch, horizon, outcome]: posterior samples of `expected`, if asked for. One sample is joint
+    over all pairs."""
     rollouts: FloatArray | None = None
-    """[rollout, batch, horizon, outcome]: what each rollout saw, where the simulator was asked; number i of
-    every pair shares one random stream. `expected` is their mean, and nothing learned is mixed in."""
+    """[rollout, batch, horizon, outcome]: outcomes of each rollout in the simulator, if it was used. Rollout
+    i has the same random stream for every pair. `expected` is their mean; nothing learned is mixed in."""
     verdicts: Verdicts | None = None
-    """Whether the predictor was found to know what it says; None where nobody judged it, or nobody has to"""
+    """Which predictions were found to be learned; None if the predictor was not judged or needs no judging"""
     action_names: tuple[str, ...] = ()
-    """What actions are called, by their number; empty where they have no names"""
+    """Names of the actions by their number; empty if they have none"""
     beyond: Beyond | None = None
-    """The rest of the return to the end of the episode, where it was asked for and can be estimated"""
+    """The return from the horizon to the end of the episode, if asked for and if it can be estimated"""
 
     def __post_init__(self) -> None:
         if self.unknown is None:
@@ -136,12 +136,12 @@ class Explanation:
 
     @property
     def certain(self) -> BoolArray:
-        """[batch]: whether nothing is left to chance or to learning."""
+        """[batch]: whether the prediction is exact: neither random nor learned."""
         return np.isinf(self.support)
 
     @property
     def banded(self) -> bool:
-        """Whether it has bands, from draws or from rollouts."""
+        """Whether it has bands, from posterior samples or from rollouts."""
         return self.draws is not None or self.rollouts is not None
 
     @property
@@ -164,37 +164,37 @@ class Explanation:
 
     @property
     def counted(self) -> bool:
-        """Whether the support counts visits of each pair, and not all that a network learned from."""
+        """Whether the support counts visits of each pair, not all transitions that a network learned from."""
         return self.verdicts is None and self.rollouts is None and self._numbered
 
     @property
     def _numbered(self) -> bool:
-        """Whether states are numbers; those of Dict spaces are records."""
+        """Whether states are single numbers. Observations of Dict spaces are structured arrays."""
         return self.observations.ndim == 1 and self.observations.dtype.names is None
 
     @property
     def sparse(self) -> BoolArray:
-        """[batch]: whether the pair was tried too rarely to say more than how unsure it is."""
+        """[batch]: whether the pair has too few visits for a point estimate."""
         return np.asarray(self.known & (self.support < ENOUGH_VISITS))
 
     @property
     def often_tried(self) -> BoolArray:
-        """[batch]: whether enough visits of the pair were counted to settle something without bands."""
+        """[batch]: whether the pair has enough counted visits to settle a comparison without bands."""
         return np.asarray(self.counted & (self.support >= FEW_VISITS))
 
     @property
     def foreseen(self) -> BoolArray:
-        """[batch, horizon]: whether all that may happen up to step h is known, but for a few percent."""
+        """[batch, horizon]: whether the future up to step h is known, except for `TOLERATED` probability."""
         return np.asarray(self.known[:, None] & (self.unknown <= TOLERATED))
 
     @property
     def learned(self) -> BoolArray | None:
-        """[batch, horizon, outcome]: False where the predictor does not know what is expected at step h."""
+        """[batch, horizon, outcome]: whether the prediction at step h is learned; None if not judged."""
         return None if self.verdicts is None else is_told(self.verdicts.at[..., :-1])
 
     @property
     def told(self) -> "Told":
-        """Which numbers may be given: all but those that the predictor was found not to know."""
+        """Which numbers may be reported: all except those that were judged as not learned."""
         if self.verdicts is None:
             every = np.ones((len(self), self.horizon, len(self.legend.names)), dtype=np.bool_)
             return Told(every, every, every[..., 0], every[..., 0])
@@ -203,10 +203,9 @@ class Explanation:
 
     @property
     def ended(self) -> FloatArray:
-        """[batch, horizon]: probability that no event happens at step h, by exclusion.
+        """[batch, horizon]: probability that the episode ended before step h: no event happens at step h.
 
-        The episode has terminated by then. With a predictor that does not track what is unknown, it
-        may also be that too little was learned.
+        If the predictor does not track `unknown`, this also contains what it has not learned.
         """
         if not self.legend.partition:
             raise ValueError("termination follows by exclusion only from a partition of events")
@@ -245,11 +244,11 @@ class Explanation:
 
     @property
     def discounts(self) -> FloatArray:
-        """[horizon]: how much a reward at step h counts."""
+        """[horizon]: `discount^h`, the weight of a reward at step h."""
         return powers(self.discount, self.horizon)
 
     def band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: where what is expected lies.
+        """[batch, horizon, outcome]: the band of `expected`.
 
         From rollouts: exact binomial limits (Clopper and Pearson) for events, Student's t for the rest.
         """
@@ -258,7 +257,7 @@ class Explanation:
         return band_of(self.samples, self.expected, self.foreseen, level)
 
     def sum_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: the same up to step h; of a first occurrence, that it has happened."""
+        """[batch, horizon, outcome]: the band of the sum up to step h; for first occurrences P(by step h)."""
         if self.rollouts is not None:
             sums = np.cumsum(self.rollouts, axis=2)
             return mean_band(sums, self.legend.is_event & happens_once(sums), self.certain, level)
@@ -266,20 +265,20 @@ class Explanation:
         return band_of(np.cumsum(self.samples, axis=2), sums, self.foreseen, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon]: where the expected return up to step h lies."""
+        """[batch, horizon]: the band of the expected return up to step h."""
         if self.rollouts is not None:
             return mean_band(self.drawn_returns, np.False_, self.certain, level)
         return band_of(self.drawn_returns, self.expected_return, self.foreseen, level)
 
     def reward_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon]: where the expected reward at step h lies."""
+        """[batch, horizon]: the band of the expected reward at step h."""
         drawn = self.samples @ self.legend.rewards
         if self.rollouts is not None:
             return mean_band(drawn, np.False_, self.certain, level)
         return band_of(drawn, self.expected_reward, self.foreseen, level)
 
     def beyond_band(self, level: float = LEVEL) -> Band | None:
-        """[batch]: where the rest of the return after the last step lies; None without draws of it."""
+        """[batch]: the band of the return after the horizon; None without samples of it."""
         if self.beyond is None or not len(self.beyond.draws):
             return None
         if self.beyond.certain.all():
@@ -291,12 +290,12 @@ class Explanation:
         return Band(*(np.where(self.beyond.certain, self.beyond.mean, end) for end in band))
 
     def drawn_sums(self) -> FloatArray:
-        """[draw, batch, outcome]: discounted sums over the horizon, in every draw or rollout."""
+        """[draw, batch, outcome]: discounted sums over the horizon, for each posterior sample or rollout."""
         return np.asarray(self.discounts.astype(self.samples.dtype) @ self.samples)
 
     @property
     def samples(self) -> FloatArray:
-        """[draw, batch, horizon, outcome]: the draws, or what the rollouts saw."""
+        """[draw, batch, horizon, outcome]: the posterior samples, or the outcomes of the rollouts."""
         if self.rollouts is not None:
             return self.rollouts
         if self.draws is None:
@@ -304,23 +303,23 @@ class Explanation:
         return self.draws
 
     def drawn_counts(self, outcome: str) -> FloatArray:
-        """[draw, batch]: the discounted count of an outcome in every draw, or rollout."""
+        """[draw, batch]: the discounted count of an outcome in each posterior sample or rollout."""
         return np.asarray(self.samples[..., self.legend.names.index(outcome)] @ self.discounts)
 
     @property
     def drawn_returns(self) -> FloatArray:
-        """[draw, batch, horizon]: the return of every draw, or rollout, up to step h."""
+        """[draw, batch, horizon]: the return up to step h in each posterior sample or rollout."""
         return compose(self.samples @ self.legend.rewards, self.discount, axis=2)
 
     @property
     def drawn_component_returns(self) -> FloatArray:
-        """[draw, batch, horizon, component]: the same by where it comes from."""
+        """[draw, batch, horizon, component]: the same for each component of the reward."""
         columns = self.legend.components
         return compose(self.samples[..., columns] * self.legend.rewards[columns], self.discount, axis=2)
 
     @property
     def remainder(self) -> Remainder:
-        """What the horizon cuts off, and what is unknown before."""
+        """The unexplained part of the return: beyond the horizon, and unknown within it."""
         running, unknown = np.clip(self.running[:, -1], 0, 1), self.unknown[:, -1]
         largest = np.inf if self.legend.reward_bound is None else self.legend.reward_bound
         steps = np.inf if self.discount == 1 else 1 / (1 - self.discount)
@@ -334,7 +333,7 @@ class Explanation:
         return Remainder(running, unknown, bound, gap)
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row for each pair, step and outcome: what is expected at that step, and how well it is known.
+        """One row for each pair, step and outcome: expected value, band, `unknown` and `support`.
 
         Values are undiscounted; `expected_return` [batch, horizon] is the discounted return.
         """
@@ -347,12 +346,12 @@ class Explanation:
         return self.frame_of({"expected": expected, **bands, **known, **learned})
 
     def plot(self) -> Any:
-        """A matplotlib figure: what is expected after each of the first pairs, step by step."""
+        """A matplotlib figure: expected outcomes after each of the first pairs, step by step."""
         return draw(self, "explanation")
 
     @property
     def state_and_action(self) -> dict[str, Array]:
-        """[batch] each; the state where it is a number."""
+        """Columns [batch] of a table: the action, and the state if it is a number."""
         states = {"state": self.observations} if self._numbered else {}
         return {**states, "action": plain(self.actions)}
 
@@ -377,11 +376,11 @@ class Explanation:
         return sections.of_explanation(self)
 
     def name_of(self, row: int) -> str:
-        """A pair in a few words."""
+        """The pair as a short text."""
         return f"{self._state_name(row)}: {self.action_name(row)}"
 
     def _state_name(self, row: int) -> str:
-        """The numbers of the state, or that of the observation where they are many."""
+        """The numbers of the state, or the row of the observation if it has too many numbers."""
         state = self.observations[row]
         if self._numbered:
             return f"state {state}"
@@ -389,7 +388,7 @@ class Explanation:
         return f"state {numbers(state)}" if few else f"observation {row}"
 
     def action_name(self, row: int) -> str:
-        """The action of a pair in a few words."""
+        """The action of a pair as a short text."""
         action = self.actions[row]
         if self.action_names:
             return self.action_names[int(action)]
@@ -397,7 +396,7 @@ class Explanation:
 
 
 def together(parts: Sequence[Explanation]) -> Explanation:
-    """The pairs of all parts, in order, as one explanation; they are explained in the same way."""
+    """Concatenate explanations that were obtained in the same way."""
 
     def joined(name: str) -> Array | None:
         held = [getattr(part, name) for part in parts]
@@ -405,7 +404,7 @@ def together(parts: Sequence[Explanation]) -> Explanation:
             return None
         if name not in DRAWN:
             return np.concatenate(held)
-        most = max(map(len, held))  # what is certain was rolled out once
+        most = max(map(len, held))  # a deterministic pair has a single rollout
         return np.concatenate([np.broadcast_to(one, (most, *one.shape[1:])) for one in held], axis=1)
 
     whole: dict[str, Any] = {name: joined(name) for name in (*OF_PAIRS, *DRAWN)}
@@ -414,7 +413,7 @@ def together(parts: Sequence[Explanation]) -> Explanation:
 
 
 def _joined_verdicts(parts: Sequence[Verdicts | None]) -> Verdicts | None:
-    """Those of all parts, if all have them."""
+    """The verdicts of all parts concatenated, or None if any part has none."""
     held = [part for part in parts if part is not None]
     return functools.reduce(Verdicts.joined, held) if len(held) == len(parts) else None
 
@@ -422,13 +421,13 @@ def _joined_verdicts(parts: Sequence[Verdicts | None]) -> Verdicts | None:
 def happens_once(sums: FloatArray) -> BoolArray:
     """[batch, horizon, outcome]: which counts up to step h [rollout, batch, horizon, outcome] are 0 or 1.
 
-    First occurrences always are; another event is taken to be, as long as no rollout saw it twice.
+    Counts of first occurrences always are. Those of other events are if no rollout saw the event twice.
     """
     return np.asarray((sums <= 1).all(axis=0))
 
 
 def plain(actions: Array) -> Array:
-    """[batch]: actions as a table holds them, which are tuples where an action has several numbers."""
+    """[batch]: actions as a table column: tuples if an action has several numbers."""
     if actions.ndim == 1:
         return actions
     held = np.empty(len(actions), dtype=object)

@@ -1,4 +1,4 @@
-"""First occurrences, their events and the end of the episode: what one says of the other."""
+"""Makes predicted probabilities consistent: first occurrences with their events, events with termination."""
 
 import numpy as np
 
@@ -9,11 +9,10 @@ ROUNDING = 1e-6
 
 
 def reconciled(expected: FloatArray, legend: Legend) -> FloatArray:
-    """[..., horizon, outcome]: the same, with `F_h <= P(at h) <= P(by h) <= 1` for every event.
+    """[..., horizon, outcome]: `expected` changed so that `F_h <= P(at h) <= P(by h) <= 1` for every event.
 
-    The probabilities `P(at h)` stay as they are. Step by step, the first occurrence `F_h` is moved to the
-    nearest probability that fits: at most that of the event, at least what is left of it after those that
-    happened before, and no more than is left of 1.
+    `P(at h)` is not changed. Step by step, the probability `F_h` of the first occurrence is clipped: at most
+    `P(at h)`, at least `P(at h) - P(by h-1)`, and at most `1 - P(by h-1)`.
     """
     moved: FloatArray | None = None
     for column, name in enumerate(legend.names):
@@ -29,7 +28,7 @@ def reconciled(expected: FloatArray, legend: Legend) -> FloatArray:
 
 
 def _fitting(first: FloatArray, at: FloatArray | None) -> FloatArray:
-    """[..., horizon]: first occurrences that agree with the event itself, where that is known."""
+    """[..., horizon]: first occurrences that are consistent with the event itself, if that is explained."""
     fitting, happened = np.empty_like(first), np.zeros_like(first[..., 0])
     for h in range(first.shape[-1]):
         most, least = 1 - happened, np.zeros_like(happened)
@@ -42,9 +41,9 @@ def _fitting(first: FloatArray, at: FloatArray | None) -> FloatArray:
 
 
 def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
-    """[..., horizon, outcome + 1]: the same, with no event more likely than that the episode still runs.
+    """[..., horizon, outcome + 1]: `expected` with P(event at h) clipped to P(episode still runs at h).
 
-    The last column is termination. Events of a partition add up to that already.
+    The last column is termination. Events of a partition sum to P(still runs) already and are not changed.
     """
     ends = expected[..., -1]
     running = np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]

@@ -1,6 +1,6 @@
-"""Numbers as text: one table of rules, which the report's JavaScript reads too.
+"""Numbers as text: one table of rules, shared with the report's JavaScript.
 
-Ties round away from zero, as `toFixed` of JavaScript does.
+Ties round away from zero, like `toFixed` in JavaScript.
 """
 
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -21,12 +21,13 @@ RULES: dict[str, Any] = {
     "worth": {"decimals": 2, "digits_below": 0.1, "digits": 2},
     "price": {"digits": 4},
 }
-"""percent: what is said of a probability up to a bound: a text, or so many decimals of the percentage.
-worth: decimals of a return, and significant digits of one nearer to 0. price: those of a reward."""
+"""percent: for probabilities up to a bound, a fixed text or the number of decimals of the percentage.
+worth: decimals of a return, and significant digits if it is close to 0. price: significant digits of a
+reward."""
 
 
 def percent(probability: float) -> str:
-    """In whole percent, below one with a decimal; what is possible is never 0, what is unsure never 100."""
+    """A probability in whole percent, below 1 % with one decimal. Only impossible is 0 %, only sure 100 %."""
     for relation, bound, said in RULES["percent"]:
         if probability < bound or (relation == "<=" and probability == bound):
             return said if isinstance(said, str) else f"{fixed(100 * probability, said)} %"
@@ -34,7 +35,7 @@ def percent(probability: float) -> str:
 
 
 def worth(value: float) -> str:
-    """A return, with as many digits as a reader needs."""
+    """A return, with two decimals, or two significant digits if it is close to 0."""
     rule = RULES["worth"]
     if value == 0 or abs(value) >= rule["digits_below"]:
         return fixed(value, rule["decimals"])
@@ -47,14 +48,14 @@ def price(value: float) -> str:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """With so many decimals."""
+    """A number with a fixed number of decimals."""
     if not isfinite(value):
         return str(value)
     return str(_rounded(Decimal(float(value) + 0.0), -decimals))  # 0 has no sign
 
 
 def significant(value: float, digits: int) -> str:
-    """With so many significant digits, without zeros at the end."""
+    """A number with a fixed number of significant digits, without trailing zeros."""
     if not isfinite(value):
         return str(value)
     if value == 0:

@@ -1,8 +1,8 @@
 """Confidence intervals of means over rollouts: exact for events, Student's t for other outcomes.
 
-Two actions rolled out with the same random streams are compared rollout by rollout: Tango's score interval
-for the difference of two probabilities (T. Tango, Statistics in Medicine 17, 1998), which keeps its level
-where few or no pairs differ, and Student's t for the mean of other differences.
+Two actions rolled out with the same random streams are compared in pairs of rollouts. The difference of two
+probabilities has Tango's score interval (T. Tango, Statistics in Medicine 17, 1998), which keeps its level
+even if few or no pairs differ. The mean of other differences has Student's t.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ BISECTIONS = 40
 
 
 def _special() -> Any:
-    """SciPy's special functions, which take long to import; what was only learned needs none."""
+    """SciPy's special functions, imported late: that is slow, and learned explanations do not need them."""
     from scipy import special
 
     return special
 
 
 def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEVEL) -> Band:
-    """The probabilities for which so many of the trials are not too few and not too many."""
+    """The exact (Clopper-Pearson) interval of a probability, from successes in a number of trials."""
     outside = (1 - number("level", level, 0, 1)) / 2
     happened, trials = np.broadcast_arrays(np.asarray(happened, float), np.asarray(trials, float))
     never, always = happened <= 0, happened >= trials
@@ -34,7 +34,7 @@ def clopper_pearson(happened: FloatArray, trials: FloatArray, level: float = LEV
 
 
 def student(samples: FloatArray, level: float = LEVEL) -> Band:
-    """[...]: where the mean of samples [sample, ...] lies, if they are many or nearly normal."""
+    """[...]: Student's t interval of the mean of samples [sample, ...], if many or nearly normal."""
     count = len(samples)
     if count < 2:
         raise ValueError(f"a band needs at least 2 samples, got {count}")
@@ -44,7 +44,7 @@ def student(samples: FloatArray, level: float = LEVEL) -> Band:
 
 
 def tango(only_first: FloatArray, only_second: FloatArray, trials: int, level: float = LEVEL) -> Band:
-    """[...]: how much more likely the first event is, from how many of the paired trials saw only one."""
+    """[...]: Tango's interval of P(first) - P(second), from counts of paired trials that saw only one."""
     z = float(_special().ndtri((1 + number("level", level, 0, 1)) / 2))
     first, second = np.broadcast_arrays(np.asarray(only_first, float), np.asarray(only_second, float))
     middle = (first - second) / trials
@@ -64,10 +64,10 @@ def _crossing(
 
 
 def _score(first: FloatArray, second: FloatArray, trials: int, difference: FloatArray) -> FloatArray:
-    """[...]: how many standard errors the observed difference lies above a supposed one."""
+    """[...]: the score: by how many standard errors the observed difference exceeds a hypothesised one."""
     b = -first - second + (2 * trials - first + second) * difference
     c = -second * difference * (1 - difference)
-    second_only = (np.sqrt(np.maximum(b * b - 8 * trials * c, 0)) - b) / (4 * trials)  # most likely, given it
+    second_only = (np.sqrt(np.maximum(b * b - 8 * trials * c, 0)) - b) / (4 * trials)  # constrained MLE
     variance = trials * (2 * second_only + difference * (1 - difference))
     above = first - second - trials * difference
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -77,10 +77,10 @@ def _score(first: FloatArray, second: FloatArray, trials: int, difference: Float
 def mean_band(
     samples: FloatArray, binary: BoolArray | np.bool_, certain: BoolArray, level: float = LEVEL
 ) -> Band:
-    """[batch, horizon, ...]: of the mean of samples [rollout, batch, horizon, ...].
+    """[batch, horizon, ...]: the band of the mean of samples [rollout, batch, horizon, ...].
 
-    binary: which are 0 or 1 in every rollout, broadcast to [batch, horizon, ...].
-    certain [batch]: where there is no chance, and so no width.
+    binary: which samples are 0 or 1 in every rollout, broadcast to [batch, horizon, ...].
+    certain [batch]: which pairs are deterministic, so that their band has no width.
     """
     mean = samples.mean(axis=0)
     if certain.all():
@@ -96,7 +96,7 @@ def difference_band(
     certain: BoolArray,
     level: float = LEVEL,
 ) -> Band:
-    """[batch, horizon, ...]: of the mean difference, rollout i of the fact paired with i of the foil."""
+    """[batch, horizon, ...]: the band of the mean of fact minus foil, paired rollout by rollout."""
     apart = paired(fact, foil)
     mean = apart.mean(axis=0)
     if certain.all():
@@ -106,7 +106,7 @@ def difference_band(
 
 
 def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
-    """[rollout, ...]: differences; what is certain was rolled out once, and pairs with every other."""
+    """[rollout, ...]: fact minus foil; a single rollout (deterministic) is paired with every other one."""
     if len(fact) != len(foil) and 1 not in (len(fact), len(foil)):
         raise ValueError(f"cannot pair {len(fact)} rollouts with {len(foil)}: ask for as many of both")
     return np.asarray(fact - foil, dtype=np.float64)
@@ -117,13 +117,13 @@ def _chosen(binary: BoolArray | np.bool_, exact: Band, other: Band) -> Band:
 
 
 def _fixed(band: Band, mean: FloatArray, certain: BoolArray) -> Band:
-    """The band without width where there is no chance [batch]."""
+    """The band, with no width for deterministic pairs [batch]."""
     fixed = certain.reshape(-1, *[1] * (mean.ndim - 1))
     return Band(*(np.where(fixed, mean, end) for end in band))
 
 
 def trials_for(chance: float, half_width: float, level: float, most: int) -> int:
-    """How many trials an exact band of such a half-width takes, at a given chance; `most` if not enough."""
+    """Trials needed for an exact band of this half-width at a given probability; at most `most`."""
     trials = np.arange(1.0, most + 1)
     wide = clopper_pearson(np.rint(chance * trials), trials, level).width > 2 * half_width
     return int(min(np.flatnonzero(wide).max(initial=-1) + 2, most))

@@ -1,4 +1,4 @@
-"""How futures look in a notebook: plain HTML, where nothing runs and every name is escaped."""
+"""HTML of explanations for notebooks: no scripts, every name escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -22,7 +22,7 @@ STYLE = (
 
 
 class Strip(NamedTuple):
-    """One outcome over the steps ahead, as cells that are the fuller the more is expected."""
+    """One outcome over the steps ahead, as a row of cells; the larger the value, the fuller the colour."""
 
     name: str
     colour: str
@@ -34,13 +34,13 @@ class Strip(NamedTuple):
     signed: bool
     """Gains fill the upper half of their cell, losses the lower half."""
     columns: Sequence[str]
-    """What is said beside it."""
+    """Texts of the table columns beside the cells."""
     told: BoolArray
-    """[horizon]: where a number may be given, because it was learned"""
+    """[horizon]: where a number may be reported because it was learned"""
 
 
 class Section(NamedTuple):
-    """One pair: what it is called, what is known of it, and its outcomes."""
+    """One pair: its name, a remark on how well it is known, and its outcomes."""
 
     title: str
     remark: str
@@ -50,14 +50,14 @@ class Section(NamedTuple):
 
 
 def page(sections: Sequence[Section], headings: Sequence[str], left_out: int) -> str:
-    """The sections below each other, with headings over the strips and what is said beside them."""
+    """All sections below each other; headings stand above the strips and the columns beside them."""
     shown = "".join(_section(section, headings) for section in sections)
     more = f"<p>and {left_out} more</p>" if left_out else ""
     return f'{STYLE}<div class="tpd">{shown}{more}</div>'
 
 
 def number(value: float, in_percent: bool) -> str:
-    """A value as it is read: probabilities, and differences of them, in percent."""
+    """A value as text: probabilities and their differences in percent."""
     if not in_percent:
         return significant(value, 3)
     return percent(value) if value >= 0 else f"-{percent(-value)}"

@@ -10,11 +10,11 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from tpd.core.types import Array
 
 MOST_NUMBERS = 8
-"""Of an observation or action, that are shown."""
+"""Numbers of an observation or action that are shown."""
 
 
 def pack(observations: Array | Mapping[str, Array]) -> Array:
-    """[batch, ...]: a batch as one array; what is an array already stays as it is."""
+    """[batch, ...]: a batch as one array; arrays are returned unchanged."""
     if not isinstance(observations, Mapping):
         return np.asarray(observations)
     columns = {key: np.asarray(value) for key, value in observations.items()}
@@ -33,14 +33,14 @@ def batch(space: spaces.Space[Any], observations: Sequence[Any]) -> Array:
 
 
 def unpack(observations: Array) -> Any:
-    """The batch as the environment gave it: an array, or a dict of arrays."""
+    """The inverse of `pack`: an array, or a dict of arrays, as the environment returned it."""
     if observations.dtype.names is None:
         return observations
     return {key: observations[key] for key in observations.dtype.names}
 
 
 def check_space(space: spaces.Space[Any], owner: str) -> None:
-    """Refuse spaces whose observations are no arrays."""
+    """Refuse spaces whose observations are not arrays."""
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     for part in parts:

@@ -1,4 +1,4 @@
-"""Outcomes: what a person wants to know of the future, as bounded functions of a transition."""
+"""Outcomes: bounded functions of a transition whose future values are predicted; events are 0 or 1."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ REWARD_TOLERANCE = 1e-5  # outcomes are float32
 
 
 class OutcomeError(ValueError):
-    """An outcome that is not what it claims to be."""
+    """An outcome violates its declaration, such as its bounds."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Outcome:
     low: float
     high: float
     weight: float | None = None
-    """Reward per unit of outcome; None where the outcome is no part of the reward."""
+    """Reward per unit of outcome; None if the outcome is not part of the reward."""
     is_event: bool = False
     """Takes only the values 0 and 1."""
     first: bool = False
-    """Counts only the first time: what happens after the event is no longer asked."""
+    """Counts only the first occurrence of the event in an episode."""
     info_keys: tuple[str, ...] = ()
     """The entries of the environment's `info` that the function reads."""
 
@@ -70,27 +70,27 @@ class Outcome:
         return values
 
     def allows(self, values: FloatArray) -> BoolArray:
-        """[batch]: whether each is what the outcome declares; NaN is not."""
+        """[batch]: whether each value is within the declared bounds; NaN is not."""
         within = (values >= self.low) & (values <= self.high)
         if self.is_event:
             within &= (values == 0) | (values == 1)
         return np.asarray(within)
 
     def simulated(self, transitions: Transitions) -> FloatArray:
-        """[batch], brought within what the outcome declares; for transitions that no environment made."""
+        """[batch], clipped to the declared bounds; for transitions of a learned model."""
         values = np.clip(self._given(transitions), self.low, self.high)
         _refuse(np.isnan(values), transitions, lambda row: f"outcome {self.name!r} is no number")
         return np.rint(values) if self.is_event else values
 
     def _given(self, transitions: Transitions) -> FloatArray:
-        """What the function gives, as numbers."""
+        """[batch]: what the user's function returns, as float32."""
         try:
             given = np.asarray(self.function(transitions.read_only()))
             if given.dtype.kind not in "biuf":
                 raise TypeError(f"it gave {given.dtype}, and no numbers")
-            with np.errstate(over="ignore"):  # what is too large is not within bounds
+            with np.errstate(over="ignore"):  # overflow gives inf, which the bounds refuse
                 return given.astype(np.float32)
-        except (Exception, SystemExit) as error:  # of a function of the user's
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
             reason = " ".join(str(error).split())
             said = f"outcome {self.name!r} failed: {type(error).__name__}: {reason}"
             if isinstance(error, KeyError):
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def _plain(function: Callable[[Transitions], Array]) -> Callable[[Transitions], Array]:
-    """The same without Hydra's wrapper, which takes longer at every call than most outcomes do."""
+    """The function without Hydra's wrapper, whose overhead per call exceeds the cost of most outcomes."""
     if not isinstance(function, partial) or type(function) is partial:
         return function
     bound = function.args or function.keywords
@@ -113,10 +113,10 @@ def event(
     first: bool = False,
     info_keys: Sequence[str] = (),
 ) -> Outcome:
-    """Something that happens or not, worth `reward` each time it does.
+    """An outcome that happens or not, worth `reward` each time it does.
 
-    With `first` it is the first time that is asked for, and the outcome is named so. info_keys names the
-    entries of the environment's `info` that the function reads.
+    With `first` only the first occurrence in an episode counts, and the name gets the prefix "first ".
+    `info_keys` names the entries of the environment's `info` that the function reads.
 
     >>> import tpd
     >>> tpd.event("success", lambda t: t.info["is_success"], info_keys=["is_success"], first=True).name
@@ -144,7 +144,7 @@ def component(
 
 
 def reward(low: float, high: float) -> Outcome:
-    """The reward itself, undivided.
+    """The whole reward as one outcome.
 
     >>> import tpd
     >>> tpd.reward(low=-1, high=0).high
@@ -160,16 +160,16 @@ def given_reward(transitions: Transitions) -> FloatArray:
 
 @dataclass(frozen=True)
 class Legend:
-    """What a reader must know of the outcomes to read an explanation of them."""
+    """Names, reward weights and kinds of the outcomes, without their functions."""
 
     names: tuple[str, ...]
     weights: tuple[float | None, ...]
     partition: tuple[str, ...]
-    """The events of which exactly one happens at each step; empty if there is no such claim."""
+    """The events of which exactly one happens at each step; empty if the set claims no partition."""
     reward_bound: float | None
-    """The largest possible |reward|, where the outcomes account for the whole reward."""
+    """The largest possible |reward|; None unless the outcomes account for the whole reward."""
     events: tuple[str, ...] = ()
-    """The outcomes that happen or not, so that what is expected of them is a probability."""
+    """The outcomes with values 0 and 1, whose expectations are probabilities."""
 
     @property
     def complete(self) -> bool:
@@ -178,12 +178,12 @@ class Legend:
 
     @property
     def rewards(self) -> FloatArray:
-        """[outcome]: what each adds to the reward; 0 for those that are no part of it."""
+        """[outcome]: reward per unit of each outcome; 0 for those that are not part of the reward."""
         return np.array([weight or 0.0 for weight in self.weights])
 
     @property
     def components(self) -> list[int]:
-        """The numbers of the outcomes that are part of the reward."""
+        """The indices of the outcomes that are part of the reward."""
         return [k for k, weight in enumerate(self.weights) if weight is not None]
 
     @property
@@ -193,20 +193,20 @@ class Legend:
 
 
 class Observed(NamedTuple):
-    """What a batch of transitions shows of the outcomes."""
+    """The outcomes of a batch of transitions."""
 
     outcome: FloatArray
-    """[batch, K + 1]: the outcomes, and last whether the episode terminates"""
+    """[batch, K + 1]: the K outcomes, then whether the episode terminates"""
     continuation: FloatArray
-    """[batch, K + 1]: 0 where the future of that outcome ends with this step"""
+    """[batch, K + 1]: 0 where no future values of that outcome follow this step, else 1"""
 
 
 class OutcomeSet:
-    """The outcomes explained together, with claims that every transition is checked against.
+    """The outcomes that are explained together, and two claims that are checked on every transition.
 
-    first: the events whose first occurrence is asked for as well, by name.
-    partition: exactly one event (first occurrences apart) happens in each transition.
-    accounts_for_reward: the reward is the weighted sum of the outcomes.
+    first: names of events whose first occurrence is predicted as well.
+    partition: the claim that exactly one event (except first occurrences) happens in each transition.
+    accounts_for_reward: the claim that the reward is the weighted sum of the outcomes.
     A set that claims both is *complete*: rewards are rebuilt from event probabilities.
 
     >>> import tpd
@@ -266,16 +266,16 @@ class OutcomeSet:
 
     @property
     def info_keys(self) -> tuple[str, ...]:
-        """Every `info` entry that a source must keep."""
+        """The `info` entries that a source of transitions must keep."""
         return tuple(sorted({key for outcome in self.outcomes for key in outcome.info_keys}))
 
     @property
     def width(self) -> int:
-        """K + 1: the outcomes, and whether the episode terminates."""
+        """K + 1: the outcomes and termination."""
         return len(self.outcomes) + 1
 
     def observe(self, transitions: Transitions) -> Observed:
-        """The outcomes of a batch, after checking every claim on every transition."""
+        """The outcomes of a batch. Every claim is checked on every transition."""
         check_finite(transitions)
         terminated = transitions.terminated.astype(np.float32)
         outcome = np.stack([o.values(transitions) for o in self.outcomes] + [terminated], axis=1)
@@ -294,7 +294,7 @@ class OutcomeSet:
         return continuation
 
     def check_observed(self, observed: Observed) -> None:
-        """Refuse what cannot have been observed, where the transitions themselves are not known."""
+        """Refuse impossible values in stored outcomes whose transitions are not stored."""
         outcome = observed.outcome
         if outcome.shape[1:] != (self.width,):
             raise OutcomeError(f"{outcome.shape[1:]} outcomes were stored, where there are {self.width}")
@@ -309,8 +309,9 @@ class OutcomeSet:
             raise OutcomeError("what goes on does not follow from the outcomes")
 
     def simulated(self, transitions: Transitions) -> FloatArray:
-        """[batch, K]: the outcomes of transitions that a learned model made, which need not account for
-        the reward. Of a partition, the first event that happens is the only one, or else the last.
+        """[batch, K]: the outcomes of a learned model's transitions, which need not account for the reward.
+
+        In a partition only the first event that happens is kept; if none happens, the last one is set.
         """
         outcome = np.stack([o.simulated(transitions) for o in self.outcomes], axis=1)
         if self.partition:
@@ -353,7 +354,7 @@ def _first_occurrences(outcomes: Sequence[Outcome], names: Sequence[str]) -> lis
 
 
 def check_finite(transitions: Transitions) -> None:
-    """Refuse a batch in which a number is not finite: it would spread to all that is learned from it."""
+    """Refuse a batch with NaN or infinite numbers, which would corrupt everything learned from it."""
     for name in ("reward", "observation", "action", "next_observation"):
         values = getattr(transitions, name)
         if values.dtype.names is None:

@@ -1,4 +1,4 @@
-"""Pairs of numbered state and action as one number each: state * num_actions + action."""
+"""State-action pairs of discrete spaces as integers: state * num_actions + action."""
 
 import zlib
 
@@ -8,11 +8,11 @@ from tpd.core.types import Array, BoolArray, IntArray
 from tpd.guards.settings import numbered
 
 NO_PAIR = -1
-"""In place of a number, where there is no such pair."""
+"""The number of a pair that does not exist."""
 
 
 def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntArray:
-    """[batch]: state * num_actions + action, refused where there is no such action."""
+    """[batch]: state * num_actions + action; raises if an action does not exist."""
     observations, actions = np.asarray(observations), np.asarray(actions)
     if observations.shape != actions.shape:
         raise ValueError(f"observations of shape {observations.shape} but actions of shape {actions.shape}")
@@ -21,13 +21,13 @@ def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntAr
 
 
 def pair_of(states: Array, actions: Array, num_actions: int) -> IntArray:
-    """The number of each pair, of a type that is wide enough, however narrow that of the states is."""
+    """The number of each pair as int64, which does not overflow even if the states have a narrow dtype."""
     pair: IntArray = states * np.int64(num_actions) + actions
     return pair
 
 
 def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:
-    """Where each value stands in an ascending array, and whether it is there."""
+    """The position of each value in an ascending array, and whether it is in the array."""
     if len(ascending) == 0:
         return np.zeros(values.shape, dtype=np.int64), np.zeros(values.shape, dtype=np.bool_)
     position = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
@@ -35,7 +35,7 @@ def locate(ascending: IntArray, values: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def row_numbers(*batches: Array) -> IntArray:
-    """[batch]: a number for the rows of each, the same for the same."""
+    """[batch]: a CRC-32 checksum of row i over all batches; equal rows have equal numbers."""
     numbers = np.zeros(len(batches[0]), dtype=np.int64)
     for batch in batches:
         rows = (np.ascontiguousarray(row).tobytes() for row in batch)

@@ -1,4 +1,4 @@
-"""Explanations and contrasts in a notebook: a section for each of the first pairs."""
+"""Notebook views of explanations and contrasts: one HTML section for each of the first pairs."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def of_explanation(explanation: "Explanation") -> str:
 
 
 def of_contrast(contrast: "Contrast") -> str:
-    """The first pairs and how they differ, as HTML."""
+    """The first pairs of fact and foil and their differences, as HTML."""
     pairs = len(contrast.known)
     shown = [_contrasted(contrast, row) for row in range(min(pairs, MOST_SHOWN))]
     return html.page(shown, CONTRASTED, pairs - len(shown))
@@ -65,7 +65,7 @@ def _strip(
     signed: bool,
     said: tuple[str, str],
 ) -> html.Strip:
-    """One outcome of a pair, named as a side names it."""
+    """One outcome of a pair; name and colour come from `side`."""
     name, is_event = side.legend.names[column], bool(side.legend.is_event[column])
     full = 1.0 if is_event else float(np.abs(shown.expected[:, :, column]).max())
     values, told = shown.expected[row, :, column], shown.told.at[row, :, column]
@@ -73,7 +73,7 @@ def _strip(
 
 
 def _worth(contrast: "Contrast", row: int) -> str:
-    """How far the return of the fact is ahead, and by which components."""
+    """The return difference, its band, and the components that make it up."""
     said = f"return difference {contrast.expected_return[row, -1]:+.2f}"
     if contrast.drawn:
         band = contrast.return_band()
@@ -86,7 +86,7 @@ def _worth(contrast: "Contrast", row: int) -> str:
 
 
 def _in_all(explanation: "Explanation", row: int, column: int) -> str:
-    """The sum of an outcome over the steps ahead: of a first occurrence, how likely it is at all."""
+    """The sum of an outcome over the horizon; for a first occurrence, its probability within the horizon."""
     if not explanation.foreseen[row, -1]:
         return "unknown"
     if not explanation.told.by[row, -1, column]:
@@ -96,7 +96,7 @@ def _in_all(explanation: "Explanation", row: int, column: int) -> str:
 
 
 def _peak(explanation: "Explanation", row: int, column: int) -> str:
-    """When most of an outcome is expected, as far as it is known."""
+    """The largest expected value of an outcome and its step, among the known steps."""
     foreseen = explanation.foreseen[row]
     if not explanation.told.at[row, :, column].all():
         return _untold(explanation, row, column)
@@ -109,14 +109,14 @@ def _peak(explanation: "Explanation", row: int, column: int) -> str:
 
 
 def _untold(explanation: "Explanation", row: int, column: int) -> str:
-    """Why no number is given of an outcome."""
+    """Why no number is reported for an outcome."""
     assert explanation.verdicts is not None
     every = np.maximum(explanation.verdicts.at, explanation.verdicts.by)
     return Verdict(every[row, :, column].max()).words
 
 
 def _remark(explanation: "Explanation", row: int) -> str:
-    """How well the pair is known, and what it is worth."""
+    """How well the pair is known, and its return."""
     visits = explanation.support[row]
     if not visits:
         return "never tried: unknown"

@@ -1,4 +1,4 @@
-"""One seed, many named and independent random generators."""
+"""Named, independent random generators from one seed."""
 
 import math
 import zlib
@@ -9,7 +9,7 @@ from tpd.guards.settings import whole_number
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """The generator for one purpose; the same seed and purpose always give the same stream."""
+    """The generator for a named purpose; the same seed and purpose always give the same stream."""
     entropy = [whole_number("seed", seed, at_least=0, at_most=math.inf), zlib.crc32(purpose.encode())]
     return np.random.default_rng(np.random.SeedSequence(entropy))
 

@@ -1,4 +1,4 @@
-"""The records and contracts that every part of tpd speaks."""
+"""Shared records and protocols: Transitions, Policy, Predictor, Learner, Trainer and array types."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,14 +16,14 @@ Index = slice | BoolArray | IntArray
 
 
 def _read_only(values: Array) -> Array:
-    seen = values.copy()  # flags can be set, and torch does not heed them
+    seen = values.copy()  # the flag alone does not protect: it can be reset, and torch ignores it
     seen.flags.writeable = False
     return seen
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """A batch of environment steps, written once by a source and read by learners and event functions.
+    """A batch of environment steps. A source writes it once; learners and event functions read it.
 
     >>> import tpd, numpy as np
     >>> steps = tpd.Transitions(*np.zeros((6, 2)))  # observation, action, next_observation, reward, ...
@@ -31,8 +31,8 @@ class Transitions:
     (2, 1)
 
     Observations of Dict spaces are structured arrays, one field for each key.
-    Only `terminated` ends what can be expected of the future; a time limit sets `truncated`,
-    and `next_observation` is then the real last observation, not the first of the next episode.
+    Only `terminated` means that nothing follows. A time limit sets `truncated`; `next_observation` is then
+    the true last observation, not the first one of the next episode.
     """
 
     observation: Array
@@ -48,12 +48,12 @@ class Transitions:
     truncated: BoolArray
     """[batch]"""
     info: Mapping[str, Array] = field(default_factory=dict)
-    """[batch, ...] for each key that an outcome asked the source to keep"""
+    """[batch, ...] for each key in some outcome's `info_keys`"""
     stream: IntArray | None = None
-    """[batch]: the environment copy that each step comes from, whose steps are in the order of time; None
-    where the order is not known"""
+    """[batch]: the index of the environment copy that made the step; steps of one copy are in time order.
+    None if the order is unknown"""
     own: BoolArray | None = None
-    """[batch]: whether the policy chose the action, and not exploration; None where that is not known"""
+    """[batch]: whether the policy chose the action, not exploration; None if that is unknown"""
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -66,7 +66,7 @@ class Transitions:
         return Transitions(**kept, info={key: value[index] for key, value in self.info.items()})
 
     def read_only(self) -> "Transitions":
-        """A copy for functions of others to look at: what is written into it all the same reaches nobody."""
+        """A read-only copy for user functions. Even if they write to it, the original does not change."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
         seen: dict[str, Any] = {
             name: None if values is None else _read_only(values) for name, values in columns.items()
@@ -75,7 +75,7 @@ class Transitions:
         return Transitions(**seen, info=MappingProxyType(info))
 
     def describe(self, row: int) -> str:
-        """One transition in words, for error messages."""
+        """One transition as text, for error messages."""
         return (
             f"observation={self.observation[row]}, action={self.action[row]}, "
             f"next_observation={self.next_observation[row]}, reward={self.reward[row]}, "
@@ -84,7 +84,7 @@ class Transitions:
 
 
 def concatenate(parts: Sequence[Transitions]) -> Transitions:
-    """Join batches, in order."""
+    """Concatenate batches, in order."""
     columns: dict[str, Any] = {
         f.name: _joined([getattr(part, f.name) for part in parts])
         for f in fields(Transitions)
@@ -118,13 +118,13 @@ class Policy(Protocol):
         """The discount of the returns that the policy was trained for."""
 
     def action(self, observations: Array) -> Array:
-        """[batch, ...]: the action it takes, or takes most likely."""
+        """[batch, ...]: the deterministic or most likely action."""
 
     def sample(self, observations: Array, rng: np.random.Generator) -> Array:
-        """[batch, ...]: actions drawn as the policy draws them."""
+        """[batch, ...]: actions sampled from the policy."""
 
     def action_values(self, observations: Array) -> FloatArray | None:
-        """[batch, num_actions]: the agent's own value estimates, where it has them."""
+        """[batch, num_actions]: the agent's own value estimates; None if it has none."""
 
 
 @runtime_checkable
@@ -137,15 +137,15 @@ class DiscretePolicy(Policy, Protocol):
     """
 
     def probabilities(self, observations: Array) -> FloatArray:
-        """[batch, num_actions]: how likely each action is."""
+        """[batch, num_actions]: the probability of each action."""
 
 
 @runtime_checkable
 class RecurrentPolicy(Policy, Protocol):
-    """A policy with a hidden state, which every observation carries in its last columns.
+    """A policy with a hidden state, which is appended to every observation as its last columns.
 
-    Observation and hidden state together are what the policy's future depends on, so that is what is
-    explained. The hidden state after an observation does not depend on the action taken there.
+    The policy's future depends on observation and hidden state together, so both are explained as one state.
+    The next hidden state depends on the observation, not on the action taken there.
 
     >>> import tpd
     >>> hasattr(tpd.RecurrentPolicy, "advance")
@@ -157,10 +157,10 @@ class RecurrentPolicy(Policy, Protocol):
         """Changes when earlier hidden states are no longer valid."""
 
     def start(self, count: int) -> FloatArray:
-        """[count, hidden state]: the hidden state with which episodes start."""
+        """[count, hidden state]: the hidden state at the start of an episode."""
 
     def advance(self, observations: Array) -> FloatArray:
-        """[batch, hidden state]: the state after these observations, which carry the state before."""
+        """[batch, hidden state]: the next hidden state; the observations contain the current one."""
 
 
 @runtime_checkable
@@ -182,15 +182,15 @@ class Predictor(Protocol):
 
     @property
     def tie(self) -> float:
-        """Returns that differ by less, relative to the larger one, are not told apart."""
+        """Relative tolerance: returns that differ by less count as equal."""
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how much data stands behind each pair; 0 means unknown, inf means exact."""
+        """[batch]: number of transitions behind each prediction; 0 means unknown, inf means exact."""
 
 
 @runtime_checkable
 class Learner(Predictor, Protocol):
-    """A predictor that improves with transitions, at any time.
+    """A predictor that learns from batches of transitions.
 
     >>> import tpd
     >>> hasattr(tpd.Learner, "update")
@@ -198,69 +198,69 @@ class Learner(Predictor, Protocol):
     """
 
     def update(self, transitions: Transitions) -> None:
-        """Learn from a batch. Its next actions come from the policy, never from the batch."""
+        """Learn from a batch. Next actions in its targets come from the policy, never from the batch."""
 
 
 @runtime_checkable
 class FittingLearner(Learner, Protocol):
-    """A learner that goes on learning from what it keeps, once all transitions have come."""
+    """A learner that keeps transitions, and makes further updates on them after the last `update` call."""
 
     @property
     def fit_updates(self) -> int:
-        """How many updates that takes at most."""
+        """The maximum number of updates in `fit`."""
 
     def fit(self, progress: Callable[[int], None], at_most: int | None = None) -> None:
-        """Make the most of what was kept, counting updates for whoever watches.
+        """Train on the kept transitions; `progress` is called with the number of updates done.
 
-        With `at_most` so many updates, after which another call goes on.
+        `at_most` limits the updates of this call; the next call continues.
         """
 
 
 @runtime_checkable
 class HasMetrics(Protocol):
-    """A learner with figures of its own."""
+    """A learner that reports training metrics."""
 
     def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked."""
+        """Training metrics since the last call."""
 
 
 State = Mapping[str, Array]
-"""What something has learned, as plain arrays."""
+"""The state of a learner or trainer as plain arrays, for checkpoints."""
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """Something that can be put down and taken up again, in another process, as it was."""
+    """An object that can be saved to a checkpoint and restored in another process."""
 
     def state(self) -> State:
-        """All that sets it apart from a new one."""
+        """Everything that a newly made object lacks."""
 
     def restore(self, state: State) -> None:
-        """Be as it was then, whatever this one is; an error says what cannot be, and may leave it half done.
+        """Overwrite this object with a saved state. If it raises, the object may be partly overwritten.
 
-        The state may come from strangers, so each array is checked before anything indexes with it.
+        The state may be untrusted, so each array is checked before it is used as an index.
         """
 
 
 Stage = Callable[[], None]
-"""A piece of work that starts from nothing but what the stages before it have left."""
+"""A piece of work that depends only on the results of earlier stages."""
 TransitionsHandler = Callable[[Transitions], None]
 MetricsCallback = Callable[[Mapping[str, float], int], None]
-"""Takes figures by name, and the step that they belong to."""
+"""Called with metrics by name, and their step."""
 
 
 def no_metrics(figures: Mapping[str, float], step: int) -> None:
-    """For those who do not ask."""
+    """A `MetricsCallback` that ignores all metrics."""
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Whole episodes, one after the other, each in the order of time."""
+    """Complete episodes as one batch of transitions, each in time order."""
 
     transitions: Transitions
     """[batch]"""
     begins: IntArray
-    """[episode]: where each episode starts in the batch"""
+    """[episode]: the index of each episode's first transition in the batch"""
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -271,19 +271,19 @@ class Episodes:
 
 
 class Trainer(Protocol):
-    """A policy source: trains a policy and shows its transitions to whoever listens."""
+    """A policy source: trains a policy and passes its transitions to callbacks."""
 
     @property
     def policy(self) -> Policy:
-        """The policy as it is now; it improves while `train` runs."""
+        """The current policy; it improves while `train` runs."""
 
     @property
     def steps(self) -> int:
-        """How many transitions `train` goes through."""
+        """The number of transitions in `train`."""
 
     @property
     def stages(self) -> int:
-        """In how many stages, between which the training can be put down."""
+        """The number of stages; training can be interrupted and resumed between stages."""
 
     def train(
         self,
@@ -292,7 +292,7 @@ class Trainer(Protocol):
         on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
-        """Train, showing every callback each batch of transitions, with the info they ask for.
+        """Train, and pass each batch of transitions, with `info_keys`, to every callback.
 
-        Through all stages, or only the one of that number, from 0 on, when those before it are done.
+        Runs all stages, or only stage number `stage` (from 0), which needs the stages before it to be done.
         """

@@ -1,4 +1,4 @@
-"""Verdicts: whether a predictor was found to know an outcome, by what happened in fresh episodes."""
+"""Verdicts: whether a predictor has learned an outcome, judged on fresh episodes."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,9 +9,9 @@ from tpd.core.types import BoolArray, Index, IntArray
 
 
 class Verdict(IntEnum):
-    """What fresh episodes say of the forecasts of an outcome; the worse, the larger.
+    """The verdict on the forecasts of an outcome, by fresh episodes; larger is worse.
 
-    The last is of another kind: the method has no such quantity, whatever it has learned.
+    `UNANSWERABLE` is different: the method does not predict this quantity at all.
 
     >>> import tpd
     >>> tpd.Verdict.TOO_RARE.words
@@ -26,7 +26,7 @@ class Verdict(IntEnum):
 
     @property
     def words(self) -> str:
-        """As tables and sentences say it."""
+        """The text in tables and sentences."""
         return WORDS[self]
 
 
@@ -41,37 +41,37 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts on forecasts, as numbers of `Verdict`, for every pair explained.
+    """Verdicts on the forecasts of every pair explained, as integer values of `Verdict`.
 
     The last outcome is termination.
     """
 
     at: IntArray
-    """[pair, horizon, outcome + 1]: of what is expected at step h"""
+    """[pair, horizon, outcome + 1]: on the expected outcome at step h"""
     by: IntArray
-    """[pair, horizon, outcome + 1]: of its sum up to step h; of a first occurrence, that it has happened"""
+    """[pair, horizon, outcome + 1]: on its sum up to step h; for a first occurrence, on P(by step h)"""
     returns: IntArray
-    """[pair, horizon]: of the return up to step h"""
+    """[pair, horizon]: on the return up to step h"""
 
     def __getitem__(self, index: Index) -> "Verdicts":
         return Verdicts(self.at[index], self.by[index], self.returns[index])
 
     def joined(self, other: "Verdicts") -> "Verdicts":
-        """Those of both, one after the other."""
+        """Both concatenated along the pairs."""
         pairs = ((self.at, other.at), (self.by, other.by), (self.returns, other.returns))
         return Verdicts(*(np.concatenate(pair) for pair in pairs))
 
     def __or__(self, other: "Verdicts") -> "Verdicts":
-        """The worse of both, where one of them may be for all pairs [1, ...]."""
+        """The worse of both, elementwise; one of them may be [1, ...] and is broadcast over all pairs."""
         pairs = ((self.at, other.at), (self.by, other.by), (self.returns, other.returns))
         return Verdicts(*(np.maximum(one, another) for one, another in pairs))
 
     @property
     def worst(self) -> "Verdicts":
-        """[1, ...]: for a pair that may be any of these."""
+        """[1, ...]: the worst verdict over all pairs."""
         return Verdicts(*(each.max(axis=0, keepdims=True) for each in (self.at, self.by, self.returns)))
 
 
 def is_told(verdicts: IntArray) -> BoolArray:
-    """[...]: where a number may be given: the predictor has learned it, or nobody has judged it."""
+    """[...]: where a number may be reported: it is learned, or it was not judged."""
     return np.asarray(verdicts <= Verdict.LEARNED)

@@ -1,4 +1,4 @@
-"""A budget of seconds: how much of some work fits into it, and what is left out."""
+"""A time budget: does as much work as fits into it, and reports what was left out."""
 
 import math
 import time
@@ -7,13 +7,13 @@ from typing import TypeVar
 
 Part = TypeVar("Part")
 PILOT = 10
-"""The first of so many parts shows how long the others take."""
+"""The first 1 / PILOT of the work measures how long the rest takes."""
 
 
 class Budget:
-    """Seconds for a piece of work that can be cut short, counted from when it is made.
+    """A time budget in seconds, counted from its construction.
 
-    left_out: what did not fit, in words.
+    left_out: texts about the work that did not fit.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -24,10 +24,10 @@ class Budget:
     def parts(
         self, what: str, total: int, share: float, work: Callable[[int], Part], least: int = 1
     ) -> list[Part]:
-        """A part of the work on `total` things, then of the rest as many as fit until that share is spent.
+        """Work on a pilot part of `total` items, then on as many others as fit into `share` of the budget.
 
-        How many are worked on depends on how long they take, and on nothing that they show.
-        least: work on so many of them, whatever it takes.
+        The number of items depends only on how long they take, never on their results.
+        least: minimum number of items, even if the budget is exceeded.
         """
         if not total:
             return []
@@ -44,7 +44,7 @@ class Budget:
 
     @property
     def remark(self) -> str:
-        """What was left out, in words; empty if nothing was."""
+        """A sentence about what was left out; empty if nothing was."""
         if not self.left_out:
             return ""
         done = ", ".join(self.left_out)

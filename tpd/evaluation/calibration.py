@@ -1,8 +1,8 @@
-"""Calibration: how wrong an explainer is where the truth is known, so that it has bands elsewhere.
+"""Calibration: measures an explainer's errors at moments with known truth, to give it bands elsewhere.
 
-The truth comes from rollouts and is noisy, and a band is not for the noise: each error is made smaller by
-what of it must be noise. Few moments tell the ends of a band badly, so the ends lie farther out: a band holds
-at least what it promises as likely as not.
+The truth comes from rollouts and is noisy. A band must not cover that noise, so each error is reduced by its
+expected noise. With few moments the quantiles of errors are uncertain, so the ends of a band are moved
+outwards: with probability `CONFIDENCE` a band covers at least its level.
 """
 
 import numpy as np
@@ -17,20 +17,20 @@ from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, h
 from tpd.predictors.rollouts import SampledCases
 
 FEWEST = 20
-"""Moments it takes: of the errors of fewer, not even the largest lies outside a band of 90 %."""
+"""Minimum number of moments: with fewer, even the largest error lies within a 90 % band."""
 ENOUGH = 30
-"""Moments of a bin; one with fewer takes those of bins beside it too."""
+"""Minimum number of moments of a bin; a bin with fewer also uses the errors of neighbouring bins."""
 APART = (0.01, 0.2)
-"""Edges that no bin takes errors across: the next to impossible is no guide to what is likely."""
+"""Edges that errors are never shared across: nearly impossible events say nothing about likely ones."""
 CONFIDENCE = 0.5
-"""That a quantile of the errors of all moments lies within the one that is taken from those seen. With 0.75,
-bands of rare events were wider than the band of the base rate, and held 99 % where 90 % was promised."""
+"""Probability that the true quantile of errors lies within the one that is used. With 0.75, bands of rare
+events were wider than the band of the base rate, and covered 99 % instead of 90 %."""
 
 
 def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generator) -> None:
-    """Let an explainer know its errors at moments of episodes of the policy.
+    """Measure an explainer's errors at these moments, and store them in the explainer.
 
-    It is left without bands where the moments are too few to tell, or its method has no such expectations.
+    It stays without bands if there are too few moments, or if its method does not predict single steps.
     """
     if cases.own.sum() >= FEWEST and explainer.limits is None:
         predicted = explainer.predict(cases.observations, cases.actions)
@@ -40,7 +40,7 @@ def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generato
 def known_errors(
     predicted: FloatArray, cases: SampledCases, legend: Legend, rng: np.random.Generator
 ) -> KnownErrors:
-    """The errors of what is predicted [case, horizon, outcome], by moments in random order."""
+    """The errors of predictions [case, horizon, outcome], by moment, in random order."""
     events = np.append(legend.is_event, True)
     ends = events & (cases.expected <= cases.expected[..., -1:] + 1e-9).all(axis=(0, 1))
     once = first_columns(legend, ends)
@@ -60,7 +60,7 @@ def known_errors(
     sizes[:, ~events] = _ranks(real.sum(axis=1)) / len(real)
     order = rng.permutation(moment[-1] + 1)
     choice = (~cases.own).astype(np.int64)
-    sizes += 1e-6 * rng.random(sizes.shape)  # where many are as large, their order is random
+    sizes += 1e-6 * rng.random(sizes.shape)  # random order of ties
     return KnownErrors(
         quantiles=quantiles,
         span=span,
@@ -73,7 +73,7 @@ def known_errors(
 
 
 def first_columns(legend: Legend, ends: BoolArray) -> IntArray:
-    """[outcome]: the column of the first occurrence of each event; its own for those that happen but once."""
+    """[outcome]: the column of each event's first occurrence; its own if the event happens at most once."""
     once = np.full(len(ends), NONE)
     once[ends] = np.flatnonzero(ends)
     for column, name in enumerate(legend.names):
@@ -85,19 +85,19 @@ def first_columns(legend: Legend, ends: BoolArray) -> IntArray:
 
 
 def without_noise(errors: FloatArray, seen: FloatArray, rollouts: FloatArray) -> FloatArray:
-    """[case, horizon]: errors without what of them is due to so many rollouts [case].
+    """[case, horizon]: errors reduced by the sampling noise of a finite number of rollouts [case].
 
-    What was seen always or never is next to certain.
+    An event that happened in all rollouts or in none has no estimated noise.
     """
     noise = seen * (1 - seen) / (rollouts[:, None] - 1)
     return np.asarray(np.sign(errors) * np.sqrt(np.maximum(0, errors**2 - noise)))
 
 
 def neighbours(number: IntArray, moment: IntArray) -> list[tuple[int, int]]:
-    """[bin]: the first and the last bin whose errors each takes, which is itself if it has enough moments.
+    """[bin]: the first and last bin whose errors each bin uses; only itself if it has enough moments.
 
-    From the bin of each forecast [case, horizon], and the moment of each case. A bin with few moments takes
-    those of the bins beside it, of less certain forecasts first; those keep to their own.
+    number [case, horizon]: the bin of each forecast; moment [case]: the moment of each case. A bin with few
+    moments also uses neighbouring bins, those of less certain forecasts first. Neighbours are not changed.
     """
     kinds = np.searchsorted(APART, np.append(0, EDGES), side="right")
     moments, found = np.broadcast_to(moment[:, None], number.shape), []
@@ -115,15 +115,15 @@ def neighbours(number: IntArray, moment: IntArray) -> list[tuple[int, int]]:
 
 
 def effective_moments(moments: IntArray) -> int:
-    """How many independent moments some errors are worth, given the moment of each."""
+    """The effective number of independent moments, given the moment of each error."""
     count = np.unique(moments, return_counts=True)[1].astype(np.float64)
     return int(count.sum() ** 2 / (count**2).sum()) if len(count) else 0
 
 
 def span_quantiles(errors: FloatArray, number: IntArray, moment: IntArray, span: IntArray) -> FloatArray:
-    """[span, bin, rank]: the quantiles of the errors [case, horizon] of the forecasts in each bin.
+    """[span, bin, rank]: quantiles of the errors [case, horizon] of forecasts in each bin.
 
-    Of the steps of each span [horizon]; of all steps where a span has too few moments.
+    They use the steps of each span [horizon], or all steps if a span has too few moments.
     """
     everywhere, _ = bin_quantiles(errors, number, moment)
     found = []
@@ -134,7 +134,7 @@ def span_quantiles(errors: FloatArray, number: IntArray, moment: IntArray, span:
 
 
 def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> tuple[FloatArray, IntArray]:
-    """[bin, rank] and [bin]: the quantiles of the errors [case, horizon] in each bin, and their moments."""
+    """[bin, rank] and [bin]: quantiles of the errors [case, horizon] in each bin, and effective moments."""
     moments = np.broadcast_to(moment[:, None], number.shape)
     quantiles, counts = np.zeros((len(EDGES) + 1, RANKS)), np.zeros(len(EDGES) + 1, dtype=np.int64)
     for name, (first, last) in enumerate(neighbours(number, moment)):
@@ -145,11 +145,11 @@ def bin_quantiles(errors: FloatArray, number: IntArray, moment: IntArray) -> tup
 
 
 def confident_quantiles(errors: FloatArray, count: int) -> FloatArray:
-    """[rank]: quantiles of errors that are worth so many independent ones, on the safe side.
+    """[rank]: conservative quantiles of errors; `count` is the effective number of independent errors.
 
-    The largest error there can be where there are too few to tell.
+    The largest possible error if there are too few.
     """
-    levels = np.arange(RANKS // 2 + 1, RANKS + 1) / (RANKS + 1)  # the middle one, and those above it
+    levels = np.arange(RANKS // 2 + 1, RANKS + 1) / (RANKS + 1)  # the median and above
     taken = confident_levels(count, levels)
     high, low = np.ones(len(levels)), -np.ones(len(levels))
     known = taken <= 1
@@ -160,9 +160,10 @@ def confident_quantiles(errors: FloatArray, count: int) -> FloatArray:
 
 
 def confident_levels(count: int, levels: FloatArray) -> FloatArray:
-    """[level]: the share of so many errors that is taken for each level; above 1 where there are too few.
+    """[level]: the empirical quantile r / n to use for each level, of n = count errors; above 1 if too few.
 
-    The r-th of n errors exceeds a quantile with the probability that fewer than r of them lie below it.
+    The r-th smallest of n errors exceeds the true quantile with the probability that fewer than r errors lie
+    below the quantile.
     """
     if not count:
         return np.full(len(levels), np.inf)
@@ -173,7 +174,7 @@ def confident_levels(count: int, levels: FloatArray) -> FloatArray:
 
 
 def relative_size(errors: FloatArray, number: IntArray) -> FloatArray:
-    """[case]: how large the errors [case, horizon] are among those in the same bins, from 0 to 1."""
+    """[case]: the mean rank, from 0 to 1, of the errors [case, horizon] among errors in the same bin."""
     ranks = np.zeros(errors.shape)
     for name in np.unique(number):
         own = number == name
@@ -189,7 +190,7 @@ def _ranks(values: FloatArray) -> FloatArray:
 def _by_moment(
     values: FloatArray, moment: IntArray, choice: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """[moment, choice, ...]: of cases [case, ...]; the foil of another moment where one has none."""
+    """[moment, choice, ...]: the values of cases [case, ...]; a missing foil is taken from another moment."""
     placed = np.full((moment[-1] + 1, 2, *values.shape[1:]), np.nan)
     placed[moment, choice] = values
     had = np.zeros((len(placed), 2), dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""How often the bands that an explainer shows hold the truth, and whether they are worth having.
+"""Coverage and interval score of an explainer's bands.
 
-Where the truth comes from rollouts, a band holds it if it overlaps with what the rollouts alone say of it
-with the same confidence: exact binomial limits for events. Every forecast counts, the confident ones too.
+If the truth comes from rollouts, a band covers it if the band overlaps with the confidence interval of the
+rollouts at the same level (exact binomial limits for events). All forecasts count, confident ones too.
 """
 
 from dataclasses import dataclass
@@ -20,58 +20,58 @@ from tpd.predictors.rollouts import SampledCases
 
 CERTAIN = 1e-9
 FORECASTS = {"below 1 %": 0.0, "1 to 20 %": 0.01, "above 20 %": 0.2}
-"""The bins of forecasts in which coverage is reported, by where they begin."""
+"""Bins of forecasts for which coverage is reported, with their lower edges."""
 LIKELY = 0.2
-"""Coverage is reported apart where the truth is above that."""
+"""Coverage is also reported for truths above this."""
 
 
 class Coverage(NamedTuple):
-    """Counts of expectations, each of one case at one step, that test a band."""
+    """Counts of true expectations (one for each case and step) that were compared with a band."""
 
     held: IntArray
     """[outcome]: how many lie in their bands"""
     judged: IntArray
-    """[outcome]: how many have a band; what leads to the unknown has none"""
+    """[outcome]: how many have a band; unknown futures have none"""
     tested: IntArray
     """[outcome]: how many there are"""
 
     @property
     def covered(self) -> FloatArray:
-        """[outcome]: the share of those judged that lie in their bands; NaN if none is judged."""
+        """[outcome]: held / judged, the coverage; NaN if none is judged."""
         return _share(self.held, self.judged)
 
     @property
     def shown(self) -> FloatArray:
-        """[outcome]: the share that is judged; NaN if there are none."""
+        """[outcome]: judged / tested; NaN if there are none."""
         return _share(self.judged, self.tested)
 
     @property
     def overall(self) -> "Coverage":
-        """Of all outcomes together: [1]."""
+        """[1]: summed over all outcomes."""
         return Coverage(*(count.sum(keepdims=True) for count in self))
 
 
 @dataclass(frozen=True)
 class BandScores:
-    """What the bands of events are worth, by how likely the events are said to be.
+    """Coverage of the bands of events by bin of forecast, and their interval scores.
 
-    Of an event that happens but once it is the band of having happened by each step, else of each step.
+    For an event that happens at most once, these are bands of P(by step h), else of P(at step h).
     """
 
     names: tuple[str, ...]
     """[event]"""
     covered: FloatArray
-    """[event, bin]: the share of forecasts whose band holds the truth; NaN where there are none"""
+    """[event, bin]: fraction of forecasts whose band covers the truth; NaN without forecasts"""
     moments: IntArray
-    """[event, bin]: at how many moments such forecasts were made"""
+    """[event, bin]: number of moments with such forecasts"""
     likely_covered: FloatArray
-    """[event]: the same where the truth is above 0.2"""
+    """[event]: the same fraction where the truth is above 0.2"""
     likely_moments: IntArray
     """[event]"""
     score: FloatArray
-    """[event]: mean interval score, the width and 2 / 10 % times what is missed; less is better"""
+    """[event]: mean interval score, width plus 2 / 10 % times the distance to missed truths"""
     base_score: FloatArray
-    """[event]: that of the base rate's band, which holds 90 % of the truths at each step"""
+    """[event]: the score of a constant band that covers 90 % of the truths at each step"""
 
     def frame(self) -> pd.DataFrame:
         """A row for each event."""
@@ -95,7 +95,7 @@ class BandScores:
 
 
 def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
-    """As far as the bands are put to a test; None where there are no bands."""
+    """The coverage of an explainer's bands on these cases; None if it has no bands."""
     if isinstance(cases, SampledCases):
         shown = _shown(explainer, cases)
         if shown is None:
@@ -112,7 +112,7 @@ def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
 
 
 def _exactly(explainer: Explainer, cases: Cases) -> Coverage | None:
-    """Against the exact truth, where that is uncertain."""
+    """Coverage against the exact truth; events whose truth is 0 or 1 are left out."""
     explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
     if explanation.draws is None:
         return None
@@ -124,7 +124,7 @@ def _exactly(explainer: Explainer, cases: Cases) -> Coverage | None:
 
 
 def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
-    """By how likely events are said to be; None where there are no bands, or the truth is not of rollouts."""
+    """Coverage and interval scores by forecast; None without bands, or if the truth is not from rollouts."""
     shown = _shown(explainer, cases) if isinstance(cases, SampledCases) and len(cases) else None
     if shown is None:
         return None
@@ -146,7 +146,7 @@ def band_scores(explainer: Explainer, cases: Cases) -> BandScores | None:
 
 
 class _Shown(NamedTuple):
-    """Bands as they are shown, beside the truth: [case, horizon, outcome] all."""
+    """Forecasts, truth and bands, all [case, horizon, outcome]."""
 
     said: FloatArray
     true: FloatArray
@@ -156,7 +156,7 @@ class _Shown(NamedTuple):
 
 
 def _shown(explainer: Explainer, cases: SampledCases) -> _Shown | None:
-    """What is said of having happened, where that is a probability, and of each step elsewhere."""
+    """Forecasts and bands of P(by step h) for events that happen at most once, else of each step."""
     explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
     if explanation.draws is None:
         return None
@@ -175,7 +175,7 @@ def _shown(explainer: Explainer, cases: SampledCases) -> _Shown | None:
 
 
 def _happens_once(explainer: Explainer) -> BoolArray:
-    """[outcome]: which events have a band of having happened."""
+    """[outcome]: which events have a band of P(by step h)."""
     if explainer.errors is None:
         return np.zeros(len(explainer.legend.names), dtype=np.bool_)
     once, ends = explainer.errors.once[:-1], explainer.errors.ends[:-1]
@@ -183,7 +183,7 @@ def _happens_once(explainer: Explainer) -> BoolArray:
 
 
 def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
-    """[case, horizon, outcome]: where the truth lies, by the rollouts alone."""
+    """[case, horizon, outcome]: the confidence interval of the truth, given the rollouts."""
     assert cases.standard_error is not None
     rollouts = cases.rollouts[:, None, None]
     drawn = np.isfinite(rollouts)
@@ -195,12 +195,12 @@ def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
 
 
 def _within(held: BoolArray, cells: BoolArray) -> tuple[FloatArray, IntArray]:
-    """[outcome] both: the share held of some cells [case, horizon, outcome]; how many cases have any."""
+    """[outcome] both: the coverage of some cells [case, horizon, outcome]; the number of cases with any."""
     return _share((held & cells).sum(axis=(0, 1)), cells.sum(axis=(0, 1))), cells.any(axis=1).sum(axis=0)
 
 
 def _interval_score(band: Band, shown: _Shown) -> FloatArray:
-    """[outcome]: the mean over what is foreseen."""
+    """[outcome]: the mean interval score over known futures."""
     missed = np.maximum(0, band.low - shown.true) + np.maximum(0, shown.true - band.high)
     score = np.where(shown.foreseen, band.high - band.low + 2 / (1 - LEVEL) * missed, 0)
     return np.asarray(score.sum(axis=(0, 1)) / np.maximum(1, shown.foreseen.sum(axis=(0, 1))))

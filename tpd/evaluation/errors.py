@@ -1,4 +1,4 @@
-"""The error table per event: mean square and largest errors, coverage, and disagreement with the agent."""
+"""The error table by outcome: mean squared and maximum error, coverage, and disagreement with the agent."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ OVERALL = ("known/pi", "known/foil", "disagreement")
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of explanations over the states met, for actions taken (pi) and passed over (foil)."""
+    """Errors of explanations in visited states, for the policy's actions (pi) and for others (foil)."""
 
     names: tuple[str, ...]
     """[outcome]"""
@@ -31,24 +31,24 @@ class Errors:
     foil_max: FloatArray
     """[outcome]"""
     pi_known: float
-    """Share of visits whose pair was ever tried; an untried pair scores as a prediction of 0."""
+    """Fraction of visits whose pair was ever tried; an untried pair is scored as a prediction of 0."""
     foil_known: float
-    """The same for the actions passed over."""
+    """The same for foils."""
     disagreement: float
-    """Share of the visits whose explained return is known where the explanations favour another action, the
-    band of the difference excluding 0; NaN where there are none, or no rewards."""
+    """Fraction of visits where the explanations prefer another action and the band of the difference excludes
+    0, among visits with a known return; NaN if there are none, or no rewards."""
     pi_noise: FloatArray | None = None
-    """[outcome]: the part of pi_mse that is due to the truth, where that is an estimate"""
+    """[outcome]: the part of pi_mse that comes from the noise of an estimated truth"""
     foil_noise: FloatArray | None = None
     """[outcome]: the same for foil_mse"""
     pi_bands: Coverage | None = None
-    """How often the bands hold the truth, where that was asked for and there are bands."""
+    """Coverage of the bands, if asked for and if there are bands."""
     foil_bands: Coverage | None = None
-    """The same for the actions passed over."""
+    """The same for foils."""
     pi_scores: BandScores | None = None
-    """What the bands are worth, by how likely events are said to be, where the truth comes from rollouts."""
+    """Coverage and interval scores by forecast, if the truth comes from rollouts."""
     foil_scores: BandScores | None = None
-    """The same for the actions passed over."""
+    """The same for foils."""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values: `<event>/pi_mse` and so on."""
@@ -68,13 +68,13 @@ class Errors:
         return table | overall
 
     def band_frame(self) -> pd.DataFrame | None:
-        """A row for each event, after the policy's actions and after others; None where nothing is known."""
+        """One row for each event, for the policy's actions and for foils; None without scores."""
         scores = {"policy": self.pi_scores, "foil": self.foil_scores}
         frames = [found.frame().assign(actions=name) for name, found in scores.items() if found is not None]
         return pd.concat(frames, ignore_index=True) if frames else None
 
     def frame(self) -> pd.DataFrame:
-        """A row for each outcome, a column for each metric, and how much of it stands on known pairs."""
+        """One row for each outcome, one column for each metric, and the fractions of known pairs."""
         frame = pd.DataFrame(self._columns(), index=pd.Index(self.names, name="outcome"))
         return frame.assign(pi_known=self.pi_known, foil_known=self.foil_known)
 
@@ -93,7 +93,7 @@ class Errors:
 
 
 def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool = False) -> Errors:
-    """Compare what is explained with what is true; with bands, also how often they hold it."""
+    """Compare explanations with the truth; with `bands`, also compute their coverage."""
     taken, passed_over = cases[cases.own], cases[~cases.own]
     pi_mse, pi_max, pi_known = _errors(explainer, taken)
     foil_mse, foil_max, foil_known = _errors(explainer, passed_over)
@@ -116,11 +116,11 @@ def evaluate(explainer: Explainer, env: Environment, cases: Cases, bands: bool =
 
 
 def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray, float]:
-    """Mean square and largest error per outcome, and the share of visits that are known."""
+    """Mean squared and maximum error per outcome, and the fraction of visits that are known."""
     learned = explainer.explain(cases.observations, cases.actions)
     exact = cases.expected[:, :, :-1]
     error = np.where(learned.known[:, None, None], learned.expected, 0) - exact
-    if explainer.limits is not None:  # the method has no such number, so no error either
+    if explainer.limits is not None:  # the method does not predict this, so it has no error
         error[:, explainer.limits.at[0, :, :-1] == Verdict.UNANSWERABLE] = np.nan
     mse = _mean(error**2, cases)
     largest = np.abs(error).max(axis=(0, 1), initial=0)

@@ -1,4 +1,4 @@
-"""What explanations are compared with, over how many episodes, and how often."""
+"""Evaluation settings, and the examiner that compares an explainer with the truth."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,21 +21,21 @@ from tpd.predictors.rollouts import MonteCarlo, SampledCases, joined
 
 MOST_POINTS = 10_000
 EPISODE = 100
-"""Bytes that an episode takes at least."""
+"""Minimum bytes of an episode."""
 UNTIL_CALIBRATED, UNTIL_ERRORS = 0.85, 1.0
-"""Shares of the budget of seconds that are spent then."""
+"""Fractions of the time budget that may be spent by the end of calibration, and of the errors."""
 
 
 class Evaluation:
-    """What explanations are compared with, over how many episodes, and how often.
+    """Settings of an evaluation: the truth, numbers of episodes, learning curve and time budget.
 
-    truth: makes the predictor that is right; None where there is none.
-    calibration_episodes: episodes of other moments, at which an explainer that can learn how wrong it is
-        does so before it is judged, where truth comes from rollouts; 0 for none.
-    curve_points: how often the errors are measured in the course of learning, at growing intervals.
-    forecast_episodes: fresh episodes with which the predictions are compared; 0 for none.
-    reference: figures to print beside the errors: outcome -> metric -> (mean, standard deviation).
-    seconds: a budget for judging a finished explainer; what does not fit into it is left out, and said.
+    truth: makes the source of truth (exact or rollouts); None if there is none.
+    calibration_episodes: episodes with other moments, on which an explainer's errors are measured to give it
+        bands, if the truth comes from rollouts; 0 for none.
+    curve_points: number of points of the learning curve, at growing intervals.
+    forecast_episodes: fresh episodes that forecasts are compared with; 0 for none.
+    reference: numbers to print beside the errors: outcome -> metric -> (mean, standard deviation).
+    seconds: time budget for judging a finished explainer; what does not fit is left out and reported.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Evaluation:
 
 
 class Examiner:
-    """Judges an explainer again and again; over the same cases, if the policy stays as it is."""
+    """Measures an explainer's errors repeatedly; on the same cases if the policy does not change."""
 
     def __init__(
         self, explainer: Explainer, env: Environment, truth: Truth, seed: int, policy_stays: bool
@@ -84,13 +84,13 @@ class Examiner:
         self._known: dict[int, Cases] = {}
 
     def errors(self, episodes: int, bands: bool = False) -> Errors:
-        """The errors over the states that the policy, as it is now, meets in so many episodes."""
+        """The errors in the states that the current policy visits in this number of episodes."""
         if not self._policy_stays or episodes not in self._known:
             self._known = {episodes: self._truth.cases(episodes, generator(self._seed, "evaluation"))}
         return evaluate(self._explainer, self._env, self._known[episodes], bands)
 
     def final_errors(self, episodes: int, budget: Budget) -> Errors:
-        """The errors in the end, with bands; from rollouts, of as many moments as fit into the budget."""
+        """The final errors, with bands. With rollouts, as many moments as fit into the budget are used."""
         if isinstance(self._truth, MonteCarlo):
             rng = generator(self._seed, "evaluation")
             self._known = {episodes: self._cases(self._truth, episodes, rng, budget, "errors", UNTIL_ERRORS)}
@@ -99,9 +99,9 @@ class Examiner:
     def calibrate(
         self, episodes: int, counter: Callable[[str, int], Callable[[int], None]], budget: Budget
     ) -> None:
-        """Let the explainer find out how wrong it is, at other moments than those it is judged at.
+        """Calibrate the explainer's bands, at other moments than those it is judged on.
 
-        Nothing happens with a truth that does not come from rollouts, or no episodes.
+        Does nothing if the truth does not come from rollouts, or if `episodes` is 0.
         """
         truth, learned = self._truth, not isinstance(self._explainer.predictor, HasTable)
         if isinstance(truth, MonteCarlo) and learned and episodes:
@@ -113,7 +113,7 @@ class Examiner:
 
     @property
     def hidden_information(self) -> str:
-        """Whether the simulator knows more than the explainer, by the cases judged last; empty if not."""
+        """A warning if the simulator knows more than the explainer, by the last cases; empty if not."""
         if self.rolled_out is None or isinstance(self._explainer.predictor, HasTable):
             return ""
         truth, every = self.rolled_out
@@ -132,7 +132,7 @@ class Examiner:
         purpose: str,
         share: float,
     ) -> SampledCases:
-        """Moments of so many episodes, until that share of the budget is spent."""
+        """Moments of the episodes, as many as fit into this share of the budget."""
         moments = truth.moments
 
         def some(count: int) -> SampledCases:
@@ -145,7 +145,7 @@ class Examiner:
 
     @property
     def rolled_out(self) -> tuple[MonteCarlo, SampledCases] | None:
-        """What was judged last, where the truth comes from rollouts."""
+        """The last cases and their source, if the truth comes from rollouts."""
         cases = next(iter(self._known.values()), None)
         if not isinstance(self._truth, MonteCarlo) or not isinstance(cases, SampledCases):
             return None

@@ -1,4 +1,4 @@
-"""Forecasts against what really happened, in fresh episodes that nobody learned from."""
+"""Forecast skill: compares predictions with what happened in fresh episodes, not used for learning."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,47 +18,47 @@ from tpd.predictors.explainer import Explainer
 Skills = TypeVar("Skills")
 TERMINATED, RETURN = "terminated", "return"
 ALL = "all"
-CELLS = 2_000_000  # predictions held at once
+CELLS = 2_000_000  # predictions kept in memory at once
 SIMULATED = 1000
-"""Steps that are forecast, at most, where a forecast is simulated."""
+"""Maximum number of forecast steps for a predictor that simulates."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How often events happened that were forecast with much the same probability.
+    """Data of a reliability diagram: observed frequency of events by bin of forecast probability.
 
-    Forecasts fall into bins of equal width, those outside of [0, 1] into the outermost.
+    Bins have equal width; forecasts outside [0, 1] fall into the outermost bins.
     """
 
     windows: IntArray
-    """[..., bin]; 0 for outcomes that are no events"""
+    """[..., bin]: number of windows; 0 for outcomes that are not events"""
     forecast: FloatArray
-    """[..., bin]: mean forecast; NaN where there are no windows"""
+    """[..., bin]: mean forecast; NaN without windows"""
     frequency: FloatArray
-    """[..., bin]: share of windows in which the event happened"""
+    """[..., bin]: fraction of windows in which the event happened"""
 
 
 @dataclass(frozen=True)
 class ForecastSkill:
-    """What came of the forecasts, by outcome and by how far ahead they look."""
+    """Scores of forecasts by outcome and by steps ahead."""
 
     names: tuple[str, ...]
-    """[outcome]: termination among them, and last the return where the outcomes account for the reward"""
+    """[outcome]: includes termination and, last, the return if the outcomes account for the reward"""
     is_event: tuple[bool, ...]
     """[outcome]"""
     by_horizon: Scores
-    """[horizon, outcome]: of what happens at a step"""
+    """[horizon, outcome]: scores of forecasts at each step"""
     at: Judged
-    """Of what happens within ranges of steps, such as "5-14"; the last range is all of them."""
+    """Scores of forecasts at steps, pooled over ranges such as "5-14"; the last range is all steps."""
     by: Judged
-    """Of sums up to a step, such as "by 15": of a first occurrence or an event that ends the episode,
-    whether it has happened by then."""
+    """Scores of forecasts of sums up to a step, such as "by 15". For a first occurrence or an event that ends
+    the episode, the sum is whether it has happened by then."""
     bins: Reliability
     """[range, outcome, bin]"""
     unknown: float
-    """Share of steps whose pair has no support; they are left out."""
+    """Fraction of steps whose pair has no support; they are left out."""
     episodes: int
-    """How many were played."""
+    """Number of fresh episodes."""
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """Flat names and values: `<event>/brier`, `<event>/skill` over all horizons, `<event>/skill_by_5`."""
@@ -79,26 +79,26 @@ class ForecastSkill:
 
     @property
     def mean_skill(self) -> float:
-        """Over all horizons, and over the outcomes of which something can be known; NaN if there are none."""
+        """The mean skill over all steps and all outcomes with a defined skill; NaN if there are none."""
         skill = self.at.scores.skill[-1][[name != RETURN for name in self.names]]
         known = skill[~np.isnan(skill)]
         return float(known.mean()) if len(known) else float("nan")
 
     @property
     def learned(self) -> float:
-        """Share of the outcomes and steps ("by 5") that are learned, of those not too rare to tell."""
+        """Fraction of (outcome, "by step") forecasts that are learned, among those not too rare to tell."""
         told = self.by.verdict[~np.isin(self.by.verdict, (Verdict.TOO_RARE, Verdict.UNANSWERABLE))]
         return float((told == Verdict.LEARNED).mean()) if len(told) else float("nan")
 
     def frame(self) -> pd.DataFrame:
-        """A row for each outcome and range."""
+        """One row for each outcome and range."""
         parts = [_frame(self.names, judged) for judged in (self.at, self.by)]
         both = pd.concat(parts, ignore_index=True)
         order = {name: k for k, name in enumerate(self.names)}
         return both.iloc[np.argsort(both["outcome"].map(order), kind="stable")].reset_index(drop=True)
 
     def reliability(self, name: str, steps: str = ALL) -> Reliability:
-        """[bin]: how far one event happened as often as forecast."""
+        """[bin]: the reliability diagram of one event."""
         b, k = self.at.ranges.index(steps), self.names.index(name)
         return Reliability(self.bins.windows[b, k], self.bins.forecast[b, k], self.bins.frequency[b, k])
 
@@ -124,16 +124,16 @@ def _frame(names: Sequence[str], judged: Judged) -> pd.DataFrame:
 def forecast_skill(
     explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, foils: bool = False
 ) -> ForecastSkill:
-    """Compare what is expected of every pair met with what then happened.
+    """Compare the predictions for every visited pair with what happened next.
 
-    After a termination nothing happens any more, which is an observation too. After an episode was
-    cut nobody knows, so those windows are left out, and so is every window that a time limit would
-    have cut had the episode not terminated before: to keep only those that did would be a choice by
-    what happened. With `foils`, the pairs are those that the policy did not choose, and windows end where
-    it is left again; the episodes should leave it at most once within the horizon.
+    After termination nothing happens, which counts as observed. After a truncation the future is unobserved,
+    so those windows are left out. Windows that a time limit would have cut, had the episode not terminated
+    before, are left out too: keeping them would select windows by their outcome. With `foils`, the pairs are
+    those whose action is not the policy's, and windows end at the next such action; episodes should have at
+    most one within the horizon.
 
-    A predictor that simulates is asked about some of the pairs, and about all of them where it predicts an
-    outcome without simulating.
+    A predictor that simulates is evaluated on a sample of the pairs; outcomes that it predicts without
+    simulation are evaluated on all pairs.
     """
     if explainer.legend.names != outcomes.legend.names:
         raise ValueError(
@@ -154,7 +154,7 @@ def forecast_skill(
 
 
 def _with_columns(one: Skills, other: Skills, taken: BoolArray) -> Skills:
-    """The first, with the columns [outcome] that are taken from the other."""
+    """The first, with the columns `taken` [outcome] replaced by those of the other."""
     values = dict[str, Any]()
     for each in fields(one):  # type: ignore[arg-type]
         mine, theirs = getattr(one, each.name), getattr(other, each.name)
@@ -196,7 +196,7 @@ def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, cours
 
 
 def _columns(explainer: Explainer, outcomes: OutcomeSet) -> Columns:
-    """Every outcome, termination unless it is among them, and the return."""
+    """The forecast columns: every outcome, termination, and the return."""
     names, is_event = [o.name for o in outcomes.outcomes], [o.is_event for o in outcomes.outcomes]
     if TERMINATED not in names:
         names.append(TERMINATED)
@@ -210,20 +210,20 @@ def _columns(explainer: Explainer, outcomes: OutcomeSet) -> Columns:
 
 
 def _once(columns: Columns, course: Course) -> BoolArray:
-    """[column]: what cannot happen twice, so that its sum is a probability: it ends what is asked of it."""
+    """[column]: what happens at most once, so that its sum up to a step is a probability."""
     again = (course.outcome > 0) & (course.continuation > 0)
     once = ~again[:, : columns.kept].any(axis=0)
     return np.concatenate([once, np.zeros(len(columns.names) - columns.kept, dtype=np.bool_)])
 
 
 def step_ranges(horizon: int) -> list[range]:
-    """The first step, then a sixth, a third and a half of all steps: 0, 1-4, 5-14, 15-29 of 30."""
+    """Ranges of steps: the first step, then up to a sixth, a half and all: 0, 1-4, 5-14, 15-29 of 30."""
     cuts = sorted({0, 1, max(1, horizon // 6), max(1, horizon // 2), horizon})
     return [range(start, stop) for start, stop in pairwise(cuts)]
 
 
 def by_steps(horizon: int) -> list[int]:
-    """The steps by which something has happened or not: 5, 15 and 29 of 30."""
+    """The steps at which sums ("by step h") are judged: 5, 15 and 29 of 30."""
     return sorted({min(step, horizon - 1) for step in (horizon // 6, horizon // 2, horizon - 1)})
 
 

@@ -1,4 +1,4 @@
-"""Fresh episodes, which nobody learned from: forecasts are judged by them, and the policy by its return."""
+"""Plays fresh episodes, not used for learning, to judge forecasts and the policy's return."""
 
 import logging
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ from tpd.sources.forbidden_actions import forbidden_actions
 log = logging.getLogger(__name__)
 
 POLICY, FOIL = "policy", "foil"
-"""Whose action a forecast is of, in tables."""
+"""Values of the column `actions` in tables: the policy's own action, or a foil."""
 UNTIL_POLICY, UNTIL_FOIL = 0.4, 0.6
-"""Shares of the budget that are spent once these episodes are played."""
+"""Fractions of the time budget that may be spent by the end of each kind of episodes."""
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """How good forecasts are after the policy's own actions, and after others."""
+    """Forecast skill for the policy's own actions and for foils."""
 
     policy: ForecastSkill
     foil: ForecastSkill | None
-    """None where there are no others."""
+    """None if there are no foils."""
     returns: FloatArray
-    """[episode]: undiscounted, of the policy itself"""
+    """[episode]: undiscounted returns of the policy"""
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values; those of foils are called `<event>/foil_skill` and so on."""
@@ -41,7 +41,7 @@ class Forecasts:
         return self.policy.metrics() | foil
 
     def frame(self) -> pd.DataFrame:
-        """A row for each outcome and range, after the policy's own actions and after others."""
+        """One row for each outcome and range, for the policy's own actions and for foils."""
         parts = {POLICY: self.policy, FOIL: self.foil}
         frames = [found.frame().assign(actions=name) for name, found in parts.items() if found is not None]
         return pd.concat(frames, ignore_index=True)
@@ -55,10 +55,10 @@ def judge_forecasts(
     episodes: int,
     budget: Budget,
 ) -> Forecasts:
-    """Compare forecasts with episodes of the policy, and with others that leave it now and then.
+    """Compare forecasts with episodes of the policy, and with episodes that contain foils.
 
-    The others leave it for a step at a time, and then follow it for the whole horizon at least: no window
-    is cut short by the next departure, so that none is chosen by what happened in it.
+    The latter take one foil at a time, then follow the policy for at least the whole horizon. So no window is
+    cut by the next foil, and no window is selected by its outcome.
     """
     horizon = explainer.predictor.horizon
     departing = Exploration(0.0, every=(horizon, 2 * horizon))
@@ -90,7 +90,7 @@ def judge_forecasts(
 
 
 def joined(parts: list[Episodes]) -> Episodes:
-    """All episodes, one after the other."""
+    """Concatenate episodes."""
     lengths = [len(part.transitions) for part in parts]
     begins: list[IntArray] = [part.begins + sum(lengths[:number]) for number, part in enumerate(parts)]
     return Episodes(concatenate([part.transitions for part in parts]), np.concatenate(begins))

@@ -1,4 +1,4 @@
-"""Whether the simulator knows more of the future than was learned from observations."""
+"""Detects hidden state: the simulator determines events that forecasts from observations leave open."""
 
 from collections.abc import Sequence
 
@@ -7,26 +7,26 @@ import numpy as np
 from tpd.core.types import FloatArray
 
 OPEN = 0.05
-"""Mean variance p (1 - p) of a forecast from which on it leaves open what happens: 5 % or more each way."""
+"""A forecast leaves an event open if its mean variance p (1 - p) is above this: 5 % or more each way."""
 SETTLED = 0.25
-"""Share of that variance below which rollouts have settled it."""
+"""Rollouts determine the event if their variance is below this fraction of the forecast's."""
 FEWEST = 10
-"""Moments."""
+"""Minimum number of moments."""
 
 
 def hidden_information(
     names: Sequence[str], rolled_out: FloatArray, rollouts: FloatArray, forecast: FloatArray
 ) -> str:
-    """What to say where rollouts settle an event that forecasts leave open; empty where they do not.
+    """A warning if rollouts determine an event that forecasts leave open; empty if there is none.
 
-    rolled_out, forecast [moment, event]: how likely each event is to happen within the horizon; rollouts
-    [moment]: how many there were, inf where any other would have been the same. A simulator is forked with
-    all of its state, a forecast sees observations: what the observation hides is settled for the one and
-    open for the other. Forecasts that have learned too little look the same, so that is said as well.
+    rolled_out, forecast [moment, event]: probability of each event within the horizon. rollouts [moment]:
+    number of rollouts; inf if deterministic. A fork copies the simulator's whole state, but a forecast sees
+    only observations. So hidden state makes an event determined for rollouts and open for forecasts. Too
+    little learning looks the same, so the warning names both.
     """
     if len(rollouts) < FEWEST or not names:
         return ""
-    few = 1 + 1 / np.maximum(rollouts - 1, 1)[:, None]  # the variance of a mean over few is too small
+    few = 1 + 1 / np.maximum(rollouts - 1, 1)[:, None]  # corrects the bias of a variance from few rollouts
     known = (few * rolled_out * (1 - rolled_out)).mean(axis=0)
     left_open = (forecast * (1 - forecast)).mean(axis=0)
     more = np.flatnonzero((left_open > OPEN) & (known < SETTLED * left_open))

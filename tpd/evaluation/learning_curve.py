@@ -1,4 +1,4 @@
-"""Errors measured while transitions come in."""
+"""The learning curve: errors measured during training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,19 +11,19 @@ from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import whole_number
 
 SHARES = ("pi_known", "foil_known", "disagreement")
-"""The errors that are one number, and not one for each outcome."""
+"""The fields of `Errors` that are one number, not one for each outcome."""
 
 
 class LearningCurve:
-    """A callback that has the errors measured from time to time while transitions come in."""
+    """A callback on transitions that measures the errors at geometrically growing intervals."""
 
     def __init__(self, measure: Callable[[int], Errors], steps: int, points: int) -> None:
         self.measured: dict[int, Errors] = {}
-        """By the number of transitions learned from."""
+        """Number of transitions seen -> errors."""
         self._measure = measure
         self._steps = steps
         self._seen = 0
-        # the end itself is measured by the final evaluation
+        # the last point is measured by the final evaluation
         self._due = np.geomspace(max(1, steps / 1000), max(1, steps), points + 1)[:-1].round().tolist()
 
     def __call__(self, transitions: Transitions) -> None:
@@ -33,18 +33,18 @@ class LearningCurve:
             self.measured[self._seen] = self._measure(self._seen)
 
     def state(self) -> State:
-        """What was measured so far, and when the next time is due."""
+        """The points measured so far, and the steps of the next ones."""
         found = {
             f"{step}/{name}": np.asarray(value)
             for step, errors in self.measured.items()
             for name, value in vars(errors).items()
-            if isinstance(value, float | np.ndarray)  # bands are judged but at the end
+            if isinstance(value, float | np.ndarray)  # bands are judged only at the end
         }
         names = [errors.names for errors in self.measured.values()][:1]
         return {"seen": np.array(self._seen), "due": np.array(self._due), "names": np.array(names), **found}
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         stored = CheckedArrays(state)
         seen, due = stored.number("seen"), stored.like("due", np.zeros(0), rows=None)
         found = stored.take("names", (None, ...), "Uf")

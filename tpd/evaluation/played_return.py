@@ -1,4 +1,4 @@
-"""The return that the policy reaches here, beside the one expected: the wrong world shows there first."""
+"""Compares the policy's return in this environment with the expected one, to detect a wrong setup."""
 
 import math
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from tpd.core.types import Episodes, FloatArray
 from tpd.policies.pretrained import ExpectedReturn
 
 SHORT = 0.2
-"""How much of the expected return may be missing before it is called a shortfall."""
+"""A shortfall must exceed this fraction of the expected return."""
 ERRORS = 3
-"""How many standard errors of the mean it must then be as well."""
+"""A shortfall must also exceed this number of standard errors of the mean."""
 
 
 @dataclass(frozen=True)
 class PlayedReturn:
-    """The undiscounted returns of episodes of the policy, and the one expected."""
+    """The mean undiscounted return of the policy's episodes, and the expected return."""
 
     mean: float
     error: float
@@ -43,7 +43,7 @@ class PlayedReturn:
 
     @property
     def warning(self) -> str:
-        """What a large shortfall may mean; empty where there is none."""
+        """A warning about a large shortfall and its likely causes; empty if there is none."""
         if self.expected is None:
             return ""
         missing = self.expected.mean - self.mean

@@ -1,4 +1,4 @@
-"""Skill: how much better forecasts are than the base rate, and whether that is enough to rely on them."""
+"""Brier skill of forecasts against the base rate, its bootstrap confidence, and the resulting verdicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,34 +9,34 @@ from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.core.verdicts import Verdict
 
 RESAMPLES = 1000
-CONSTANT = 1e-12  # of the mean square: less variance than that is rounding of float32
+CONSTANT = 1e-12  # of the mean square; less variance than this is float32 rounding
 ENOUGH_SKILL, CONFIDENCE = 0.1, 0.99
-"""Learned is what has more skill than that, with that confidence."""
+"""A forecast is learned if its skill exceeds this with this confidence."""
 ENOUGH_EPISODES = 20
-"""With an event, and without it, for its forecasts to be judged."""
+"""Minimum number of episodes with the event, and without it, to judge its forecasts."""
 CLOSE = 0.05
-"""How far a forecast of what is always the same may be off, relative to it."""
+"""Maximum relative error of a learned forecast of a constant outcome."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How good the forecasts are, for a row of horizons or of ranges of them."""
+    """Scores of forecasts; a row is a step ahead, or a range of steps."""
 
     windows: IntArray
     """[row]"""
     base_rate: FloatArray
-    """[row, outcome]: mean of what was observed"""
+    """[row, outcome]: mean observed outcome"""
     score: FloatArray
     """[row, outcome]: mean of (forecast - observed)², the Brier score of events"""
     reference: FloatArray
-    """[row, outcome]: the same for forecasts of the base rate at each horizon"""
+    """[row, outcome]: the score of a forecast of the base rate at each step"""
     skill: FloatArray
-    """[row, outcome]: 1 - score / reference; NaN where what happens is always the same"""
+    """[row, outcome]: 1 - score / reference; NaN if the outcome is constant"""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Scores of ranges of steps ahead, and how far they can be relied on."""
+    """Scores by range of steps ahead, with bootstrap errors and verdicts."""
 
     ranges: tuple[str, ...]
     """[range]"""
@@ -45,19 +45,19 @@ class Judged:
     skill_error: FloatArray
     """[range, outcome]: standard error of the skill, by a bootstrap over episodes"""
     skill_bound: FloatArray
-    """[range, outcome]: what the skill exceeds with the confidence asked for, by the same bootstrap"""
+    """[range, outcome]: lower confidence bound of the skill (level `CONFIDENCE`), by the same bootstrap"""
     episodes: IntArray
-    """[range, outcome]: how many episodes, or blocks of a few, have a window with the event"""
+    """[range, outcome]: number of episodes, or blocks of a few, that have a window with the event"""
     verdict: IntArray
-    """[range, outcome]: numbers of `Verdict`"""
+    """[range, outcome]: integer values of `Verdict`"""
 
 
 def judge(
     ranges: tuple[str, ...], sums: FloatArray, starts: Sequence[int] | None, events: BoolArray
 ) -> Judged:
-    """From sums [block, 4, horizon, outcome], by the ranges that start there, or by horizon.
+    """Judge sums [block, 4, horizon, outcome], by ranges with these first steps, or by single steps.
 
-    events [outcome]: what happens or not, of which there must be enough episodes with and without it.
+    events [outcome]: which outcomes are events, so that enough episodes with and without them are needed.
     """
     scores, resampled = score(sums.sum(axis=0), starts), _resampled_skill(sums, starts)
     bound = _lower(resampled)
@@ -76,7 +76,7 @@ def judge(
 
 
 def _rarity(sums: FloatArray, starts: Sequence[int] | None, events: BoolArray) -> tuple[IntArray, BoolArray]:
-    """[range, outcome] both: blocks with a window in which it happens; whether too few have or lack one."""
+    """[range, outcome] both: number of blocks with the event; whether too few blocks have it or lack it."""
     windows, observed = sums[:, 0], sums[:, 1]
     if starts is not None:
         windows, observed = (with_all(part, starts, axis=-2) for part in (windows, observed))
@@ -86,12 +86,12 @@ def _rarity(sums: FloatArray, starts: Sequence[int] | None, events: BoolArray) -
 
 
 def _right(scores: Scores) -> BoolArray:
-    """[range, outcome]: whether what is always the same is forecast to be so."""
+    """[range, outcome]: whether a constant outcome is forecast correctly."""
     return np.asarray(scores.score <= (CLOSE * scores.base_rate) ** 2)
 
 
 def _lower(skill: FloatArray) -> FloatArray:
-    """[...]: what all but a few of the resamples [resample, ...] exceed; NaN where none is known."""
+    """[...]: the lower confidence bound over resamples [resample, ...]; NaN if all are NaN."""
     ordered = np.sort(skill, axis=0)  # NaN last
     known = (~np.isnan(skill)).sum(axis=0)
     rank = np.floor((1 - CONFIDENCE) * np.maximum(known - 1, 0)).astype(np.int64)
@@ -99,7 +99,7 @@ def _lower(skill: FloatArray) -> FloatArray:
 
 
 def score(sums: FloatArray, starts: Sequence[int] | None = None) -> Scores:
-    """From sums [..., 4, horizon, outcome], by horizon or by the ranges that start there."""
+    """Scores from sums [..., 4, horizon, outcome], by step or by ranges with these first steps."""
     windows, observed, squares, errors = np.moveaxis(sums, -3, 0)
     variation = squares - np.nan_to_num(ratio(observed**2, windows))
     variation[variation < CONSTANT * squares] = 0
@@ -117,21 +117,21 @@ def score(sums: FloatArray, starts: Sequence[int] | None = None) -> Scores:
 
 
 def _resampled_skill(sums: FloatArray, starts: Sequence[int] | None) -> FloatArray:
-    """[resample, range, outcome]: windows of one episode are alike, so episodes are drawn again."""
+    """[resample, range, outcome]: bootstrap over episodes, because windows of one episode correlate."""
     blocks = len(sums)
-    # the same draws each time: the same episodes give the same table
+    # a fixed seed: the same episodes give the same table
     rng = np.random.default_rng(0)
     drawn = rng.multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(np.float64)
     skill = score(np.tensordot(drawn, sums, axes=1), starts).skill
-    return skill if blocks > 1 else np.full(skill.shape, np.nan)  # of one nothing varies
+    return skill if blocks > 1 else np.full(skill.shape, np.nan)  # one block has no variance
 
 
 def with_all(values: FloatArray, starts: Sequence[int], axis: int) -> FloatArray:
-    """Sums over each range of horizons, and last over all."""
+    """Sums over each range of steps; the last is over all steps."""
     ranges = np.add.reduceat(values, starts, axis=axis)
     return np.concatenate([ranges, values.sum(axis=axis, keepdims=True)], axis=axis)
 
 
 def ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """NaN where the whole is 0."""
+    """The quotient part / whole; NaN where whole is 0."""
     return np.asarray(np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0))

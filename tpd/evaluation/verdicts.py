@@ -1,4 +1,4 @@
-"""The verdicts of fresh episodes, from ranges of steps to every step that an explanation speaks of."""
+"""Expands verdicts on ranges of steps to verdicts on every step of an explanation."""
 
 import numpy as np
 
@@ -9,13 +9,13 @@ from tpd.evaluation.forecasts import RETURN, TERMINATED, ForecastSkill, by_steps
 
 
 def verdicts(policy: ForecastSkill, foil: ForecastSkill | None, legend: Legend) -> Verdicts:
-    """[2, ...]: on the policy's own actions, and on foils; what is not judged has no verdict."""
+    """[2, ...]: on the policy's own actions and on foils; `NOT_JUDGED` if there are no foils."""
     own = _of(policy, legend)
     return own.joined(_of(foil, legend) if foil is not None else _none_like(own))
 
 
 def _of(found: ForecastSkill, legend: Legend) -> Verdicts:
-    """[1, ...]: every step has the verdict of its range or, of sums, that of the next step judged."""
+    """[1, ...]: each step has the verdict of its range; each sum that of the next judged step."""
     horizon = len(found.by_horizon.windows)
     at, by = (judged.verdict for judged in (found.at, found.by))
     ranges = np.repeat(np.arange(len(step_ranges(horizon))), [len(steps) for steps in step_ranges(horizon)])

@@ -1,4 +1,4 @@
-"""Windows: a step of an episode together with a number of steps ahead, one forecast and one observation."""
+"""Windows: pairs of a step and a number of steps ahead, each with one forecast and one observation."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray
 
 BINS = 10
-BLOCKS = 500  # resampled instead of single episodes where there are more
+BLOCKS = 500  # the bootstrap resamples at most this many blocks of episodes
 NEVER = np.iinfo(np.int64).max
 
 
 class Columns(NamedTuple):
-    """What is forecast, and how it follows from the outcomes of a predictor."""
+    """The forecast quantities (columns), and how they are computed from a predictor's outcomes."""
 
     names: tuple[str, ...]
     is_event: BoolArray
     """[column]"""
     kept: int
-    """How many outcomes are columns as they are, in order"""
+    """Number of outcomes that are columns themselves; they come first, in order"""
     weights: FloatArray | None
-    """[outcome]: what each adds to the return, which is the last column; None where there is none"""
+    """[outcome]: reward weights for the return, which is the last column; None without a return"""
     discount: float
 
     def of(self, outcomes: FloatArray, h: int) -> FloatArray:
-        """[step, column]: from outcomes [step, outcome] of h steps ahead."""
+        """[step, column]: the columns of outcomes [step, outcome] h steps ahead."""
         kept = outcomes[:, : self.kept].astype(np.float64)
         if self.weights is None:
             return kept
@@ -35,10 +35,10 @@ class Columns(NamedTuple):
 
 
 class Course:
-    """What happened in episodes, to be looked at from any step on.
+    """The outcomes of episodes, read forwards from any step.
 
-    foils: look from the steps that the policy did not choose, as long as it chooses all that follow; else
-    from every step.
+    foils: start only at steps whose action is not the policy's, and stop at the next such step; else start at
+    every step.
     """
 
     def __init__(self, outcomes: OutcomeSet, episodes: Episodes, foils: bool = False) -> None:
@@ -55,15 +55,15 @@ class Course:
         self.episode = np.repeat(np.arange(len(begins)), lengths)
         self._end = ends[self.episode]
         self._terminates = transitions.terminated[ends - 1][self.episode]
-        # a time limit is seen where the longest episodes were truncated; windows within it are
-        # complete, whatever happens in them
+        # if the longest episodes were truncated, their length is the time limit; windows that end
+        # within it are complete, whatever their outcome
         longest = lengths.max()
         limited = transitions.truncated[ends[lengths == longest] - 1].any()
         self._limit = begins[self.episode] + longest if limited else np.full(len(over), NEVER)
         self.steps: IntArray = np.arange(len(transitions))
-        """[step]: where forecasts are made"""
+        """[step]: the steps at which forecasts are made"""
         self.weight = np.ones(len(transitions))
-        """[transition]: for how many steps each stands"""
+        """[transition]: the number of steps that each one represents"""
         if foils:
             if transitions.own is None:
                 raise ValueError("foils are steps that the policy did not choose, and nothing says which")
@@ -71,10 +71,10 @@ class Course:
             self._limit = np.minimum(self._limit, _next(~transitions.own))
 
     def thin(self, most: int, cuts: Sequence[int]) -> None:
-        """Forecast at no more than so many steps, as many near the end of an episode as far from it.
+        """Reduce the forecast steps to at most `most`, by stratified sampling.
 
-        The strata are cut at these distances from the end: few steps decide how an episode ends, and an even
-        choice would miss them. A step counts for all those of its stratum that it stands for.
+        Strata are cut at these distances from the end of the episode: few steps decide how an episode ends,
+        and uniform sampling would miss them. A step is weighted by the number of steps that it represents.
         """
         if len(self.steps) <= most:
             return
@@ -90,31 +90,31 @@ class Course:
         self.steps = np.sort(np.concatenate(chosen))
 
     def portions(self, size: int) -> Iterator[IntArray]:
-        """All steps, so many at a time."""
+        """All steps, in chunks of this size."""
         for start in range(0, len(self.steps), size):
             yield self.steps[start : start + size]
 
     def ahead(self, steps: IntArray, horizon: int) -> Iterator[tuple[FloatArray, BoolArray]]:
-        """What happened 0, 1, ... after the steps [step, outcome], and whether that is known [step]."""
+        """The outcomes 0, 1, ... steps after the steps [step, outcome], and whether they are known [step]."""
         going_on = np.ones((len(steps), self.outcome.shape[1]), np.float32)
         for h in range(horizon):
             later = steps + h
             known = ((later < self._end[steps]) | self._terminates[steps]) & (later < self._limit[steps])
-            # where the episode is over, going_on is 0 or the window unknown: any row will do
+            # after the end, going_on is 0 or the window is unknown, so the row does not matter
             later = np.minimum(later, len(self.outcome) - 1)
             yield going_on * self.outcome[later], known
             going_on *= self.continuation[later]
 
 
 def _next(marked: BoolArray) -> IntArray:
-    """[step]: the next marked step after each; never where there is none."""
+    """[step]: the next marked step after each; `NEVER` if there is none."""
     at = np.where(marked, np.arange(len(marked)), NEVER)
     following = np.minimum.accumulate(at[::-1])[::-1]
     return np.append(following[1:], NEVER)
 
 
 class Tally:
-    """Sums over windows, as they come in: of what happens at a step, and of its sum up to that step."""
+    """Running sums over windows, for forecasts at a step and for forecasts of sums up to a step."""
 
     def __init__(self, episodes: int, horizon: int, columns: Columns) -> None:
         blocks = min(episodes, BLOCKS)
@@ -126,12 +126,12 @@ class Tally:
         """[block, 4, horizon, column]: sums of windows, observed, observed² and (forecast - observed)²; a
         block is an episode, or a few"""
         self.by = np.zeros(shape)
-        """[block, 4, horizon, column]: the same of sums up to each step"""
+        """[block, 4, horizon, column]: the same for sums up to each step"""
         self.bins = np.zeros((3, horizon, len(columns.names), BINS))
-        """[3, horizon, column, bin]: of windows, forecasts and observed events"""
+        """[3, horizon, column, bin]: sums of windows, forecasts and observed events"""
 
     def add(self, course: Course, steps: IntArray, forecast: FloatArray) -> None:
-        """Take in forecasts [step, horizon, outcome]."""
+        """Add forecasts [step, horizon, outcome]."""
         blocks = self._block[course.episode[steps]]
         firsts = np.flatnonzero(np.diff(blocks, prepend=-1))
         sums, weight = np.zeros((2, len(steps), len(self._columns.names))), course.weight[steps]
@@ -146,9 +146,10 @@ class Tally:
             self._add_to_bins(h, said, seen, weight[known, None])
 
     def leave_out(self, at: BoolArray, by: BoolArray, returns: BoolArray) -> None:
-        """Have no errors of what a method cannot tell: [horizon, outcome] of both, [horizon] of the return.
+        """Set errors to NaN for quantities that a method does not predict.
 
-        The return up to the last step is left out too: such a method adds all that follows to it.
+        at, by [horizon, outcome] and returns [horizon] say which. The return up to the last step is left out
+        too, because such a method adds all later rewards to it.
         """
         kept, errors = self._columns.kept, 3
         self.at[:, errors, :, :kept][:, at[:, :kept]] = np.nan

@@ -1,5 +1,6 @@
-"""numba, whatever lies in the working directory: it would take its settings from a file there, such as the
-folder of a cache whose pickles it then runs.
+"""Imports numba safely: without the settings file in the working directory, and with a private cache.
+
+A `.numba_config.yaml` in the working directory could name a cache folder, whose pickles numba would run.
 """
 
 import atexit
@@ -14,7 +15,7 @@ SETTINGS = ".numba_config.yaml"
 
 
 def private_cache() -> Path:
-    """A folder for compiled code that only this user can write to; where there is none, for this run only."""
+    """A cache folder that only this user can write to; if that is impossible, a temporary one."""
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         root = named if named.is_absolute() else Path.home() / ".cache"
@@ -36,12 +37,12 @@ def _passing() -> Path:
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = str(private_cache())
-with hidden(SETTINGS):  # it looks for the file as it is imported
+with hidden(SETTINGS):  # numba looks for the file at import
     from numba import njit
     from numba.core import config
 
 if config._config_fname != os.devnull:
-    # the file is looked for again before every compilation, and may have been read before tpd was imported
+    # numba looks again before every compilation, and may have read the file before tpd was imported
     config._config_fname = os.devnull
     config._env_reloader.reset()  # type: ignore[no-untyped-call]
 

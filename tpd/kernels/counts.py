@@ -1,4 +1,4 @@
-"""Counted transitions: counting them, and solving the model that they make."""
+"""Counts transitions, and solves the model estimated from the counts."""
 
 import numpy as np
 
@@ -20,11 +20,11 @@ def count_edges(
     continuation: FloatArray,
     begin: int,
 ) -> tuple[int, int]:
-    """Count transitions by (pair, next state, outcome); the first not counted, and the number of edges.
+    """Count transitions by (pair, next state, outcome).
 
-    An edge is a row of edges [E, 2] (pair, next state) with its outcome [E, K]. `slots` is a hash
-    table of edge numbers with open addressing, -1 where free; counting stops where the arrays are
-    full, for the caller to grow them.
+    Returns the index of the first transition that was not counted, and the number of edges. An edge is a row
+    of edges [E, 2] (pair, next state) with its outcome [E, K]. `slots` is a hash table of edge numbers with
+    open addressing, -1 if free. Counting stops when the arrays are full; the caller then enlarges them.
     """
     mask = len(slots) - 1
     bits = outcome.view(np.uint32)
@@ -66,11 +66,11 @@ def solve_backwards(
     next_probabilities: FloatArray,
     solution: FloatArray,
 ) -> None:
-    """Add the solution of a model given by weighted edges to solution [pair, horizon, outcome].
+    """Solve a model given by weighted edges; the result is added to solution [pair, horizon, outcome].
 
     `O_0` is the mean outcome of a pair's edges, `O_h` the mean of `O_{h-1}(s', pi)` after them.
-    next_of_edge points into next_pairs [next state, action], the pair of each action there, and into
-    next_probabilities of the same shape. A pair without edges keeps what solution holds of it.
+    next_of_edge indexes next_pairs [next state, action], the pair of each action there, and
+    next_probabilities of the same shape. Pairs without edges are not changed.
     """
     horizon, num_outcomes = solution.shape[1:]
     v = np.empty((len(next_pairs), num_outcomes))
@@ -104,12 +104,12 @@ def returns_one_step_longer(
     high: FloatArray,
     mass: FloatArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The categorical distributions of the return over one step more, from those over the steps so far.
+    """Categorical return distributions over h + 1 steps, from those over h steps.
 
-    Each pair has atoms of its own, evenly spaced from the smallest to the largest return that it can
-    have, low and high [pair], with the probabilities mass [pair, atom], of which the last is that of
-    the unknown. The edges are those of `solve_backwards`, with their reward [edge]. What comes between
-    two atoms is divided so that the mean is kept. A pair without edges keeps what it has.
+    Each pair has its own atoms, evenly spaced from its smallest to its largest possible return, low and
+    high [pair], with probabilities mass [pair, atom]; the last is the mass of unknown futures. Edges are
+    those of `solve_backwards`, with their reward [edge]. A return between two atoms is split so that the mean
+    is kept. Pairs without edges are not changed.
     """
     pairs, last = len(low), mass.shape[1] - 2
     lower, higher, new_mass = np.full(pairs, np.inf), np.full(pairs, -np.inf), np.zeros(mass.shape)
@@ -125,7 +125,7 @@ def returns_one_step_longer(
     for pair in range(pairs):
         if not has_edges[pair]:
             lower[pair], higher[pair], new_mass[pair] = low[pair], high[pair], mass[pair]
-        elif lower[pair] > higher[pair]:  # all that follows is unknown
+        elif lower[pair] > higher[pair]:  # all futures are unknown
             lower[pair], higher[pair] = 0.0, 0.0
     for e in range(len(pair_of_edge)):
         pair, s_next = pair_of_edge[e], next_of_edge[e]

@@ -1,4 +1,4 @@
-"""Ctrl-C inside compiled code."""
+"""Makes Ctrl-C work inside compiled code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around these: compiled code hides in an error of its own that somebody has pressed Ctrl-C."""
+    """Wrap calls of compiled code, which turns KeyboardInterrupt into SystemError; this turns it back."""
     try:
         yield
     except SystemError as error:

@@ -1,4 +1,4 @@
-"""Updates of tables from batches of transitions: fixed-horizon TD and Q-learning."""
+"""Tabular updates from batches of transitions: fixed-horizon TD and Q-learning."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def fhtd_update(
     discount: float,
     cumulative: bool,
 ) -> None:
-    """One pass of fixed-horizon TD over a batch, every horizon and outcome of a transition at once.
+    """One pass of fixed-horizon TD over a batch; each transition updates all horizons and outcomes.
 
     values [S, A, K, H] and visits [S, A] are updated in place; outcome and continuation are
     [batch, K]; next_probabilities [S, A] is the policy explained. The target of horizon h is
@@ -39,7 +39,7 @@ def fhtd_update(
                 choices, a_next = choices + 1, other
         if choices == 1 and (s_next != s or a_next != a):
             v_next = values[s_next, a_next]
-        else:  # an average, or a copy of the row that is about to change
+        else:  # the expectation over actions, or a copy of the row that is updated
             v_next = expectation
             v_next[:] = 0
             for other in range(values.shape[1]):
@@ -71,7 +71,7 @@ def q_learning_update(
     learning_rate: float,
     discount: float,
 ) -> None:
-    """One pass of Q-learning over a batch; q [S, A] is updated in place, mask [S, A] says what is valid."""
+    """One pass of Q-learning over a batch; q [S, A] is updated in place; mask [S, A]: valid actions."""
     for t in range(len(states)):
         s, a, r, s_next = states[t], actions[t], rewards[t], next_states[t]
         target = r

@@ -1,4 +1,4 @@
-"""Environments whose dynamics are a table, stepped many at a time."""
+"""Steps many tabular environments at once."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from tpd.kernels.compiler import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw(probabilities: FloatArray, threshold: float) -> int:
-    """The index where the sum of the probabilities passes the threshold, which lies in [0, 1).
+    """Sample an index by inverse CDF; the threshold is a uniform random number in [0, 1).
 
-    An index of probability 0 is never drawn, whatever rounding does.
+    An index of probability 0 is never drawn, even with rounding errors.
     """
     drawn, passed = 0, 0.0
     for i in range(len(probabilities)):
@@ -24,7 +24,7 @@ def draw(probabilities: FloatArray, threshold: float) -> int:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_columns(probabilities: FloatArray, rows: IntArray, thresholds: FloatArray) -> IntArray:
-    """[batch]: from row `rows[i]` of probabilities [R, C] the column drawn by threshold i."""
+    """[batch]: the column sampled from row `rows[i]` of probabilities [R, C] with threshold i."""
     drawn = np.empty(len(rows), np.int64)
     for i in range(len(rows)):
         drawn[i] = draw(probabilities[rows[i]], thresholds[i])
@@ -41,7 +41,10 @@ def step_table(
     actions: IntArray,
     thresholds: FloatArray,
 ) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
-    """One step from each state: the branch drawn [batch], and what the tables [S, A, B] say of it."""
+    """One step from each state: sampled branch, next state, reward and terminated, each [batch].
+
+    The tables are [S, A, B].
+    """
     count = len(states)
     branch, s_next = np.empty(count, np.int64), np.empty(count, np.int64)
     r, terminated_t = np.empty(count, np.float64), np.empty(count, np.bool_)
@@ -68,13 +71,13 @@ def roll_table(
     action_draws: FloatArray,
     branch_draws: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray, BoolArray, BoolArray]:
-    """Many steps in many copies, by the behaviour [S, A].
+    """Many steps in many environment copies, with actions sampled from the behaviour [S, A].
 
-    Returns the transitions, a step of all copies at a time: s, a, s', r, terminated and truncated.
+    Returns the transitions, ordered by step, then by copy: s, a, s', r, terminated and truncated.
 
-    states, elapsed and ended [copy] are updated in place: where each copy is, the steps of its episode, and
-    whether that has ended. A copy whose episode has ended spends a step on the next of the starts, which is
-    no transition. The draws [step, copy] lie in [0, 1); limit 0 is none.
+    states, elapsed and ended [copy] are updated in place: the state of each copy, the steps of its episode,
+    and whether that has ended. A copy whose episode has ended uses one step to reset to the next of `starts`,
+    which is not a transition. The draws [step, copy] are uniform in [0, 1); limit 0 means no time limit.
     """
     steps, copies = action_draws.shape
     size, count, started = steps * copies, 0, 0

@@ -1,4 +1,4 @@
-"""Windows of replayed transitions: what was observed from each on, as long as the policy itself acted."""
+"""n-step windows in the replay buffer: outcomes observed while the policy chose the actions."""
 
 import numpy as np
 
@@ -17,15 +17,15 @@ def read_windows(
     horizon: int,
     longest: int,
 ) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
-    """The outcomes observed from rows [batch] on, in windows of at most `longest` steps.
+    """The outcomes observed in windows that start at rows [batch], of at most `longest` steps.
 
-    A window goes on with the transition that follows, following [row] (-1: none), as long as the policy
-    itself chose its action, own [row]. Outcomes [row, outcome] count as long as their continuation
-    [row, outcome] lasts; the last outcome is termination, after which all that comes is known to be 0.
+    A window continues with the next transition, following [row] (-1: none), while the policy chose its
+    action, own [row]. Outcomes [row, outcome] are multiplied by the continuations [row, outcome] before them.
+    The last outcome is termination, after which all outcomes are known to be 0.
 
-    Returns, with the outcomes in the given order [outcome], seen [batch, horizon, outcome], 0 beyond the
-    window; going_on [batch, outcome]: how far each outcome goes on after the window; known [batch]: the steps
-    of the window, the horizon if nothing is left to know; last [batch]: the row of its last transition.
+    Returns, with the outcomes in the given order [outcome]: seen [batch, horizon, outcome], 0 beyond the
+    window; going_on [batch, outcome], the product of continuations in the window; known [batch], the number
+    of steps in the window, or the horizon after termination; last [batch], the row of its last transition.
     """
     batch, width = len(rows), outcome.shape[1]
     seen = np.zeros((batch, horizon, width), dtype=np.float32)
@@ -53,7 +53,7 @@ def read_windows(
 def continue_windows(
     seen: FloatArray, going_on: FloatArray, known: IntArray, rows: IntArray, after: FloatArray
 ) -> None:
-    """Fill in what is expected once the windows of rows [open] are over: after [open, horizon, outcome]."""
+    """Bootstrap the steps beyond the windows of rows [open] from after [open, horizon, outcome]."""
     horizon, width = seen.shape[1:]
     for i in range(len(rows)):
         b = rows[i]
@@ -71,7 +71,7 @@ def accumulate_windows(
     after: FloatArray,
     discount: float,
 ) -> None:
-    """The same for value functions: discounted sums of what was seen up to each step, and those after it."""
+    """The same for value functions: discounted sums of observed outcomes, plus the bootstrapped values."""
     horizon, width = seen.shape[1:]
     for b in range(len(seen)):
         for h in range(1, horizon):

@@ -1,1 +1,1 @@
-"""The policies that are explained, and how tpd trains its own; imports sources and below."""
+"""The policies that are explained, and tpd's own Q-learning; imports sources and below."""

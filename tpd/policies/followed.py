@@ -1,4 +1,4 @@
-"""A behaviour that is followed for some steps, or for good, in place of the policy that is explained."""
+"""A behaviour that replaces the explained policy for some steps, or permanently: foils of several steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,17 @@ MOST_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Followed:
-    """Policies that act in turn, one at each step, before the agent's own goes on.
+    """A sequence of policies, one for each step, after which the agent's own policy continues.
 
-    The first action is the one that a policy takes, or takes most likely; later ones are drawn.
+    The first action is the deterministic or most likely one; later actions are sampled.
     """
 
     name: str
-    """What sentences call it."""
+    """Its name in sentences."""
     policies: tuple[Policy, ...]
-    """[step]: who acts then"""
+    """[step]: the policy that acts at this step"""
     for_good: bool = False
-    """Whether the last of them goes on acting."""
+    """Whether the last policy continues, instead of the agent's own."""
 
     def __post_init__(self) -> None:
         if any(isinstance(policy, RecurrentPolicy) for policy in self.policies):
@@ -37,20 +37,20 @@ class Followed:
             )
 
     def at(self, step: int) -> Policy | None:
-        """Who acts at a step; None is the agent itself."""
+        """The policy that acts at a step; None for the agent itself."""
         if step < len(self.policies):
             return self.policies[step]
         return self.policies[-1] if self.for_good else None
 
     def first_action(self, env: Environment, policy: Policy, observation: Array) -> Array:
-        """[...]: what is done first, after the observation [1, ...] of the policy that is explained."""
+        """[...]: the first action, given the observation [1, ...] of the explained policy."""
         seen = observed(env, policy, observation)
         action = self.asked(self.policies[0].action, seen)
         self.check(env, seen, action)
         return np.asarray(action[0])
 
     def probabilities(self, env: Environment, step: int, states: Array) -> FloatArray | None:
-        """[state, action]: how likely each numbered action is at a step; None where the agent itself acts."""
+        """[state, action]: action probabilities at a step; None if the agent itself acts."""
         policy = self.at(step)
         if policy is None:
             return None
@@ -63,7 +63,7 @@ class Followed:
         return np.asarray(chosen)
 
     def check(self, env: Environment, observations: Array, actions: Array) -> None:
-        """Refuse actions [batch, ...] that are not valid after these observations [batch, ...]."""
+        """Refuse actions [batch, ...] that are not valid at these observations [batch, ...]."""
         space = env.action_space
         if isinstance(space, gym.spaces.Discrete):
             wrong = np.asarray(~env.mask(observations)[np.arange(len(actions)), actions])
@@ -80,22 +80,22 @@ class Followed:
             )
 
     def asked(self, function: Any, *given: Any) -> Any:
-        """What a function of the behaviour says; an error names the behaviour."""
+        """Call a function of the behaviour; errors get the name of the behaviour."""
         try:
             return function(*given)
-        except Exception as error:  # of a policy of the user's
+        except Exception as error:  # a user's policy may raise anything
             raise ValueError(f"{self.name}: {' '.join(str(error).split())}") from error
 
 
 def observed(env: Environment, policy: Policy, observations: Array) -> Array:
-    """[batch, ...]: what the environment shows, without the hidden state of the policy that is explained."""
+    """[batch, ...]: the environment's observations, without the hidden state of the explained policy."""
     if not isinstance(policy, RecurrentPolicy):
         return observations
     return observations[:, : int(np.prod(env.observation_space.shape or ()))]
 
 
 def in_turn(env: Environment, given: Sequence[Any]) -> Followed:
-    """Actions, each given by name or number, one after the other."""
+    """A behaviour that takes a sequence of actions, each given by name or number."""
     if not given:
         raise ValueError(f"foil: actions one after the other, as [0, 1], got {shown(given)}")
     actions = [np.asarray(env.action(action)) for action in given]
@@ -107,6 +107,6 @@ def in_turn(env: Environment, given: Sequence[Any]) -> Followed:
 
 
 def _in_words(env: Environment, actions: Sequence[Array]) -> str:
-    """For example "push left 2 times, then main engine"."""
+    """The sequence as text, such as "push left 2 times, then main engine"."""
     runs = [(name, len(list(same))) for name, same in groupby(map(env.name_of_action, actions))]
     return ", then ".join(name if count == 1 else f"{name} {count} times" for name, count in runs)

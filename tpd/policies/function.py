@@ -17,7 +17,7 @@ Function = Callable[[Array], Array]
 
 
 class FunctionPolicy:
-    """Does what the function says."""
+    """A deterministic policy: the actions that a function returns."""
 
     def __init__(self, function: Function, discount: float, space: gym.Space[Any]) -> None:
         self.function = function
@@ -27,7 +27,7 @@ class FunctionPolicy:
     def action(self, observations: Array) -> Array:
         try:
             actions = np.asarray(self.function(observations))
-        except Exception as error:  # of a function of the user's
+        except Exception as error:  # a user's function may raise anything
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(
                 f"the policy failed on observations {np.shape(observations)}: {reason}; it takes a batch "
@@ -54,7 +54,7 @@ class FunctionPolicy:
 
 
 class DiscreteFunctionPolicy(FunctionPolicy):
-    """Does what the function says, by the number of an action."""
+    """The same for discrete actions."""
 
     def probabilities(self, observations: Array) -> FloatArray:
         assert isinstance(self.space, gym.spaces.Discrete)

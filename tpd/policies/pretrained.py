@@ -1,4 +1,4 @@
-"""Policy sources that come with their policy."""
+"""The base class of policy sources whose policy is already trained."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -7,19 +7,19 @@ from tpd.core.types import MetricsCallback, State, TransitionsHandler, no_metric
 
 
 class ExpectedReturn(NamedTuple):
-    """The mean undiscounted return that a policy is said to reach, and who says so."""
+    """The mean undiscounted return that a policy should reach, and the source of that number."""
 
     mean: float
     source: str
 
 
 class Pretrained:
-    """A source with nothing to train, and so no transitions to show."""
+    """A policy source with nothing to train, and so without transitions."""
 
     steps = 0
     stages = 1
     expected_return: ExpectedReturn | None = None
-    """What its policy should reach, where that is known."""
+    """The return that its policy should reach, if known."""
 
     def train(
         self,
@@ -28,11 +28,11 @@ class Pretrained:
         on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
-        """There is nothing to do."""
+        """Do nothing."""
 
     def state(self) -> State:
-        """It never changes."""
+        """Empty: nothing changes."""
         return {}
 
     def restore(self, state: State) -> None:
-        """There is nothing to put back."""
+        """Do nothing."""

@@ -28,10 +28,10 @@ BATCH = 10_000
 
 
 class QLearning:
-    """Learns a table of values from zero, exploring less and less.
+    """Tabular Q-learning from zero values, with epsilon-greedy exploration and linear decay of epsilon.
 
-    stages: the training is cut into so many, each of which starts the environments anew in a random stream
-    of its own; what is learned depends on their number.
+    stages: number of stages of the training. Each stage resets the environments and has its own random
+    stream, so the result depends on the number of stages.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class QLearning:
         self.policy = GreedyPolicy(self._q, self._mask, discount, explained_epsilon)
 
     def epsilon(self, step: int) -> float:
-        """The exploration rate after so many steps: a linear decay, then constant."""
+        """The exploration rate at a step: linear decay, then constant."""
         progress = min(1.0, step / self.epsilon_decay_steps)
         return self.epsilon_start + progress * (self.epsilon_end - self.epsilon_start)
 
@@ -76,7 +76,7 @@ class QLearning:
         on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
-        """Learn from `steps` transitions, showing them to the callbacks in batches."""
+        """Learn from `steps` transitions, and pass them to the callbacks in batches."""
         callbacks = tuple(callbacks)
         for k in range(self.stages) if stage is None else (stage,):
             begin, end = (self.steps * border // self.stages for border in (k, k + 1))
@@ -91,7 +91,7 @@ class QLearning:
         callbacks: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> None:
-        """From so many steps that are done to so many."""
+        """Train from step `done` to step `end`."""
         envs = self._env.make_vector(min(self.num_envs, end - done), info_keys)
         shown, unseen = done, list[Transitions]()
         epsilon, any_valid = self.epsilon(done), uniform(self._mask)
@@ -117,11 +117,11 @@ class QLearning:
         envs.close()
 
     def state(self) -> State:
-        """The values as learned so far."""
+        """The current action values."""
         return {"values": self._q, "version": np.array(self.policy.version)}
 
     def restore(self, state: State) -> None:
-        """Take the values as learned."""
+        """Load action values."""
         stored = CheckedArrays(state)
         values, version = stored.like("values", self._q), stored.number("version")
         self._q[:], self.policy.version = values, version

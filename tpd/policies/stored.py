@@ -1,4 +1,4 @@
-"""Policies on disk: the table of a policy beside a dataset, and the placeholder for an agent not stored."""
+"""Policies on disk: a policy table saved with a dataset, and a placeholder for an agent not stored."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +14,7 @@ from tpd.policies.tabular import TabularPolicy
 
 
 class AbsentPolicy:
-    """Knows its discount, and why it cannot act."""
+    """A placeholder for an agent that is not stored: has its discount, and the reason why it cannot act."""
 
     def __init__(self, discount: float, reason: str) -> None:
         self.discount = discount
@@ -33,7 +33,7 @@ class AbsentPolicy:
 
 
 class DatasetPolicy(Pretrained):
-    """A table of what the policy did in every state, as a policy source."""
+    """A policy source: the table of action probabilities that was saved with a dataset."""
 
     def __init__(self, env: Environment, rng: np.random.Generator, *, path: str | None) -> None:
         if path is None:
@@ -55,7 +55,7 @@ POLICY = "policy.npz"
 
 
 def save_policy(policy: DiscretePolicy, env: Environment, folder: Path) -> None:
-    """Write its probabilities [state, action], its discount and, where it has them, its values."""
+    """Save its probabilities [state, action], its discount and, if it has them, its action values."""
     states = np.arange(env.table_shape()[0])
     arrays = {"probabilities": policy.probabilities(states), "discount": np.array(policy.discount)}
     values = policy.action_values(states)

@@ -1,4 +1,4 @@
-"""Policies over numbered states."""
+"""Tabular policies over numbered states."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tpd.sources.exploration import draw
 
 
 class TabularPolicy:
-    """A fixed table of action probabilities, and of values where the agent has them."""
+    """A fixed table of action probabilities, and of action values if the agent has them."""
 
     def __init__(
         self, probabilities: FloatArray, discount: float, action_values: FloatArray | None = None
@@ -35,10 +35,10 @@ class TabularPolicy:
 
 
 class GreedyPolicy:
-    """The best valid action of a table of values, which may still be changing.
+    """The greedy policy of a table of action values, which may still be changing.
 
-    With `epsilon` the policy is stochastic: it takes any valid action with that probability.
-    Whoever changes the values changes the `version` too.
+    With `epsilon` the policy is stochastic: it takes a random valid action with that probability.
+    Code that changes the values must change `version` too.
     """
 
     def __init__(self, values: FloatArray, mask: BoolArray, discount: float, epsilon: float = 0.0) -> None:
@@ -66,7 +66,7 @@ class GreedyPolicy:
 
 
 def state_numbers(observations: Array, count: int) -> IntArray:
-    """[batch]: the observations, if they are numbers of states."""
+    """[batch]: the observations as state numbers; raises if they are not."""
     if observations.ndim != 1 or observations.dtype.kind not in "iu":
         got = f"{observations.dtype} of shape {observations.shape}"
         raise ValueError(f"states come as a batch of whole numbers, got {got}")
@@ -79,5 +79,5 @@ def state_numbers(observations: Array, count: int) -> IntArray:
 
 
 def best_valid(values: FloatArray, valid: BoolArray) -> IntArray:
-    """[batch]: the valid action of the largest value [batch, num_actions]; the first of equals."""
+    """[batch]: the valid action with the largest value [batch, num_actions]; the first one on ties."""
     return np.asarray(np.argmax(np.where(valid, values, -np.inf), axis=1))

@@ -1,4 +1,4 @@
-"""What some predictors can do besides predicting."""
+"""Optional protocols of predictors: solving first, simulating, tracking the unknown, posterior samples."""
 
 from typing import Protocol, runtime_checkable
 
@@ -8,10 +8,10 @@ from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor
 
 @runtime_checkable
 class SolvingPredictor(Predictor, Protocol):
-    """A predictor that has to find out whether its answers still hold, which can take a while."""
+    """A predictor that may have to solve its model again before it predicts, which can be slow."""
 
     def solved(self) -> Predictor:
-        """The answers as they are now, which take no further finding out."""
+        """A predictor with the current solution, which never solves again."""
 
 
 @runtime_checkable
@@ -20,36 +20,36 @@ class IncompletePredictor(Predictor, Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether it has all that it needs."""
+        """Whether it has everything it needs to predict."""
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> Predictor:
-        """The same with these."""
+        """The same predictor with this policy and these outcomes."""
 
 
 @runtime_checkable
 class SimulatingPredictor(Predictor, Protocol):
-    """A predictor that may simulate what it predicts, which takes milliseconds for each pair."""
+    """A predictor that may predict by rollouts of a model, which takes milliseconds for each pair."""
 
     @property
     def simulates(self) -> bool:
-        """Whether it does."""
+        """Whether it predicts by rollouts of a model."""
 
     @property
     def unsimulated(self) -> tuple[Predictor, BoolArray] | None:
-        """What predicts some outcomes without simulating, and which [outcome]; None if all are simulated."""
+        """A predictor without simulation, and which outcomes [outcome] it predicts; None if there is none."""
 
 
 @runtime_checkable
 class TracksUnknown(Predictor, Protocol):
-    """A predictor that knows how far into the future its data reaches."""
+    """A predictor that tracks the probability of leaving the data it was learned from."""
 
     def unknown(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon]: probability that by step h the future has come to what was never tried."""
+        """[batch, horizon]: probability of having reached an untried pair by step h."""
 
 
 @runtime_checkable
 class DrawingPredictor(Predictor, Protocol):
-    """A predictor that can draw samples of its expectations."""
+    """A predictor that can draw posterior samples of its expectations."""
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: equally plausible expectations; one draw is of all pairs."""
+        """[count, batch, horizon, outcome]: posterior samples; each sample is joint over all pairs."""

@@ -1,4 +1,4 @@
-"""What explanations are judged by: pairs, and what is true of them."""
+"""Test cases for predictors: pairs with their true expected outcomes."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -12,7 +12,7 @@ from tpd.envs import Environment
 
 @dataclass(frozen=True)
 class Cases:
-    """Pairs that came up in episodes of the policy, or could have."""
+    """Pairs from episodes of the policy, and foils there, with their true expected outcomes."""
 
     observations: Array
     """[case, ...]"""
@@ -21,11 +21,11 @@ class Cases:
     own: BoolArray
     """[case]: whether the policy took the action; else it is a foil"""
     weight: FloatArray
-    """[case]: how often it came up"""
+    """[case]: how often the pair occurred"""
     expected: FloatArray
-    """[case, horizon, outcome]: the true expectations, the last outcome being termination"""
+    """[case, horizon, outcome]: the true expectations; the last outcome is termination"""
     standard_error: FloatArray | None = None
-    """[case, horizon, outcome]: of the expectations, where they are estimates"""
+    """[case, horizon, outcome]: standard error of the expectations; None if they are exact"""
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -43,7 +43,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Visits:
-    """The pairs met in episodes, each with the number of times it was met."""
+    """The pairs visited in episodes, and their numbers of visits."""
 
     state: IntArray
     """[pair]"""
@@ -60,7 +60,7 @@ class Visits:
         return cls(*np.divmod(pairs, num_actions), count)
 
     def foils(self, env: Environment) -> "Visits":
-        """The valid actions not taken, counted as often as they were passed over."""
+        """The other valid actions of each visited pair, with the visit count of that pair."""
         valid = env.mask(self.state)
         valid[np.arange(len(valid)), self.action] = False
         row, action = np.nonzero(valid)
@@ -69,7 +69,7 @@ class Visits:
 
 @runtime_checkable
 class Truth(Protocol):
-    """Knows or finds out what is true."""
+    """A source of true expected outcomes: the exact solution, or rollouts."""
 
     def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
-        """Pairs from episodes of the policy as it is now."""
+        """Cases from episodes of the current policy."""

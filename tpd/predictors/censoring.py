@@ -1,4 +1,4 @@
-"""Windows that end before the horizon: weights that make up for those whose future is not known."""
+"""Inverse-probability-of-censoring weights for windows of steps that are cut before the horizon."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from tpd.core.types import FloatArray, IntArray
 
 
 def censoring_weights(known: IntArray, ended: FloatArray) -> FloatArray:
-    """[batch, horizon]: how much each step of each window counts, 0 where it is not known.
+    """[batch, horizon]: the weight of each step of each window; 0 where the step was not observed.
 
-    known [batch]: of how many steps each window is known; after a termination, of all.
+    known [batch]: the number of observed steps of each window; all steps if it terminates.
     ended [batch, horizon]: 1 at the step of termination.
 
-    A window that terminates early is always known, one that runs on only if nothing cuts it: if both counted
-    alike, terminations would seem too likely. So each known step is weighted by the inverse probability that
-    a window is not cut before, by its Kaplan-Meier estimate.
+    A window that terminates early is always fully observed. One that runs on is fully observed only if
+    nothing cuts it. With equal weights, terminations would seem too likely. So each observed step is weighted
+    by the inverse of the probability that a window is not cut before it (Kaplan-Meier estimate).
     """
     horizon, steps = ended.shape[1], np.arange(ended.shape[1])
     last = np.where(ended.any(axis=1), ended.argmax(axis=1), horizon)

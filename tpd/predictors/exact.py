@@ -1,4 +1,4 @@
-"""The exact expected future outcomes, by dynamic programming over a known model."""
+"""Exact expected future outcomes, by dynamic programming over known tabular dynamics."""
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from tpd.sources.collection import play
 
 
 class ExactSolution:
-    """Solves backwards over the horizon; again whenever the policy has changed.
+    """The exact predictor: solves backwards over the horizon, again whenever the policy has changed.
 
-    The dynamics are the environment's own, unless a model is given.
+    The dynamics are those of the environment, unless a model is given.
     """
 
     tie = 0.0
@@ -78,10 +78,10 @@ class ExactSolution:
         return solution
 
     def _solved(self) -> FloatArray:
-        """[state, action, horizon, outcome], for the policy as it is now."""
+        """[state, action, horizon, outcome], for the current policy."""
         policy = self.policy.probabilities(self._states)
         if self._solved_for is None or not np.array_equal(policy, self._solved_for):
-            self._solution, self._solved_for = np.empty(0), None  # before another as large is made
+            self._solution, self._solved_for = np.empty(0), None  # frees memory before solving again
             self._solution, self._solved_for = self._solve(policy), policy
         return self._solution
 
@@ -90,13 +90,13 @@ class ExactSolution:
         return self._solved()[observations, actions]
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: infinite, for nothing here is estimated."""
+        """[batch]: infinite, because nothing is estimated."""
         return np.full(np.shape(observations), np.inf)
 
     def beyond(
         self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
     ) -> Beyond | None:
-        """The return after the horizon, exactly; NaN where nothing discounts it and it need not end."""
+        """The exact return after the horizon; NaN if it is undiscounted and the episode may never end."""
         assert isinstance(policy, DiscretePolicy)
         states, choices = self._shape
         if states > MOST_STATES:
@@ -115,7 +115,7 @@ class ExactSolution:
         return Beyond(value, np.zeros((0, len(value))), certain, np.zeros(len(value), dtype=np.int64))
 
     def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
-        """Every pair met in episodes of the policy, and the valid actions passed over there."""
+        """Every pair visited in episodes of the policy, and all other valid actions there as foils."""
         met = play(self.env, self.policy, rng, episodes=episodes)
         taken = Visits.of(met.transitions, self._shape[1])
         foils = taken.foils(self.env)
@@ -126,7 +126,7 @@ class ExactSolution:
         return Cases(states, actions, own, count, self.predict(states, actions))
 
     def table(self) -> PairTable:
-        """Every pair there is."""
+        """The solution for every pair."""
         solved = self._solved()
         pairs = np.arange(solved.shape[0] * solved.shape[1])
         expected = solved.reshape(len(pairs), *solved.shape[2:])

@@ -1,4 +1,4 @@
-"""The explainer: a predictor, the policy it speaks of, and the words for its outcomes."""
+"""The explainer: turns the predictions of a predictor into explanations of a policy."""
 
 from dataclasses import replace
 
@@ -24,7 +24,10 @@ DRAWN_AT_ONCE = 1000  # pairs
 
 
 class Explainer:
-    """Answers `explain` at any time, also while its predictor is still learning."""
+    """A predictor with its policy, legend, verdicts and known errors.
+
+    `explain` can be called at any time, also while the predictor is still learning.
+    """
 
     def __init__(
         self,
@@ -42,12 +45,12 @@ class Explainer:
 
     @property
     def simulates(self) -> bool:
-        """Whether its predictor simulates what it predicts, which takes milliseconds for each pair."""
+        """Whether its predictor uses rollouts of a model, which takes milliseconds for each pair."""
         return isinstance(self.predictor, SimulatingPredictor) and self.predictor.simulates
 
     @property
     def unsimulated(self) -> "tuple[Explainer, BoolArray] | None":
-        """What explains some outcomes without simulating, and which [outcome]; None if nothing does."""
+        """An explainer without simulation, and which outcomes [outcome] it predicts; None if none."""
         if not isinstance(self.predictor, SimulatingPredictor) or self.predictor.unsimulated is None:
             return None
         predictor, outcomes = self.predictor.unsimulated
@@ -55,10 +58,9 @@ class Explainer:
 
     @property
     def verdicts(self) -> Verdicts | None:
-        """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None where nobody judged it.
+        """[2, ...]: on the policy's own actions and on foils, by fresh episodes; None if not judged.
 
-        They are of the predictor as it was then: when it has learned on, there are none but on what its
-        method cannot tell at all.
+        Verdicts expire when the predictor makes further updates. Only its `limits` remain.
         """
         judged = self._verdicts if self._judged_after == self._updates else None
         if self.limits is None:
@@ -71,12 +73,12 @@ class Explainer:
 
     @property
     def limits(self) -> Verdicts | None:
-        """[1, ...]: what the method of its predictor cannot tell; None where it can tell everything."""
+        """[1, ...]: quantities that the predictor's method cannot predict; None if it predicts all."""
         return self.predictor.limits if isinstance(self.predictor, LimitedPredictor) else None
 
     @property
     def errors(self) -> KnownErrors | None:
-        """Those that the predictor is known to make, as long as it learns no further; None if not known."""
+        """The predictor's measured errors; None if not measured, or if it made updates since."""
         return self._errors if self._calibrated_after == self._updates else None
 
     @errors.setter
@@ -85,18 +87,19 @@ class Explainer:
 
     @property
     def informed(self) -> bool:
-        """Whether its predictor has learned anything yet, or has nothing to learn."""
+        """Whether its predictor has made updates, or needs none."""
         return self._updates != 0
 
     @property
     def _updates(self) -> object:
-        """How many updates the predictor has made, where it counts them."""
+        """The number of updates of the predictor; None if it does not count them."""
         return getattr(self.predictor, "updates", None)
 
     def explain(self, observations: Array, actions: Array | None = None, draws: int = 0) -> Explanation:
-        """Explain each pair of the batch; without actions, what the policy itself would do.
+        """Explain each pair of the batch; without `actions`, the actions of the policy.
 
-        With draws, and a predictor that can draw, the explanation has bands.
+        `draws` is the number of posterior samples. With them, if the predictor or its known errors can give
+        them, the explanation has bands.
         """
         observations = np.asarray(observations)
         whole_number("draws", draws, at_least=0)
@@ -127,7 +130,7 @@ class Explainer:
             observations=observations,
             actions=actions,
             expected=predicted[:, :, :-1],
-            # what is not learned yet counts as running: too little data must not look like an ending
+            # mass that is not learned counts as running: too little data must not look like termination
             running=1 - np.cumsum(predicted[:, :, -1], axis=1) - unknown,
             support=self._support(predictor, observations, actions),
             legend=self.legend,
@@ -139,7 +142,7 @@ class Explainer:
         )
 
     def to_the_end(self, explanation: Explanation) -> Explanation:
-        """The same with what comes after the horizon, where the predictor can tell."""
+        """The explanation with the return after the horizon, if the predictor can estimate it."""
         predictor = self.predictor
         if isinstance(predictor, SolvingPredictor):
             predictor = predictor.solved()
@@ -152,16 +155,16 @@ class Explainer:
         return replace(explanation, beyond=predictor.beyond(*pairs, self.policy, self.legend, draws))
 
     def _support(self, predictor: Predictor, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often each pair was tried; 0 as long as nothing was learned from that."""
+        """[batch]: visits of each pair; 0 as long as the predictor has made no update."""
         support = predictor.support(observations, actions)
         return support if self.informed else np.zeros_like(support)
 
     def _draws(
         self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int
     ) -> FloatArray:
-        """[count, batch, horizon, outcome + 1]: what could be expected as well as what is predicted.
+        """[count, batch, horizon, outcome + 1]: posterior samples of the prediction.
 
-        Errors after two actions go together only where it is known which of them the policy takes.
+        Errors of two actions in one state are correlated only if the policy is available.
         """
         if isinstance(predictor, DrawingPredictor):
             return predictor.draws(observations, actions, self.policy, count)
@@ -174,7 +177,7 @@ class Explainer:
         return self.errors.draws(predicted, places, foil, count)
 
     def _verdicts_of(self, observations: Array, actions: Array) -> Verdicts | None:
-        """[batch, ...]: those on the policy's actions or on foils; the worse where nobody knows which."""
+        """[batch, ...]: verdicts for own actions or foils; the worse of both if that is unknown."""
         if self.verdicts is None:
             return None
         foil = self.is_foil(observations, actions)
@@ -183,7 +186,7 @@ class Explainer:
         return self.verdicts[foil.astype(np.int64)]
 
     def is_foil(self, observations: Array, actions: Array) -> BoolArray | None:
-        """[batch]: whether the policy would take another action; None where it is not at hand."""
+        """[batch]: whether the policy would take another action; None if the policy is not available."""
         if isinstance(self.policy, AbsentPolicy):
             return None
         own = self.policy.action(observations)
@@ -192,13 +195,13 @@ class Explainer:
         return np.asarray((own != actions).reshape(len(own), -1).any(axis=1))
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome + 1]: what `explain` expects of each pair, and last of termination."""
+        """[batch, horizon, outcome + 1]: the expected outcomes of `explain`, then termination."""
         return self._consistent(self.predictor.predict(observations, actions))
 
     def _consistent(self, predicted: FloatArray) -> FloatArray:
-        """The same, where outcomes that were learned apart contradict each other no more.
+        """The prediction with contradictions between separately learned outcomes removed.
 
-        What a limited method says of a step is no probability, so it stays as it is.
+        Predictions of a limited method are not probabilities of single steps, so they are not changed.
         """
         if self.limits is not None:
             return predicted
@@ -219,8 +222,8 @@ class Explainer:
     def action_returns(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
 
-        A return is unknown if the action was never tried, if it likely leads to what was never tried, or if
-        the return is not learned.
+        A return is unknown if the action was never tried, if it may lead to an untried pair (with more than
+        `TOLERATED` probability), or if the return is not learned.
         """
         if not isinstance(self.policy, DiscretePolicy):
             raise TypeError("only numbered actions can all be compared")
@@ -235,9 +238,9 @@ class Explainer:
         return returns.reshape(len(observations), num_actions)
 
     def preferred(self, observations: Array, actions: IntArray, valid: BoolArray) -> IntArray:
-        """[batch]: what `favoured` says, but only where the band of the difference excludes 0.
+        """[batch]: like `favoured`, but the given action unless the band of the difference excludes 0.
 
-        valid [batch, num_actions] says which actions there are.
+        valid [batch, num_actions]: which actions are valid.
         """
         best = self.favoured(self.action_returns(observations), actions, valid)
         rows = np.flatnonzero(best != actions)
@@ -250,10 +253,10 @@ class Explainer:
         return best
 
     def favoured(self, returns: FloatArray, actions: IntArray, valid: BoolArray) -> IntArray:
-        """[batch]: the valid action of the largest explained return, if larger than that of the action.
+        """[batch]: the valid action with the largest explained return, if better than the given action.
 
-        The action itself where nothing is better, or where its own return is unknown. Returns are those
-        of `action_returns`, valid [batch, num_actions] says which actions there are.
+        The given action if none is better, or if its own return is unknown. `returns` come from
+        `action_returns`; valid [batch, num_actions]: which actions are valid.
         """
         rows = np.arange(len(returns))
         others = np.where(valid & ~np.isnan(returns), returns, -np.inf)
@@ -264,5 +267,5 @@ class Explainer:
 
 
 def blocks(pairs: int) -> list[slice]:
-    """The pairs in blocks, each small enough for its draws to be held at once."""
+    """Blocks of pairs, each small enough to keep its posterior samples in memory."""
     return [slice(start, start + DRAWN_AT_ONCE) for start in range(0, pairs, DRAWN_AT_ONCE)]

@@ -1,11 +1,10 @@
-"""Errors that a predictor made where the truth is known, and so bands where it is not.
+"""Bands for a predictor without posterior samples, from its errors on moments whose truth is known.
 
-The error of an event depends on how likely it is said to be, so errors are kept by bins of forecasts. The
-forecasts that are next to 0 have a bin of their own: how often an event comes that is said to be impossible
-is seen there. An error is a share of the way from the forecast to 1, or to 0 where the truth is less: so what
-never happens, or always, is within the band of any forecast of its bin. An event that happens but once is
-wrong in how likely it has happened by each step: its band is one of that, and what is said of single steps
-follows from it.
+The error of an event depends on its forecast probability, so errors are kept in bins of forecasts. Forecasts
+close to 0 have a bin of their own, which shows how often events happen that were forecast as impossible. An
+error is relative: a fraction of the way from the forecast to 1, or to 0 if the truth is lower. So a truth of
+0 or 1 can lie within the band of any forecast in the bin. For an event that happens at most once, the errors
+are those of P(by step h), and the samples of single steps are derived from it.
 """
 
 from collections.abc import Mapping
@@ -16,40 +15,40 @@ import numpy as np
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 EDGES = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
-"""[edge]: between the bins of forecasts."""
+"""[edge]: edges between the bins of forecasts."""
 RANKS = 59
-"""The errors of a bin are kept as quantiles at 1/60, 2/60, ..., which are the draws of a band of 90 %."""
+"""The errors of a bin are kept as quantiles at 1/60, 2/60, ...: as many as the samples of a 90 % band."""
 NONE = -1
 
 
 @dataclass(frozen=True)
 class KnownErrors:
-    """Quantiles of errors by forecast, and how the errors of one moment go together."""
+    """Quantiles of forecast errors, and the correlation of errors within one moment."""
 
     quantiles: FloatArray
-    """[outcome, span, bin, rank]: of errors from -1 to 1 (`relative`), of having happened by a step or, where
-    an event can happen again, of happening at it; ascending, and as wide as few moments demand"""
+    """[outcome, span, bin, rank]: quantiles of relative errors from -1 to 1 (see `relative`), ascending and
+    widened if there are few moments. Errors of P(by step h), or of P(at step h) if the event can repeat"""
     span: IntArray
-    """[horizon]: which span of steps ahead each step belongs to"""
+    """[horizon]: the span of steps ahead that each step belongs to"""
     ranks: FloatArray
-    """[moment, choice, outcome]: how large the errors of a moment are among those of all, from 0 to 1, after
-    the policy's own action and after a foil"""
+    """[moment, choice, outcome]: the rank of a moment's error among all moments, from 0 to 1, for the
+    policy's own action and for a foil"""
     steps: FloatArray
-    """[moment, choice, horizon, real]: truth minus forecast of outcomes that are no events, kept whole"""
+    """[moment, choice, horizon, real]: truth minus forecast of real-valued outcomes, for every moment"""
     once: IntArray
-    """[outcome]: the column that tells when an event first happens, which may be its own; NONE for what is no
-    event, or not asked for"""
+    """[outcome]: the column of the event's first occurrence, which may be its own; NONE if the outcome is
+    not an event or its first occurrence is not predicted"""
     ends: BoolArray
-    """[outcome]: whether the event happens only as the episode ends, so that it happens but once"""
+    """[outcome]: whether the event happens only at termination, and so at most once"""
     events: BoolArray
-    """[outcome]: which outcomes happen or not"""
+    """[outcome]: which outcomes are events"""
 
     def draws(self, predicted: FloatArray, places: IntArray, foil: BoolArray, count: int) -> FloatArray:
-        """[draw, batch, horizon, outcome]: what is predicted, with the errors of one moment each.
+        """[draw, batch, horizon, outcome]: the prediction plus errors; each sample has those of one moment.
 
-        Every pair gets the errors of the same moments, but at each place [batch], which is any number, in
-        another order: errors at different places are not taken to go together. foil [batch] says whose
-        errors it gets, those of an action that the policy takes or of another.
+        places [batch]: an integer for each state. Pairs with the same place get the errors of the same moment
+        in each sample, so their errors are correlated. Other places get the moments in another order.
+        foil [batch]: whether a pair gets errors of foils, or of the policy's own actions.
         """
         chosen = np.linspace(0, len(self.ranks) - 1, count).round().astype(np.int64)
         number = (np.arange(count)[:, None] + places) % count, foil.astype(np.int64)
@@ -69,7 +68,7 @@ class KnownErrors:
         return drawn
 
     def _shifted(self, said: FloatArray, rank: IntArray, column: int, count: int) -> FloatArray:
-        """[draw, batch, horizon]: what is said [batch, horizon] with the error of a rank [draw, batch]."""
+        """[draw, batch, horizon]: forecasts [batch, horizon] shifted by the errors of ranks [draw, batch]."""
         at = np.arange(1, count + 1) / (count + 1)
         known = np.arange(1, RANKS + 1) / (RANKS + 1)
         rows = self.quantiles[column].reshape(-1, RANKS)
@@ -78,14 +77,14 @@ class KnownErrors:
         return moved(np.clip(said, 0, 1), errors[row[None], rank[:, :, None]])
 
     def arrays(self) -> dict[str, Array]:
-        """All of it by name, as numbers."""
+        """All fields as arrays of numbers, by name."""
         flags = {"ends": self.ends.astype(np.uint8), "events": self.events.astype(np.uint8)}
         plain = {name: getattr(self, name) for name in ("quantiles", "span", "ranks", "steps", "once")}
         return {**plain, **flags}
 
     @classmethod
     def read(cls, arrays: Mapping[str, Array], horizon: int, width: int) -> "KnownErrors":
-        """What `arrays` says of so many steps and outcomes, termination included."""
+        """The inverse of `arrays`; checks shapes. `width` is the number of outcomes plus termination."""
         events, moments = arrays["events"] == 1, len(arrays["ranks"])
         due = {
             "quantiles": (width, *arrays["quantiles"].shape[1:2], len(EDGES) + 1, RANKS),
@@ -115,27 +114,27 @@ def bins(forecast: FloatArray) -> IntArray:
 
 
 def relative(said: FloatArray, true: FloatArray) -> FloatArray:
-    """[...]: how far the truth is on the way from what is said to 1, or below 0 on the way to 0."""
+    """[...]: the relative error (true - said) / (1 - said) if true > said, else (true - said) / said."""
     said = np.clip(said, 0, 1)
     way = np.where(true > said, 1 - said, said)
     return np.asarray(np.divide(true - said, way, out=np.zeros(np.shape(way)), where=way > 0))
 
 
 def moved(said: FloatArray, error: FloatArray) -> FloatArray:
-    """[...]: what is true if what is said has that relative error."""
+    """[...]: the truth for a forecast with this relative error: the inverse of `relative`."""
     return np.asarray(said + error * np.where(error > 0, 1 - said, said))
 
 
 def happened(first: FloatArray) -> FloatArray:
-    """[..., horizon]: how likely it has happened by then, from the chances of the first time."""
+    """[..., horizon]: P(happened by step h), from the probabilities of the first occurrence."""
     return np.asarray(np.maximum.accumulate(np.clip(np.cumsum(first, axis=-1), 0, 1), axis=-1))
 
 
 def _order(ranks: FloatArray) -> IntArray:
-    """[draw, choice, outcome]: the place of each in the order of all draws: every place comes up once."""
+    """[draw, choice, outcome]: the rank of each sample among all samples; every rank occurs once."""
     return np.asarray(ranks.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable"))
 
 
 def _within(at: FloatArray, first: FloatArray) -> FloatArray:
-    """[draw, batch, horizon]: no less likely than for the first time, no more than that it has happened."""
+    """[draw, batch, horizon]: P(at h) clipped to between P(first at h) and P(happened by h)."""
     return np.clip(at, first, np.maximum(np.cumsum(first, axis=2), first))

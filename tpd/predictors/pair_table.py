@@ -1,4 +1,4 @@
-"""Predictions for the pairs of numbered states and actions that are known, and for no others."""
+"""Predictions stored in a table of state-action pairs; pairs that are not in the table are unknown."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tpd.core.verdicts import Verdicts
 
 @dataclass(frozen=True)
 class Edges:
-    """What was seen of a table of dynamics: where pairs led, with which outcomes, and how often."""
+    """Counted transitions: each edge is a distinct (pair, next state, outcomes) with its count."""
 
     pair: IntArray
     """[edge]: state * num_actions + action"""
@@ -28,14 +28,14 @@ class Edges:
 
     @property
     def checksum(self) -> int:
-        """The same for what was seen as often, in whichever order."""
+        """A checksum of pairs, next states and counts that does not depend on the order of the edges."""
         seen = np.stack([self.pair, self.next_state, self.count]).astype(np.int64)
         return zlib.crc32(seen[:, np.lexsort(seen)].tobytes())
 
 
 @dataclass(frozen=True)
 class PairTable:
-    """A predictor that looks its answers up; a pair that is not in the table is unknown."""
+    """A predictor that looks up its predictions; a pair that is not in the table is unknown."""
 
     num_actions: int
     pairs: IntArray
@@ -45,9 +45,9 @@ class PairTable:
     visits: FloatArray
     """[pair]: the support"""
     into_unknown: FloatArray | None = None
-    """[pair, horizon]: how likely the future has come to an unknown pair by then; None if not tracked"""
+    """[pair, horizon]: probability of having reached an unknown pair by step h; None if not tracked"""
     edges: Edges | None = None
-    """What the answers were solved from, where they were."""
+    """The counted transitions that the predictions were solved from, if any."""
     tie: ClassVar[float] = 0.0
 
     @property
@@ -69,7 +69,7 @@ class PairTable:
         return visits
 
     def unknown(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon]: how likely the future is unknown by each step; 0 where that was not tracked."""
+        """[batch, horizon]: probability of having reached an unknown pair by step h; 0 if not tracked."""
         row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         if self.into_unknown is None:
             return np.zeros((*row.shape, self.horizon))
@@ -83,28 +83,28 @@ class PairTable:
 
 @dataclass(frozen=True)
 class LimitedTable(PairTable):
-    """A table of a method that has some quantities and not others.
+    """A table of a method that predicts only some quantities.
 
-    Its last step holds all that follows from there on, discounted back to that step. So the return up to
-    the last step is the return over an infinite horizon, and the last step is no expectation at a step.
+    Its last step holds the sum of all later outcomes, discounted back to that step. So the return up to the
+    last step is the return over an infinite horizon, and the last step is not an expectation at one step.
     """
 
     limits: Verdicts = field(kw_only=True)
-    """[1, ...]: `UNANSWERABLE` for what the method cannot tell, `NOT_JUDGED` for the rest"""
+    """[1, ...]: `UNANSWERABLE` for quantities that the method does not predict, else `NOT_JUDGED`"""
 
 
 @runtime_checkable
 class LimitedPredictor(Predictor, Protocol):
-    """A predictor of a method that has some quantities and not others, as a `LimitedTable`."""
+    """A predictor whose method predicts only some quantities, like `LimitedTable`."""
 
     @property
     def limits(self) -> Verdicts:
-        """[1, ...]: `UNANSWERABLE` for what it cannot tell, `NOT_JUDGED` for the rest."""
+        """[1, ...]: `UNANSWERABLE` for quantities that it does not predict, else `NOT_JUDGED`."""
 
 
 @runtime_checkable
 class HasTable(Protocol):
-    """A predictor whose answers can all be written down."""
+    """A predictor whose predictions can all be listed in a table."""
 
     def table(self) -> PairTable:
-        """Every pair it knows."""
+        """The predictions of every pair it knows."""

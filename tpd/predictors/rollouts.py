@@ -1,4 +1,4 @@
-"""Truth without a model: means over rollouts of the policy from forks of its environment."""
+"""Monte Carlo truth for evaluation: means over rollouts of the policy from forks of its environment."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class SampledCases(Cases):
     """Cases whose truth is a mean over rollouts."""
 
     rollouts: FloatArray = field(kw_only=True)
-    """[case]: how many there were; inf where any other would have been the same"""
+    """[case]: the number of rollouts; inf if the case is deterministic"""
     return_error: FloatArray = field(kw_only=True)
     """[case, horizon]: standard error of the return up to step h"""
 
@@ -39,13 +39,13 @@ class SampledCases(Cases):
 
 
 def joined(parts: Sequence[SampledCases]) -> SampledCases:
-    """All cases, one after the other."""
+    """Concatenate cases."""
     columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(SampledCases)}
     return SampledCases(**{name: np.concatenate(values) for name, values in columns.items()})
 
 
 class _Estimate(NamedTuple):
-    """What the rollouts of a moment show."""
+    """Means and standard errors over the rollouts of a moment."""
 
     mean: FloatArray
     """[choice, horizon, outcome]"""
@@ -57,11 +57,11 @@ class _Estimate(NamedTuple):
 
 
 class MonteCarlo:
-    """Estimates what is true of moments in episodes of the policy, for its own action and a foil.
+    """Estimates true expected outcomes at moments of the policy's episodes, for its own action and a foil.
 
-    The standard errors are those of the mean over the rollouts. Where all rollouts agree they are 0,
-    which proves nothing of events that are too rare to have come up.
-    progress: told the number of moments that were finished, whenever some were.
+    Standard errors are those of the mean over rollouts. They are 0 if all rollouts agree, which proves
+    nothing about events too rare to have been seen.
+    progress: called with the number of moments finished since the last call.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class MonteCarlo:
         self.progress = progress
 
     def cases(self, episodes: int, rng: np.random.Generator, *, before_ends: bool = False) -> SampledCases:
-        """The policy's own action and a foil at moments drawn from all steps of the episodes.
+        """The policy's own action and a foil at moments sampled uniformly from all steps of the episodes.
 
-        before_ends: from the last steps of those that terminate instead, as many as the horizon has. Such
-        moments are chosen by their outcome, so what is found there is not to be pooled with the others.
+        before_ends: sample only from the last `horizon` steps of episodes that terminate. Such moments are
+        selected by their outcome, so they must not be pooled with the others.
         """
         asked = self.choose(episodes, rng, before_ends)
         estimates = [self._estimate(sample) for sample in self.simulator.sample(asked, self.rollouts)]
@@ -107,14 +107,14 @@ class MonteCarlo:
 
     @property
     def events(self) -> BoolArray:
-        """[outcome]: which outcomes happen or not, the last being termination."""
+        """[outcome]: which outcomes are events; the last is termination."""
         return np.array([*(outcome.is_event for outcome in self.outcomes.outcomes), True])
 
     def band(self, cases: SampledCases, level: float = LEVEL) -> Band:
-        """[case, horizon, outcome]: where the expectations lie, by the rollouts alone.
+        """[case, horizon, outcome]: the band of the true expectations, given the rollouts.
 
-        Exact binomial limits (Clopper and Pearson) for events, Student's t for the rest, and no width
-        where any other rollout would have been the same.
+        Exact binomial limits (Clopper and Pearson) for events, Student's t for the rest, and no width for
+        deterministic cases.
         """
         assert cases.standard_error is not None
         number("level", level, 0, 1)
@@ -122,7 +122,7 @@ class MonteCarlo:
         drawn = np.isfinite(cases.rollouts)
         rollouts = cases.rollouts[drawn, None, None]
         mean, error = cases.expected[drawn], cases.standard_error[drawn]
-        from scipy import special  # takes long to import, and few make rollouts
+        from scipy import special  # slow to import, and rarely needed
 
         reach = special.stdtrit(rollouts - 1, (1 + level) / 2) * error
         exact = clopper_pearson(np.rint(mean * rollouts), rollouts, level)
@@ -132,13 +132,14 @@ class MonteCarlo:
 
     @property
     def once(self) -> BoolArray:
-        """[outcome]: which events happen but once, first occurrences and termination."""
+        """[outcome]: which events happen at most once: first occurrences and termination."""
         return np.array([*(name.startswith(FIRST) for name in self.outcomes.legend.names), True])
 
     def happened_by(self, cases: SampledCases, level: float = LEVEL) -> Band:
-        """[case, horizon, outcome]: how likely it has happened by step h, by the rollouts alone.
+        """[case, horizon, outcome]: the band of P(by step h), given the rollouts.
 
-        Exact binomial limits on how many of them saw it by then; NaN for what can happen again.
+        Exact binomial limits, from the number of rollouts that saw the event by step h; NaN for outcomes that
+        can repeat.
         """
         counted, rollouts = np.cumsum(cases.expected, axis=1), cases.rollouts[:, None, None]
         drawn = np.isfinite(rollouts)
@@ -148,9 +149,9 @@ class MonteCarlo:
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
     def choose(self, episodes: int, rng: np.random.Generator, before_ends: bool = False) -> list[Choices]:
-        """Moments of the episodes with the policy's action and a foil; every step has the same chance.
+        """Moments of the episodes, sampled uniformly, with the policy's action and a foil.
 
-        Not all steps are held.
+        Reservoir sampling: only the chosen steps are kept in memory.
         """
         whole_number("episodes", episodes, at_least=1)
         kept = list[tuple[Moment, Array]]()
@@ -168,7 +169,7 @@ class MonteCarlo:
     def _offered(
         self, episodes: int, rng: np.random.Generator, before_ends: bool
     ) -> Iterable[tuple[Moment, Array]]:
-        """Steps to choose from: a moment, and the action taken there [1, ...]."""
+        """Candidate steps: a moment, and the action taken there [1, ...]."""
         seeds = [reset_seed(rng) for _ in range(episodes)]
         steps = play_together(self.env, self.policy, seeds, rng)
         if not before_ends:
@@ -176,7 +177,7 @@ class MonteCarlo:
         return _before_ends(steps, self.horizon)
 
     def _with_foil(self, observation: Array, own: Array, rng: np.random.Generator) -> Array:
-        """[choice, ...]: the action [1, ...] and, if there is any, another one that is valid."""
+        """[choice, ...]: the own action [1, ...] and a random valid other action, if there is one."""
         if self.env.parts is not None:
             foil = self.env.parts.change_one(own, rng)
         elif not self.env.discrete:
@@ -190,7 +191,7 @@ class MonteCarlo:
         return np.concatenate([own, foil.astype(own.dtype)])
 
     def _estimate(self, sample: Sample) -> _Estimate:
-        """What the rollouts show."""
+        """Means and standard errors over the rollouts."""
         weights = np.append(self.outcomes.legend.rewards, 0.0)
         seen, certain = sample.seen.astype(np.float64), bool(sample.certain.all())
         returns = compose(seen @ weights, self.policy.discount, axis=2)
@@ -205,14 +206,14 @@ class MonteCarlo:
 
 
 def _standard_error(seen: FloatArray) -> FloatArray:
-    """[...]: of the mean over rollouts [rollout, ...]; 0 where one was enough."""
+    """[...]: standard error of the mean over rollouts [rollout, ...]; 0 for a single, deterministic one."""
     if len(seen) == 1:
         return np.zeros(seen.shape[1:])
     return np.asarray(seen.std(axis=0, ddof=1) / np.sqrt(len(seen)))
 
 
 def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Moment, Array]]:
-    """The last steps, at most so many, of each episode that terminates."""
+    """The last steps, at most `within`, of each episode that terminates."""
     latest = collections.defaultdict[int, collections.deque[PlayedStep]](
         lambda: collections.deque(maxlen=within)
     )

@@ -1,4 +1,4 @@
-"""Rollouts that go on to the end of the episode, for what comes after the horizon."""
+"""Rollouts that continue beyond the horizon, to estimate the return up to the end of the episode."""
 
 from contextlib import closing
 from typing import NamedTuple
@@ -14,34 +14,34 @@ from tpd.sources.forks import Start
 from tpd.sources.moments import Moment
 
 MOST_STEPS = 1000
-"""After the horizon; an episode that has not ended by then has no estimate of what follows."""
+"""Steps after the horizon. If the episode has not ended by then, there is no estimate."""
 FEWEST, MOST = 20, 40
-"""Rollouts that are followed. In between, as many as take no more steps than the horizon did."""
+"""Bounds for the number of continued rollouts. Within them they take no more steps than the answer did."""
 PILOTS = 2
-"""Rollouts that show how long episodes are, and are discarded."""
+"""Rollouts that measure the length of episodes, and are discarded."""
 TAIL = 1e-3
-"""What follows is worth nothing once it is discounted to this many times the largest reward."""
+"""The rest of a return is neglected once it is at most this many times the largest reward."""
 
 
 class Followed(NamedTuple):
-    """What followed the horizon."""
+    """Results of rollouts beyond the horizon."""
 
     value: FloatArray
-    """[rollout, choice]: the return, discounted to the first step"""
+    """[rollout, choice]: the return after the horizon, discounted to step 0"""
     length: IntArray
-    """[rollout, choice]: steps of the episode from the moment on, as far as it was followed"""
+    """[rollout, choice]: number of steps made from the moment on"""
     ended: BoolArray
-    """[rollout, choice]: whether it was followed to its end"""
+    """[rollout, choice]: whether the rollout reached the end of the episode"""
     chance: BoolArray
-    """[rollout, choice]: whether chance had a part, where that was watched"""
+    """[rollout, choice]: whether random numbers were drawn; of the world only if that was watched"""
 
 
 def to_the_end(simulator: Simulator, moment: Moment, explanation: Explanation) -> Beyond:
-    """The return after the horizon, of the pairs [choice] that the simulator has explained at the moment.
+    """The return after the horizon for the pairs [choice] that the simulator has explained at the moment.
 
-    The rollouts followed are the first ones of the answer, so that fact and foil meet the same chances.
-    Where nothing is random, it is the one, unless a batch of another size, in which networks give other last
-    digits, ends otherwise: a world that makes so much of them is not foreseen that far.
+    The first rollouts of the answer are continued, so fact and foil share their random streams. In a
+    deterministic case there is a single rollout. It is checked with another batch size, which changes the
+    last digits of a network's output: if the return then differs, the world is chaotic and the value is NaN.
     """
     actions, certain = explanation.actions, explanation.certain
     if not (explanation.running[:, -1] > 0).any() or _steps(simulator, moment)[0] <= simulator.horizon:
@@ -71,7 +71,7 @@ def _beyond(found: Followed, certain: BoolArray) -> Beyond:
 
 
 def _steps(simulator: Simulator, moment: Moment) -> tuple[int, bool]:
-    """How many steps the episode can be followed, and whether nothing that counts comes after them."""
+    """The maximum number of steps of a rollout, and whether the return after them is negligible."""
     limit, discount = simulator.env.time_limit, simulator.policy.discount
     steps, whole = simulator.horizon + MOST_STEPS, False
     if discount < 1:

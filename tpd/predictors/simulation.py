@@ -1,8 +1,8 @@
-"""Answers by the simulator: rollouts of the real policy from a moment, one random stream for each.
+"""Explanations by the simulator: rollouts of the real policy from a moment, each with its own random stream.
 
-Rollout i of every action has stream i for world and policy, so that fact and foil meet the same chances
-(common random numbers). How many it takes is decided by a pilot that is then discarded: to stop as soon as
-the band is narrow enough would bias the answer.
+Rollout i of every action uses stream i for world and policy, so fact and foil share their random numbers
+(common random numbers). Pilot rollouts determine how many are needed and are then discarded: stopping as soon
+as the band is narrow enough would bias the answer.
 """
 
 import copy
@@ -29,49 +29,48 @@ from tpd.sources.moments import Moment
 from tpd.sources.worlds import StepResult, Worlds
 
 TOGETHER = 256
-"""Environments that are stepped at once."""
+"""Environments that are stepped together."""
 ROUNDING = 1e-3
-"""Networks give other digits in batches of other sizes, and worlds make more of that within the horizon."""
+"""Tolerance: a network's last digits depend on the batch size, and the world amplifies the difference."""
 SCOUTS = 2
-"""Rollouts that show whether any other would be the same."""
+"""Rollouts that test whether the moment is deterministic."""
 PILOT = 20
-"""Rollouts that show how many are needed, and are discarded."""
+"""Rollouts that determine how many are needed, and are discarded."""
 PRECISION = 0.06
-"""Half the width of the 90 % band of an event: at most 203 rollouts."""
+"""Half-width of the 90 % band of an event, which takes at most 203 rollouts."""
 MOST_ROLLOUTS = 10_000
 MOST_WAITING = 2**26
-"""Bytes of observations whose outcomes are not yet observed."""
+"""Maximum bytes of observations in transitions whose outcomes are not yet computed."""
 SCOUTING, PILOTING, ANSWERING = range(3)
-"""What streams are for: each has its own."""
+"""Purposes of rollouts; each has random streams of its own."""
 
 
 class Choices(NamedTuple):
-    """A moment, and actions that may be taken there."""
+    """A moment, and the actions to roll out from there."""
 
     moment: Moment
     actions: Array
     """[choice, ...]"""
     seed: int
-    """Of the random streams: the same question has the same answer."""
+    """Seed of the random streams: the same question has the same answer."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What the rollouts of a moment saw."""
+    """The outcomes in all rollouts of a moment."""
 
     seen: FloatArray
     """[rollout, choice, horizon, outcome]: the last outcome is termination"""
     certain: BoolArray
-    """[choice]: whether any other rollout would have been the same"""
+    """[choice]: whether the future is deterministic"""
 
 
 class Simulator:
     """Rolls the policy out from moments of its episodes.
 
-    precision: half the width that the band of an event may have, and of other outcomes as a share of
-        their range.
-    most: as many rollouts as that are made at most, whatever the precision.
-    progress: is told how many steps were made, each time that some were.
+    precision: half-width of the 90 % band of an event; for other outcomes, as a fraction of their range.
+    most: maximum number of rollouts, even if the precision is not reached.
+    progress: called with the number of steps made since the last call.
     """
 
     def __init__(
@@ -97,16 +96,16 @@ class Simulator:
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
         self.followed: Followed | None = None
-        """What is done for the first steps instead of what the policy does."""
+        """A behaviour that replaces the policy in the first steps."""
 
     def but(self, *, horizon: int | None = None, followed: Followed | None = None) -> "Simulator":
-        """The same, and with the same random streams, but with another horizon or a behaviour first."""
+        """A copy with the same random streams, but another horizon or a behaviour that comes first."""
         other = copy.copy(self)
         other.horizon, other.followed = horizon or self.horizon, followed
         return other
 
     def explain(self, moment: Moment, actions: Array, rollouts: int | None = None) -> Explanation:
-        """What follows each action [choice, ...] at the moment; `rollouts` of each, or as many as needed."""
+        """Explain each action [choice, ...] at the moment by `rollouts` rollouts, or as many as needed."""
         actions = np.asarray(actions)
         (sample,) = self.sample([Choices(moment, actions, self.seed)], rollouts)
         observations = np.repeat(moment.observation[None], len(actions), axis=0)
@@ -126,7 +125,7 @@ class Simulator:
         )
 
     def sample(self, asked: Sequence[Choices], rollouts: int | None) -> Iterator[Sample]:
-        """For each what its rollouts saw: one where nothing is random, else `rollouts`, or those needed."""
+        """The rollouts of each item: one if it is deterministic, else `rollouts`, or as many as needed."""
         if rollouts is not None:
             whole_number("rollouts", rollouts, at_least=2, at_most=self.most)
         scouted = list(self._scout(asked))
@@ -136,7 +135,7 @@ class Simulator:
             yield sample if sample.certain.all() else _with_certain(next(further), sample)
 
     def _scout(self, asked: Sequence[Choices]) -> Iterator[Sample]:
-        """One rollout of each action, and whether a second that could have differed did not."""
+        """One rollout of each action, and whether it is deterministic, which a second rollout checks."""
         for some in _together(asked, SCOUTS):
             for seen, chance in self._roll_out(some, SCOUTS, SCOUTING, watched=True):
                 certain = np.asarray(~chance.any(axis=0))
@@ -149,7 +148,7 @@ class Simulator:
                 yield Sample(seen[:1], certain)
 
     def _roll_out_all(self, asked: Sequence[Choices], rollouts: int | None) -> Iterator[FloatArray]:
-        """For each [rollout, choice, horizon, outcome]."""
+        """The outcomes of each item [rollout, choice, horizon, outcome]."""
         if rollouts is not None:
             for some in _together(asked, rollouts):
                 yield from (seen for seen, _ in self._roll_out(some, rollouts, ANSWERING))
@@ -160,9 +159,9 @@ class Simulator:
             yield seen
 
     def _enough(self, pilot: FloatArray) -> int:
-        """How many rollouts the precision needs, by what a pilot [rollout, choice, horizon, outcome] saw.
+        """How many rollouts the precision needs, from pilot rollouts [rollout, choice, horizon, outcome].
 
-        Of all events at and up to every step the one nearest to an even chance, as far as the pilot allows.
+        Worst case over all events, at and by every step: the probability within the pilot's band nearest 0.5.
         """
         events = np.array([*(outcome.is_event for outcome in self.outcomes.outcomes), True])
         sums = np.cumsum(pilot, axis=2)
@@ -179,7 +178,7 @@ class Simulator:
     def _roll_out(
         self, asked: Sequence[Choices], count: int, purpose: int, watched: bool = False
     ) -> Iterator[tuple[FloatArray, BoolArray]]:
-        """For each [rollout, choice, horizon, outcome], and [rollout, choice] whether chance had a part."""
+        """For each item, outcomes [rollout, choice, horizon, outcome] and randomness [rollout, choice]."""
         most = max(1, TOGETHER // sum(len(one.actions) for one in asked))
         parts = []
         for first in range(0, count, most):
@@ -192,8 +191,8 @@ class Simulator:
     def _roll_together(
         self, asked: Sequence[Choices], streams: IntArray, purpose: int, watched: bool
     ) -> Iterator[tuple[FloatArray, BoolArray]]:
-        """The rollouts of these streams."""
-        self.progress(0)  # to fork may take long
+        """The rollouts of these streams, stepped together."""
+        self.progress(0)  # forking may take long
         width = len(streams)
         keys = [[(one.seed, purpose, int(stream)) for stream in streams] for one in asked]
         starts = [
@@ -217,7 +216,7 @@ class Simulator:
             yield its_seen.reshape(*shape, *seen.shape[1:]).swapaxes(0, 1), its_chance.reshape(shape).T
 
     def _play(self, worlds: Worlds, policy: PolicyStreams, observations: Array, actions: Array) -> FloatArray:
-        """[fork, horizon, outcome]: what each fork sees, from these actions on."""
+        """[fork, horizon, outcome]: the outcomes of each fork, starting with these actions."""
         seen = _Seen(self.outcomes, len(actions), self.horizon)
         running = np.arange(len(actions))
         for h in range(self.horizon):
@@ -233,7 +232,7 @@ class Simulator:
         return seen.finish()
 
     def transitions(self, observations: Array, actions: Array, steps: Sequence[StepResult]) -> Transitions:
-        """What worlds that were stepped have shown."""
+        """The results of stepped worlds as a batch of transitions."""
         shown, reward, terminated, truncated, info = zip(*steps, strict=True)
         observed = batch(self.env.observation_space, shown)
         return Transitions(
@@ -248,7 +247,7 @@ class Simulator:
 
 
 class _Seen:
-    """Observes the outcomes of many steps at once, since every call of an outcome costs time."""
+    """Collects transitions and computes their outcomes in large batches, because each call is slow."""
 
     def __init__(self, outcomes: OutcomeSet, forks: int, horizon: int) -> None:
         self._outcomes = outcomes
@@ -258,7 +257,7 @@ class _Seen:
         self._steps = 0
 
     def add(self, step: Transitions, running: IntArray) -> None:
-        """The next step of the forks that run."""
+        """Add the next step of the running forks."""
         self._waiting.append((step, running))
         if sum(one.observation.nbytes for one, _ in self._waiting) > MOST_WAITING:
             self._observe()
@@ -282,12 +281,12 @@ class _Seen:
 
 
 def world_seeds(keys: Sequence[tuple[int, ...]]) -> IntArray:
-    """[stream]: a seed for the generators of each world."""
+    """[stream]: the seed of each world's random generators."""
     return np.array([np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1 for key in keys])
 
 
 def _together(asked: Sequence[Choices], rollouts: int) -> Iterator[Sequence[Choices]]:
-    """As many at a time as can be stepped together."""
+    """Groups of items that can be stepped together."""
     most = max((len(one.actions) for one in asked), default=1)
     size = max(1, TOGETHER // (most * rollouts))
     for first in range(0, len(asked), size):
@@ -295,6 +294,6 @@ def _together(asked: Sequence[Choices], rollouts: int) -> Iterator[Sequence[Choi
 
 
 def _with_certain(seen: FloatArray, scouted: Sample) -> Sample:
-    """The rollouts, with the one that was enough where nothing is random."""
+    """The rollouts, with the single scouted rollout repeated for deterministic actions."""
     seen = np.where(scouted.certain[:, None, None], scouted.seen, seen)
     return Sample(seen, scouted.certain)

@@ -1,4 +1,4 @@
-"""Step sizes: how far the n-th visit of a pair moves its estimate."""
+"""Step sizes (learning rates) of tabular FHTD, as functions of the visit count n of a pair."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ class StepSize(NamedTuple):
 
 
 def constant(rate: float) -> StepSize:
-    """The same for every visit, as in the paper's experiments: forgets, and never stops moving."""
+    """A constant rate, as in the paper's experiments. It tracks a changing policy but does not converge."""
     return StepSize(number("rate", rate, 0, 1, above_low=True), 0.0)
 
 
 def polynomial(exponent: float) -> StepSize:
-    """`n ** -exponent`, which the paper's theorem lets converge for exponents in (0.5, 1]."""
+    """`n ** -exponent`, which converges for exponents in (0.5, 1] by the paper's theorem."""
     return StepSize(1.0, number("exponent", exponent, 0.5, 1, above_low=True))

@@ -1,4 +1,4 @@
-"""A policy that draws every action from the random stream of its rollout."""
+"""Samples a policy's actions for many rollouts, each from a random stream of its own."""
 
 import pickle
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from tpd.policies.followed import Followed, observed
 from tpd.sources.random_sources import GLOBAL
 
 POLICY = 1
-"""Tells the stream of the policy from that of the world."""
+"""Part of the seed, so that the policy's stream differs from the world's."""
 
 
 class PolicyStreams:
-    """Samples for many rollouts at once, each from its own generator, whoever else is in the batch."""
+    """Samples actions for a batch of rollouts; a rollout's actions do not depend on the rest of the batch."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class PolicyStreams:
         self._env, self._policy, self._keys, self._followed = env, policy, keys, followed
         self._generators: dict[int, np.random.Generator] = {}
         self.drew: BoolArray = np.zeros(len(keys), dtype=np.bool_)
-        """[rollout]: whether chance had a part in any of its actions"""
+        """[rollout]: whether any of its actions was random"""
 
     def sample(self, observations: Array, rows: IntArray, step: int) -> Array:
-        """[row, ...]: the actions of these rollouts at a step, where they see these observations.
+        """[row, ...]: the actions of these rollouts at a step, given their observations.
 
-        What is followed in place of the policy draws from the same generators.
+        A behaviour that replaces the policy draws from the same generators.
         """
         followed = self._followed
         instead = None if followed is None else followed.at(step)
@@ -53,7 +53,7 @@ class PolicyStreams:
             return draw_columns(probabilities, np.arange(len(rows)), chances)
         untouched = np.random.default_rng(0)
         before = untouched.bit_generator.state, pickle.dumps(GLOBAL)
-        actions = np.array(policy.sample(observations, untouched))  # a copy, for it is kept
+        actions = np.array(policy.sample(observations, untouched))  # a copy, because it is kept
         if (untouched.bit_generator.state, pickle.dumps(GLOBAL)) == before:
             return actions  # nothing was drawn
         self.drew[rows] = True

@@ -1,4 +1,4 @@
-"""Fixed-horizon TD over tables, in two forms that hold the same estimate."""
+"""Tabular fixed-horizon TD (FHTD) learning, as in the paper."""
 
 import numpy as np
 
@@ -16,20 +16,20 @@ from tpd.predictors.step_sizes import StepSize
 
 
 def check_numbers(transitions: Transitions, num_states: int, num_actions: int) -> None:
-    """Refuse states and actions that a table has not: it would take them for others."""
+    """Refuse states and actions outside the table, which would be mistaken for others."""
     numbered("observations", transitions.observation, num_states)
     numbered("actions", transitions.action, num_actions)
     numbered("next observations", transitions.next_observation, num_states)
 
 
 class TabularFHTD:
-    """Learns every horizon and outcome of a pair from each transition that starts with it.
+    """Tabular FHTD: each transition updates all horizons and outcomes of its pair.
 
     form "fhgvf" learns value functions `Q_h` and decomposes them, as the paper does; "efo" learns
     the outcomes `O_h` directly. The update is linear, so both predict the same, up to rounding.
 
-    A pair never tried counts as a future in which nothing happens. How much of a prediction comes from
-    such pairs is not tracked: that would be one outcome more in every update. ReplayedFHTD tracks it.
+    An untried pair counts as a future in which nothing happens. How much of a prediction comes from untried
+    pairs is not tracked, because that would cost one more outcome in every update. ReplayedFHTD tracks it.
     """
 
     tie = 0.0
@@ -65,7 +65,7 @@ class TabularFHTD:
         self._next_probabilities = np.zeros((num_states, num_actions))
 
     def update(self, transitions: Transitions) -> None:
-        """One pass over the batch, in order, with the policy as it is now."""
+        """One pass over the batch, in order, with the current policy."""
         outcome, continuation = self.outcomes.observe(transitions)
         check_numbers(transitions, *self._visits.shape)
         arrived = np.zeros(len(self._visits), dtype=np.bool_)
@@ -88,11 +88,11 @@ class TabularFHTD:
         )
 
     def state(self) -> State:
-        """The table, and how often each pair was tried."""
+        """The table, and the visits of each pair."""
         return {"values": self._values, "visits": self._visits}
 
     def restore(self, state: State) -> None:
-        """Go on with that table."""
+        """Continue with that table."""
         stored = CheckedArrays(state)
         values, visits = stored.like("values", self._values), stored.like("visits", self._visits, low=0)
         self._values[:], self._visits[:] = values, visits
@@ -103,7 +103,7 @@ class TabularFHTD:
         return values if self.form == "efo" else decompose(values, self.discount, axis=-2)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often each pair was tried."""
+        """[batch]: visits of each pair."""
         return self._visits[observations, actions].astype(np.float64)
 
     def table(self) -> PairTable:

@@ -1,4 +1,4 @@
-"""Known dynamics over numbered states, followed forwards from one pair: counted, or the environment's own."""
+"""Tabular dynamics, counted or the environment's own, propagated forwards from one pair."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,43 +14,44 @@ from tpd.envs.tabular import TabularModel
 from tpd.predictors.pair_table import Edges
 
 Chooser = Callable[[int, IntArray], FloatArray]
-"""A step and states [state] -> the probabilities of the actions then [state, action]."""
+"""(step, states [state]) -> action probabilities [state, action]."""
 
 
 class Future(NamedTuple):
-    """What is expected after one pair."""
+    """Expected outcomes after one pair."""
 
     expected: FloatArray
-    """[horizon, outcome + 1]: last whether the episode terminates"""
+    """[horizon, outcome + 1]: the last outcome is termination"""
     unknown: FloatArray
-    """[horizon]: probability that the future has come to an untried pair by step h"""
+    """[horizon]: probability of having reached an untried pair by step h"""
 
 
 class Splits(NamedTuple):
-    """How a condition within the first t = 1, 2, ... steps divides the futures in which an event is still to
-    come: probabilities, of futures in which neither the event nor the end of the episode came before.
+    """Joint probabilities of conditions within the first t = 1, 2, ... steps and of an event after them.
+
+    All are joint with "open": in the first t steps the event has not happened and the episode has not ended.
     """
 
     condition: FloatArray
-    """[t, condition, event]: that the condition was met"""
+    """[t, condition, event]: P(open, condition met in the first t steps)"""
     condition_then: FloatArray
-    """[t, condition, event]: that it was met, and that the event then happens within the horizon"""
+    """[t, condition, event]: P(open, condition met, event happens later within the horizon)"""
     open: FloatArray
-    """[t, event]: that the event is still to come"""
+    """[t, event]: P(open)"""
     open_then: FloatArray
-    """[t, event]: that it then happens within the horizon"""
+    """[t, event]: P(open, event happens later within the horizon)"""
 
 
 @dataclass(frozen=True)
 class TabularDynamics:
-    """Where each pair leads, how likely, and with which outcomes."""
+    """Transition probabilities of pairs, with the outcomes of each transition (edge)."""
 
     pair: IntArray
     """[edge]: state * num_actions + action"""
     next_state: IntArray
     """[edge]"""
     probability: FloatArray
-    """[edge]: given the pair"""
+    """[edge]: probability given the pair"""
     outcome: FloatArray
     """[edge, outcome + 1]"""
     continuation: FloatArray
@@ -59,14 +60,14 @@ class TabularDynamics:
 
     @classmethod
     def counted(cls, edges: Edges, num_actions: int) -> "TabularDynamics":
-        """As transitions were counted."""
+        """Dynamics estimated from counted transitions."""
         visits = np.bincount(edges.pair, edges.count)
         probability = edges.count / visits[edges.pair]
         return cls(edges.pair, edges.next_state, probability, edges.outcome, edges.continuation, num_actions)
 
     @classmethod
     def known(cls, model: TabularModel, outcomes: OutcomeSet) -> "TabularDynamics":
-        """As the environment publishes them."""
+        """The dynamics that the environment publishes."""
         transitions, probability = model.transitions()
         pair = pair_of(transitions.observation, transitions.action, model.num_actions)
         observed = outcomes.observe(transitions)
@@ -74,15 +75,14 @@ class TabularDynamics:
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray]:
-        """[pair], and [edge]: the tried pairs, and which of them each edge belongs to."""
+        """The tried pairs [pair], and the row of each edge's pair among them [edge]."""
         pairs, row = np.unique(self.pair, return_inverse=True)
         return pairs, row
 
     @cached_property
     def _next(self) -> tuple[IntArray, IntArray, IntArray]:
-        """[state], [edge] and [state, action]: states reached, each edge's, and the pairs there.
-
-        A pair that was never tried has the number after the last one.
+        """The states reached [state], the row of each edge's next state [edge], and the rows of the pairs
+        there [state, action]. Untried pairs have the row after the last one.
         """
         states, row = np.unique(self.next_state, return_inverse=True)
         pairs, _ = self._pairs
@@ -90,7 +90,7 @@ class TabularDynamics:
         return states, row, np.where(tried, found, len(pairs))
 
     def follow(self, state: int, action: int, choose: Chooser, horizon: int) -> Future:
-        """What is expected after a pair, if the actions of later steps are chosen so."""
+        """Expected outcomes after a pair if `choose` gives the action probabilities of later steps."""
         pairs, row_of_edge = self._pairs
         expected, unknown = np.zeros((horizon, self.outcome.shape[1])), np.zeros(horizon)
         (start,), (tried,) = locate(pairs, np.array([state * self.num_actions + action]))
@@ -112,9 +112,9 @@ class TabularDynamics:
     def splits(
         self, state: int, action: int, policy: DiscretePolicy, columns: IntArray, steps: int, horizon: int
     ) -> Splits:
-        """How the events of these columns, each as a condition, divide the future of a pair.
+        """Splits of a pair's future: each event of these columns is a condition for each other event.
 
-        They are asked for within the first 1 to `steps` steps.
+        Conditions are checked within the first 1 to `steps` steps.
         """
         pairs, row_of_edge = self._pairs
         events, size = self.outcome[:, columns].astype(np.float64), len(columns)
@@ -122,7 +122,7 @@ class TabularDynamics:
         later = self._chances(policy, events, alive, horizon - 1)
         (start,), _ = locate(pairs, np.array([state * self.num_actions + action]))
         mass: FloatArray = np.zeros((len(pairs) + 1, size + 1, size))
-        """[pair, condition and last all, event]: of futures in which the event is still to come"""
+        """[pair, condition + 1, event]: P(open, condition met); the last row is P(open)"""
         mass[start, -1] = 1
         found, then = np.zeros((2, steps, size + 1, size))
         for t in range(steps):
@@ -140,7 +140,7 @@ class TabularDynamics:
     def _chances(
         self, policy: DiscretePolicy, events: FloatArray, alive: FloatArray, steps: int
     ) -> list[FloatArray]:
-        """Of 0, 1, ... steps [state reached, event]: how likely each event happens within so many."""
+        """For n = 0, 1, ... steps [state reached, event]: probability of each event within n steps."""
         states, next_of_edge, next_pairs = self._next
         pairs, row_of_edge = self._pairs
         probabilities = policy.probabilities(states)
@@ -156,14 +156,14 @@ class TabularDynamics:
         return chances
 
     def _arrive(self, edges: IntArray, moved: FloatArray) -> FloatArray:
-        """[state reached, ...]: the mass that these edges [edge] carry there [edge, ...]."""
+        """[state reached, ...]: the probability mass that these edges [edge] move there [edge, ...]."""
         states, next_of_edge, _ = self._next
         arrived = np.zeros((len(states), *moved.shape[1:]))
         np.add.at(arrived, next_of_edge[edges], moved)
         return arrived
 
     def _chosen(self, arrived: FloatArray, choose: Callable[[IntArray], FloatArray]) -> FloatArray:
-        """[pair and last what was never tried, ...]: the mass [state reached, ...] after the next choice."""
+        """[pair + 1, ...]: the mass [state reached, ...] after the next action; last row: untried pairs."""
         states, _, next_pairs = self._next
         mass = np.zeros((len(self._pairs[0]) + 1, *arrived.shape[1:]))
         here = np.flatnonzero(arrived.reshape(len(arrived), -1).any(axis=1))
@@ -176,10 +176,10 @@ class TabularDynamics:
 
 
 def _now_met(before: FloatArray, now: FloatArray) -> FloatArray:
-    """[edge, condition and last all, event]: the mass for which a condition is met at this step first.
+    """[edge, condition + 1, event]: the mass for which a condition is first met at this step.
 
-    before: the mass so far, in which a condition was met before or, last, whether or not; now [edge, event]:
-    which events happen at this step.
+    before: the mass for which each condition was met before; its last row is all mass.
+    now [edge, event]: which events happen at this step.
     """
     met = np.zeros_like(before)
     met[:, :-1] = (before[:, -1:] - before[:, :-1]) * now[:, :, None]

@@ -7,7 +7,7 @@ from tpd.guards.settings import whole_number
 
 
 class Unlearned:
-    """Knows how far ahead it is asked, and nothing else."""
+    """A placeholder predictor with a horizon: predicts zeros, with support 0."""
 
     updates = 0
     tie = 0.0

@@ -1,8 +1,8 @@
-"""The return after the horizon, to the end of the episode, in a model of numbered states.
+"""The return from the horizon to the end of the episode, solved exactly in a tabular model.
 
-With `T` from state to state under the policy, `x` the reward of one step there and `D` from a pair to the
-next states, the return after the first H steps is `g^H D T^(H-1) V`, where `V = x + g T V` and g is the
-discount.
+Let `T` be the transition matrix between states under the policy, `x` the expected reward of one step, `D` the
+transition matrix from pairs to next states, and g the discount. Then the return after the first H steps is
+`g^H D T^(H-1) V`, where `V = x + g T V`.
 """
 
 from functools import cached_property
@@ -13,11 +13,11 @@ import numpy as np
 from tpd.core.types import BoolArray, FloatArray, IntArray
 
 MOST_STATES = 20_000
-"""Of a larger model the linear system is not solved."""
+"""The linear system of a larger model is not solved."""
 
 
 class Edges(NamedTuple):
-    """Where pairs lead in one step, and what the policy does there."""
+    """The one-step transitions of all pairs, and the policy in the next states."""
 
     row: IntArray
     """[edge]: the pair"""
@@ -28,13 +28,13 @@ class Edges(NamedTuple):
     goes_on: FloatArray
     """[edge]: 0 where the episode ends, else 1"""
     next_rows: IntArray
-    """[state, action]: the pair of each action; as many as there are pairs where it was never tried"""
+    """[state, action]: the row of each pair; for untried pairs, the number of pairs"""
     probabilities: FloatArray
-    """[state, action]: of the policy"""
+    """[state, action]: the policy's probabilities"""
 
 
 class Episodes:
-    """Solves one model after the other, which differ only in how likely their edges are."""
+    """Solves models that share their edges and differ only in the edges' probabilities."""
 
     def __init__(self, edges: Edges, pairs: int, discount: float, horizon: int) -> None:
         from scipy.sparse import csr_matrix  # takes long to import
@@ -52,9 +52,9 @@ class Episodes:
         self._lead = csr_matrix((np.zeros(len(cells)), cells % states, first), (pairs, states))
 
     def returns(self, weight: FloatArray) -> FloatArray:
-        """[pair]: the return after the horizon, discounted to the first step; NaN where it has no end.
+        """[pair]: the return after the horizon, discounted to step 0; NaN if it is infinite or undefined.
 
-        weight [edge] is how likely each is after its pair. What was never tried counts as 0.
+        weight [edge]: the probability of each edge given its pair. Untried pairs count as 0.
         """
         lead, step = self._chain(weight)
         reward = self._policy @ np.bincount(self._edges.row, weight * self._edges.reward, self._pairs)
@@ -64,18 +64,18 @@ class Episodes:
         return value
 
     def unknown(self, weight: FloatArray) -> FloatArray:
-        """[pair]: how likely it comes to what was never tried after the horizon, later steps discounted."""
+        """[pair]: the discounted probability of reaching an untried pair after the horizon."""
         lead, step = self._chain(weight)
         return self._later(lead, step, self._summed(step, self._untried))
 
     def _chain(self, weight: FloatArray) -> tuple[Any, Any]:
-        """From a pair to the next states, and from state to state under the policy."""
+        """The transition matrices from pairs to next states, and between states under the policy."""
         lead = self._lead.copy()
         lead.data = np.bincount(self._cell, weight * self._edges.goes_on, len(lead.data))
         return lead, self._policy @ lead
 
     def _summed(self, step: Any, each: FloatArray) -> FloatArray:
-        """[state]: the discounted sum of what each step brings [state], from there to the end."""
+        """[state]: the discounted sum of a per-step quantity [state] to the end of the episode."""
         from scipy.sparse import identity
         from scipy.sparse.linalg import splu
 
@@ -89,14 +89,14 @@ class Episodes:
         return total
 
     def _later(self, lead: Any, step: Any, value: FloatArray) -> FloatArray:
-        """[pair]: what is expected of a value [state] when the horizon is over."""
+        """[pair]: the expectation of a value [state] at the end of the horizon."""
         for _ in range(self._horizon - 1):
             value = step @ value
         return np.asarray(lead @ value)
 
     @cached_property
     def _endless(self) -> BoolArray:
-        """[state]: whether it may come to where the episode cannot end, and nothing discounts that."""
+        """[state]: whether it can reach states from which the episode never ends; False with a discount."""
         states = len(self._edges.next_rows)
         if self._discount < 1:
             return np.zeros(states, dtype=np.bool_)
@@ -108,7 +108,7 @@ class Episodes:
 
 
 def _reaching(links: Any, goals: BoolArray) -> BoolArray:
-    """[state]: whether it is a goal, or is linked to one [state, state]."""
+    """[state]: whether it is a goal or can reach one through links [state, state]."""
     reached = goals
     while True:
         further = reached | (links @ reached.astype(np.float64) > 0)

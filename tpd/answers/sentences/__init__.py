@@ -1,1 +1,1 @@
-"""Explanations in sentences: one pair described, two pairs compared."""
+"""Explanations as English sentences: describing one pair, comparing two."""

@@ -1,4 +1,4 @@
-"""What comes after the horizon, where two pairs are compared."""
+"""Sentences about the return after the horizon, in a comparison of two pairs."""
 
 from tpd.answers.sentences.describe import NEGLIGIBLE
 from tpd.answers.sentences.formatting import WIDE, gain, listed, worth
@@ -8,10 +8,10 @@ from tpd.answers.sentences.summary import PairSummary
 def afterwards(
     fact: PairSummary, foil: PairSummary, difference: float, whole: bool, small: float
 ) -> list[str]:
-    """What comes after the horizon, where that matters: estimated, or why it is not.
+    """Sentences about the return after the horizon, if it matters: its estimate, or why there is none.
 
-    difference: of the returns that are compared, to the end of the episode if `whole`; `small` does not
-        matter.
+    difference: the return difference, to the end of the episode if `whole`.
+    small: returns up to this size do not matter.
     """
     last = fact.horizon - 1
     if whole:
@@ -34,7 +34,7 @@ def afterwards(
 
 
 def _risks(fact: PairSummary, foil: PairSummary) -> str:
-    """That a loss after the horizon includes the risks there, which are not said one by one."""
+    """A note that a loss after the horizon includes risks, which are not listed with probabilities."""
     if min(fact.beyond, foil.beyond) >= 0:
         return ""
     risks = [term.name for term in fact.terms if fact.risk[term.number] or foil.risk[term.number]]
@@ -42,7 +42,7 @@ def _risks(fact: PairSummary, foil: PairSummary) -> str:
 
 
 def _more(pair: PairSummary) -> str:
-    """What comes after the horizon, with its band where that is wide."""
+    """The return after the horizon as text, with its band if that is wide."""
     band = pair.beyond_band
     if band is None or band[1] - band[0] <= WIDE * abs(pair.beyond):
         return gain(pair.beyond)

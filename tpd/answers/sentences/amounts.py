@@ -1,4 +1,4 @@
-"""How two pairs differ in one event: how likely, how often, how much sooner."""
+"""How two pairs differ in one event: probability, count or time."""
 
 from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE, percent
 from tpd.answers.sentences.plan import REPEATED, WORTH_SAYING
@@ -6,11 +6,11 @@ from tpd.answers.sentences.summary import PairSummary
 from tpd.answers.sentences.terms import Term
 
 SAME_CHANCE = 0.005
-"""Probabilities that differ by less are not told apart."""
+"""Probabilities that differ by less count as equal."""
 
 
 def amounts(term: Term, added: float, better: PairSummary, lesser: PairSummary) -> str:
-    """How likely, how often or how much sooner the event is after the better one; empty if none of these."""
+    """The difference in probability, count or time of an event, as text; empty if there is none."""
     t = term.number
     if not term.is_event:
         return ""
@@ -31,12 +31,12 @@ def amounts(term: Term, added: float, better: PairSummary, lesser: PairSummary) 
 
 
 def _timed(one: PairSummary, other: PairSummary, t: int) -> bool:
-    """Whether it is known of both how likely an event happens, and when."""
+    """Whether probability and time of an event are known for both."""
     return min(one.spoken[t], other.spoken[t]) >= 0
 
 
 def _sooner(better: PairSummary, lesser: PairSummary, t: int) -> str:
-    """How the time of an event differs, unless it hardly ever happens."""
+    """The difference in the time of an event; empty if the event is rare."""
     if min(better.chance[t], lesser.chance[t]) <= WORTH_SAYING or better.middle[t] == lesser.middle[t]:
         return ""
     said = "sooner" if better.middle[t] < lesser.middle[t] else "later"
@@ -44,7 +44,7 @@ def _sooner(better: PairSummary, lesser: PairSummary, t: int) -> str:
 
 
 def _repeats(pair: PairSummary, term: Term) -> float:
-    """How often the event is expected where it happens at all."""
+    """The expected count of the event, given that it happens."""
     t = term.number
     if pair.ending[t] or pair.spoken[t] < 0:
         return pair.count[t]
@@ -52,7 +52,7 @@ def _repeats(pair: PairSummary, term: Term) -> float:
 
 
 def _times(pair: PairSummary, term: Term) -> str:
-    """How often an event is expected in whole numbers; of what is rare, how likely it is at all."""
+    """The expected count of an event as text; for rare events, the probability."""
     count = pair.count[term.number]
     if count <= IMPOSSIBLE:
         return "never"

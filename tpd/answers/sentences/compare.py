@@ -1,4 +1,7 @@
-"""Two pairs in sentences: which one is worth more, and why. Every number comes from the explanation."""
+"""Sentences that compare two pairs: which has the higher return, and why.
+
+Every number comes from the explanation.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -31,30 +34,30 @@ from tpd.predictors.explainer import ROUNDING
 
 MOST_REASONS, MOST_AGAINST = 3, 1
 PRACTICAL = 0.01
-"""Returns that differ by a smaller share of all that is gained and lost are a practical tie."""
+"""Return differences below this fraction of all gains and losses are a practical tie."""
 
 
 class Verdict(NamedTuple):
-    """Which of two pairs is worth more."""
+    """The comparison of two pairs by their returns."""
 
     gain: float
-    """What the fact is worth more than the foil, to the end of the episode where both ends are estimated."""
+    """Return of the fact minus that of the foil, to the end of the episode if both are estimated."""
     band: tuple[float, float] | None
-    """Where that lies, if there are draws."""
+    """Its band, if there are posterior samples or rollouts."""
     whole: bool
-    """Whether what comes after the horizon is part of it."""
+    """Whether the return after the horizon is included."""
     tie: bool
     """Whether the difference is too small to matter."""
     settled: bool
-    """Whether it is no tie, and the data leave no doubt which is ahead."""
+    """Whether it is no tie and the band excludes 0."""
     small: float
-    """A difference that does not matter."""
+    """Differences up to this do not matter."""
 
 
 class ContrastNarrator:
-    """Compares two explanations pair by pair, with all that sentences need worked out once for the batch.
+    """Compares two explanations pair by pair; the numbers for sentences are computed once for the batch.
 
-    Returns that differ by less than `tie`, relative to the larger one, are about equal.
+    `tie` is a relative tolerance: returns that differ by less count as equal.
     """
 
     def __init__(self, contrast: Contrast, tie: float = 0.0) -> None:
@@ -62,7 +65,7 @@ class ContrastNarrator:
         self._tie = tie
         self.differences = Differences(contrast)
         self._noise: list[list[bool]] | None = None
-        """[batch][outcome]: where the band of what it adds to the difference includes 0"""
+        """[batch][outcome]: whether the band of its contribution to the difference includes 0"""
         if self.differences.rewarded:
             whole = contrast.whole()
             self._gain: list[float] = whole.mean.tolist()
@@ -76,7 +79,7 @@ class ContrastNarrator:
         self._columns = {name: column for column, name in enumerate(contrast.fact.legend.names)}
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
-        """Which of the two is worth more, and why; said too where that is not the one that was chosen."""
+        """Which of the two has the higher return, and why; also says if that is not the chosen one."""
         fact, foil = self._summaries(row, fact_name, foil_name)
         return self._compare(row, fact, foil, chosen)[0]
 
@@ -90,11 +93,11 @@ class ContrastNarrator:
         own_return: float | None = None,
         inevitable: Collection[str] = (),
     ) -> str:
-        """The whole answer: both plans, which is worth more and why; first that a choice is not supported.
+        """The whole answer: both plans, and which has the higher return and why.
 
-        `best` is a third action that the explained returns favour over the one chosen, and its return,
-        `own_return` that of the one chosen. `inevitable` are events that are certain after every valid
-        action.
+        It starts with a notice if the explained returns do not support the choice. `best` is a third action
+        with a better return than the chosen one, and its return; `own_return` is the return of the chosen
+        one. `inevitable` are events that are certain after every valid action.
         """
         fact, foil = self._summaries(row, fact_name, foil_name)
         first, then = list[str](), list[str]()
@@ -112,13 +115,13 @@ class ContrastNarrator:
         return PairSummary(self._fact, row, fact_name), PairSummary(self._foil, row, foil_name)
 
     def verdict(self, row: int) -> Verdict:
-        """Which of the two is worth more; the outcomes have to account for the reward."""
+        """Which of the two has the higher return; the outcomes must account for the reward."""
         return self._verdict(row, *self._summaries(row, "", ""))
 
     def _compare(
         self, row: int, fact: PairSummary, foil: PairSummary, chosen: str | None
     ) -> tuple[str, bool]:
-        """The verdict with its reasons, and whether it speaks against the choice."""
+        """The verdict with its reasons, and whether it contradicts the choice."""
         for pair in (fact, foil):
             if not pair.known:
                 return sentence(f"{never_tried(pair)}, and the two cannot be compared"), False
@@ -173,7 +176,7 @@ class ContrastNarrator:
     def _reasons(
         self, row: int, better: PairSummary, lesser: PairSummary, verdict: Verdict, swapped: bool
     ) -> str:
-        """Why one is worth more, seen from the better one; nothing whose band includes 0."""
+        """Reasons why the better one has the higher return; without outcomes whose band includes 0."""
         found = list[tuple[float, str]]()
         for outcome, of_fact in self.differences.gains(row).items():
             added = -of_fact if swapped else of_fact
@@ -197,7 +200,7 @@ class ContrastNarrator:
         return f"{fact.name} differs from {foil.name} most in {said}"
 
     def _reason(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
-        """What differs in one outcome, and what that adds to the return of the better one."""
+        """The difference in one outcome, and its contribution to the return of the better one."""
         term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
         said = amounts(term, added, better, lesser)
         if not said:
@@ -209,7 +212,7 @@ class ContrastNarrator:
 def compare(
     contrast: Contrast, row: int, fact_name: str, foil_name: str, chosen: str | None = None, tie: float = 0.0
 ) -> str:
-    """Which of the two is worth more, and why; for many rows use `ContrastNarrator`."""
+    """Which of the two has the higher return, and why; for many rows use `ContrastNarrator`."""
     return _only(contrast, row, tie).compare(0, fact_name, foil_name, chosen)
 
 
@@ -234,13 +237,13 @@ def _only(contrast: Contrast, row: int, tie: float) -> ContrastNarrator:
 
 
 def unsupported(best: str, best_return: float, own: str, own_return: float) -> str:
-    """What must be said where the explained returns favour another action than the agent's own."""
+    """The notice that the explained returns favour another action than the agent's own."""
     they = favour(best, best_return, own, own_return)
     return f"the explained returns do not support this choice: they {they}"
 
 
 def favour(best: str, best_return: float, own: str, own_return: float) -> str:
-    """Which of two the explained returns favour."""
+    """The clause that the explained returns favour one action over another."""
     return f"favour {best} ({worth(best_return)}) over {own} ({worth(own_return)})"
 
 
@@ -250,14 +253,14 @@ def _total(pair: PairSummary, whole: bool) -> float:
 
 
 def _scope(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> str:
-    """How far returns are compared, where that is not to the end."""
+    """The number of steps that returns cover; empty if they reach the end of the episode."""
     if verdict.whole or max(fact.running, foil.running) <= NEGLIGIBLE:
         return ""
     return f" within {fact.horizon} step{'s' if fact.horizon > 1 else ''}"
 
 
 def _apart(verdict: Verdict) -> str:
-    """How far apart they may be."""
+    """The band of the difference as text."""
     if verdict.band is None:
         return ""
     least = NEGLIGIBLE if verdict.tie else ROUNDING
@@ -266,7 +269,7 @@ def _apart(verdict: Verdict) -> str:
 
 
 def _between(verdict: Verdict) -> str:
-    """The band of the difference, where it is wide."""
+    """The band of the difference as text, if it is wide."""
     if verdict.band is None:
         return ""
     low, high = sorted(map(abs, verdict.band))

@@ -1,4 +1,4 @@
-"""One pair in sentences: what is expected after it, and how well that is known."""
+"""Sentences that describe one pair: expected events, and how well they are known."""
 
 from collections.abc import Sequence
 
@@ -19,31 +19,31 @@ UNTOLD_BECAUSE = {
 
 
 class Narrator:
-    """Tells of the pairs of one explanation."""
+    """Describes the pairs of one explanation."""
 
     def __init__(self, explanation: Explanation) -> None:
         self._summaries = PairSummaries(explanation)
 
     def describe(self, row: int, name: str) -> str:
-        """What is expected after one pair in the order of time, and how well it is known."""
+        """The expected events after one pair in time order, and how well they are known."""
         pair = PairSummary(self._summaries, row, name)
         return " ".join(filter(None, [described(pair), not_told(pair)]))
 
 
 def describe(explanation: Explanation, row: int, name: str) -> str:
-    """What is expected after one pair in the order of time, and how well it is known."""
+    """The expected events after one pair in time order, and how well they are known."""
     return Narrator(explanation[row : row + 1]).describe(0, name)
 
 
 def described(pair: PairSummary) -> str:
-    """What is expected of it, as far as it is learned."""
+    """The expected events after a pair, as far as they are learned."""
     if not pair.known:
         return sentence(never_tried(pair))
     return _told(pair, pair.name, planned(pair))
 
 
 def described_both(fact: PairSummary, foil: PairSummary) -> str:
-    """What is expected of both; of the foil only what differs, where that is little."""
+    """The expected events after both; for the foil only the differences, if there are few."""
     if not (fact.known and foil.known):
         return f"{described(fact)} {described(foil)}"
     plan, other = planned(fact), planned(foil)
@@ -64,14 +64,14 @@ def _clauses(plan: Plan) -> list[Clause]:
 
 
 def _told(pair: PairSummary, name: str, plan: Plan, explained: Sequence[str] = ()) -> str:
-    """The sentences about a pair; of events `explained` before, why nothing is told is not said again."""
+    """The sentences about a pair. Reasons for missing numbers are not repeated for events in `explained`."""
     risks = _risks(pair, plan)
     events = _events(pair, plan, explained) or (risks.pop(0) if plan.risks else _nothing(pair))
     return _with_doubts(pair, [f"{name}: {events}", *risks])
 
 
 def _with_doubts(pair: PairSummary, said: list[str]) -> str:
-    """The sentences, with how well the pair is known."""
+    """The sentences, plus how well the pair is known."""
     if not pair.foreseen:
         said.append(into_unknown(pair))
     if pair.counted and pair.visits < FEW_VISITS:
@@ -92,7 +92,7 @@ def _events(pair: PairSummary, plan: Plan, explained: Sequence[str]) -> str:
 
 
 def _risks(pair: PairSummary, plan: Plan) -> list[str]:
-    """The risks, also those that are not expected."""
+    """The risks, and which risks are not expected."""
     said = list[str]()
     if plan.risks:
         said.append(f"risk of {'; '.join(clause.text for clause in plan.risks)}")
@@ -105,7 +105,7 @@ def _risks(pair: PairSummary, plan: Plan) -> list[str]:
 
 
 def not_told(*pairs: PairSummary) -> str:
-    """What no number is given of after these pairs, and what would help; empty where that is nothing."""
+    """The outcomes without reported numbers, and what would help; empty if there are none."""
     said = list[str]()
     if all(pair.verdict is None for pair in pairs):
         return ""
@@ -120,7 +120,7 @@ def not_told(*pairs: PairSummary) -> str:
 
 
 def _names(pair: PairSummary, verdict: Verdict) -> list[str]:
-    """The outcomes of which nothing is told for that reason."""
+    """The outcomes without reported numbers because of this verdict."""
     if pair.verdict is None:
         return []
     silent = [term for term in pair.terms if not tells(pair, term)]
@@ -140,7 +140,7 @@ def into_unknown(pair: PairSummary) -> str:
 
 
 def _too_wide(pair: PairSummary, names: str) -> str:
-    """That a band is too wide for a number, why, and what would help."""
+    """A clause that a band is too wide to report a number, why, and what would help."""
     if pair.counted:
         return f"not enough data to tell how likely {names}"
     if pair.rolled_out:
@@ -152,6 +152,6 @@ def _too_wide(pair: PairSummary, names: str) -> str:
 
 
 def _nothing(pair: PairSummary) -> str:
-    """Where nothing is worth saying, or nothing of it may be said."""
+    """The clause for a pair without any event to report."""
     silent = any(not tells(pair, term) for term in pair.terms)
     return "nothing that was learned is expected" if silent else "none of the outcomes is expected"

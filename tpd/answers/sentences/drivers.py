@@ -1,4 +1,4 @@
-"""What a forecast relies on, in words."""
+"""Sentences about the drivers of a forecast (`tpd.answers.drivers`)."""
 
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from tpd.answers.drivers import Drivers
 
 SHARE = 0.8
-"""Of all that moves the forecast: so much is named, but no more than a few parts of the state."""
+"""Parts are named until they make up this fraction of all |values|, but at most `MOST_NAMED`."""
 MOST_NAMED = 3
 SURE = 2.0
-"""Standard errors by which a value has to differ from 0 to be named."""
+"""Minimum size of a named value, in standard errors."""
 SMALL = 0.01
-"""A part of the state that moves a probability by less is not named."""
+"""Minimum size of a named value of a probability."""
 CAVEAT = "This is how the forecast depends on its inputs, not what causes the event."
 
 
@@ -36,14 +36,14 @@ def relies_on(drivers: "Drivers") -> str:
 
 
 def contradiction(drivers: "Drivers") -> str:
-    """What rollouts say instead."""
+    """Why values are withheld: the forecast contradicts the rollouts."""
     assert drivers.rolled_out is not None
     said = (amount(value, drivers) for value in (drivers.forecast, drivers.rolled_out))
     return "it is wrong here, {} where rollouts say {}".format(*said)
 
 
 def too_unlike(share: float) -> str:
-    """Why values over mixed states, of which such a share is unlike those met, would say nothing."""
+    """Why values are withheld: too many mixed states are unlike the visited ones."""
     if np.isnan(share):
         return "too few episodes are at hand to tell which states are like those met"
     mixed = "mixed with states met, parts of this state make others"
@@ -51,13 +51,13 @@ def too_unlike(share: float) -> str:
 
 
 def not_mixed(left_out: int, drawn: int) -> str:
-    """Why values over the rest of the states met would say nothing."""
+    """Why values are withheld: too many visited states had to be left out."""
     mixed = f"mixed with {left_out} of {drawn} states met, parts of this state make others"
     return f"{mixed} in which the action is not valid or was never tried"
 
 
 def _main(drivers: "Drivers") -> list[int]:
-    """The fewest groups that make a share of all that moves the forecast, the largest first."""
+    """The groups to name, largest first (see `SHARE`)."""
     sizes = np.abs(drivers.values)
     least = np.maximum(SURE * drivers.errors, SMALL if drivers.probability else 0.0)
     left, named = (1 - SHARE) * sizes.sum(), list[int]()
@@ -70,14 +70,14 @@ def _main(drivers: "Drivers") -> list[int]:
 
 
 def amount(value: float, drivers: "Drivers") -> str:
-    """A forecast, of a probability in percent."""
+    """A forecast as text; probabilities in percent."""
     if not drivers.probability:
         return worth(value)
     return moved(value, drivers) if drivers.against else percent(value)
 
 
 def moved(value: float, drivers: "Drivers") -> str:
-    """A difference, of probabilities in percentage points."""
+    """A difference as text; of probabilities in percentage points."""
     if not drivers.probability:
         return f"{value:+.2g}"
     return f"{100 * value:+.0f} points" if abs(value) >= 0.01 else f"{100 * value:+.1f} points"

@@ -1,4 +1,4 @@
-"""Risks that are certain whatever is done."""
+"""Sentences about inevitable risks: certain after every action."""
 
 from collections.abc import Collection
 
@@ -27,7 +27,7 @@ def inevitable(explanation: Explanation) -> tuple[str, ...]:
 
 
 def _is_certain_risk(pair: PairSummary, term: Term) -> bool:
-    """Whether an event with a large penalty is certain within the steps explained, as far as is known."""
+    """Whether an event is a risk and certain within the horizon, with enough data to say so."""
     t = term.number
     if not pair.risk[t] or pair.spoken[t] < 0 or not pair.foresees(pair.spoken[t]):
         return False

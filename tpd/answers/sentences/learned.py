@@ -1,4 +1,4 @@
-"""What was learned beside what was rolled out, in a sentence: how far off it is where that matters most."""
+"""Sentences that compare learned predictions with rollouts, and name the largest errors."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from tpd.core.types import IntArray
 
 MOST_SAID = 2
 WRONG = 0.05
-"""A learned chance that is off by less is not called wrong."""
+"""A learned probability with a smaller error is not called wrong."""
 
 
 def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) -> str:
-    """Where what was learned of one pair contradicts its rollouts most."""
+    """The largest contradictions between the learned prediction of one pair and its rollouts."""
     if not learned.foreseen[0, -1]:
         return sentence(f"of {name} nothing was learned that reaches so far")
     judged = _told_firsts(learned)
@@ -33,13 +33,13 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
 
 
 def _told_firsts(learned: Explanation) -> IntArray:
-    """The first occurrences of which something was learned."""
+    """The columns of first occurrences that are learned."""
     names, told = learned.legend.names, learned.told.by[0, -1]
     return np.array([k for k, name in enumerate(names) if name.startswith(FIRST) and told[k]], dtype=np.int64)
 
 
 def _contradicted(rolled_out: Explanation, learned: Explanation, judged: IntArray) -> list[int]:
-    """Those whose learned chance lies well outside the band of the rollouts, the farthest off first."""
+    """Columns whose learned probability lies well outside the band of the rollouts, largest error first."""
     guess, true = (side.expected[0].sum(axis=0) for side in (learned, rolled_out))
     band = rolled_out.sum_band()
     beyond = np.maximum(band.low[0, -1] - guess, guess - band.high[0, -1])

@@ -1,4 +1,4 @@
-"""The nearest state where the agent would do the foil, in a sentence."""
+"""A sentence about the nearest state in which the agent would choose the foil."""
 
 from typing import TYPE_CHECKING
 

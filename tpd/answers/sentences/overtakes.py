@@ -1,4 +1,4 @@
-"""At which reward two pairs change places, in a sentence."""
+"""A sentence about the reward at which one pair overtakes the other."""
 
 from tpd.answers.sentences.describe import into_unknown, never_tried
 from tpd.answers.sentences.formatting import sentence
@@ -9,7 +9,7 @@ from tpd.core.formats import price
 
 
 def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_name: str) -> str:
-    """At which reward of an outcome the one that is behind overtakes the other."""
+    """The reward of an outcome at which the pair with the lower return overtakes the other."""
     at, now = overtaking(contrast, row, outcome), reward_of(contrast.fact.legend, outcome)
     one = slice(row, row + 1)
     fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)

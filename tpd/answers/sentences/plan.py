@@ -1,10 +1,9 @@
-"""What will happen after one pair, in the order of time: milestones, then risks.
+"""The plan of one pair: which events are reported, in time order: milestones, then risks.
 
-A milestone is an event with the time at which it first happens, given that it does: from the step by which a
-tenth of that has happened to the step by which nine tenths have (`EARLY`, `LATE`). Milestones are ordered by
-their medians. An order is claimed only where these ranges do not overlap. A probability says whether an event
-happens within the steps explained, and is left out above 99 %; a count is given of what repeats, and is that
-of the futures in which it happens at all.
+A milestone is an event with the time of its first occurrence, given that it happens: the range from the 10 %
+to the 90 % quantile (`EARLY`, `LATE`). Milestones are ordered by their medians. "Then" is used only if the
+ranges do not overlap. Probabilities are for the event within the horizon, and are left out above 99 %. Counts
+are given for events that repeat, conditional on the event happening at all.
 """
 
 from typing import NamedTuple
@@ -16,44 +15,44 @@ from tpd.core.bands import UNTOLD
 
 MOST_SAID = 4
 WORTH_SAYING = 0.05
-"""As a share of the largest stake, and as a probability."""
+"""Minimum stake of a reported event, as a fraction of the largest; also its minimum probability."""
 NOT_ASKED = 0.08
-"""The same share of what nobody asked when it first happens."""
+"""The same fraction for events whose first occurrence is not predicted."""
 LOOMING = 0.5
-"""A risk so likely is part of the plan."""
+"""A risk with at least this probability is a milestone."""
 REPEATED = 1.5
-"""What is expected so often, where it happens at all, has a count."""
+"""A count is reported from this expected count on, given that the event happens."""
 LIKELY_STEP = 0.5
-"""A step so likely, given that the event happens, is named."""
+"""A single step is named if it has this probability, given that the event happens."""
 
 
 class Clause(NamedTuple):
-    """What is said of one event."""
+    """The text about one event."""
 
     name: str
     text: str
     begin: int
-    """The step at which it may begin, as sentences say it."""
+    """The first step of the event's reported time range."""
     end: int
-    """The last step at which it is said to begin."""
+    """The last step of the event's reported time range."""
 
 
 class Plan(NamedTuple):
-    """What is said of one pair."""
+    """The clauses about one pair."""
 
     milestones: list[Clause]
-    """In the order of time."""
+    """In time order."""
     further: list[Clause]
-    """What happens all along or, where nothing else can be said, parts of the reward."""
+    """Events that happen in most steps or, if there is nothing else, parts of the reward."""
     risks: list[Clause]
     absent: list[str]
     """Risks that are not expected at all."""
     too_wide: list[str]
-    """Events whose bands are so wide that nothing can be said."""
+    """Events whose bands are too wide to report a number."""
 
 
 def planned(pair: PairSummary) -> Plan:
-    """The few most consequential events; rare ones where they carry a large penalty."""
+    """The plan of a pair: the most consequential events, and rare ones with a large penalty."""
     told = [term for term in pair.terms if tells(pair, term)]
     too_wide = [] if pair.chance_band is None else [term for term in told if _too_wide(pair, term)]
     events = [term for term in told if term.is_event and term not in too_wide]
@@ -79,13 +78,13 @@ def planned(pair: PairSummary) -> Plan:
 
 
 def tells(pair: PairSummary, term: Term) -> bool:
-    """Whether a number of the outcome may be given."""
+    """Whether a number of the outcome may be reported."""
     t = term.number
     return pair.count_told[t] or (term.is_event and (pair.peak_told[t] or pair.spoken[t] >= 0))
 
 
 def in_order(clauses: list[Clause]) -> str:
-    """With `then` only where one surely comes after the other."""
+    """The clauses joined, with `then` only if their time ranges do not overlap."""
     groups = list[list[Clause]]()
     for clause in clauses:
         if groups and clause.begin <= max(one.end for one in groups[-1]):
@@ -104,7 +103,7 @@ def _together(group: list[Clause]) -> str:
 
 
 def _timed(pair: PairSummary, term: Term) -> bool:
-    """Whether it is known how likely the event happens, and when."""
+    """Whether probability and time of the event are known."""
     return pair.spoken[term.number] >= 0
 
 
@@ -113,7 +112,7 @@ def _median(pair: PairSummary, term: Term) -> int:
 
 
 def _too_wide(pair: PairSummary, term: Term) -> bool:
-    """Whether the band of an event is so wide that its probability says nothing."""
+    """Whether the band of an event is too wide to report its probability."""
     if pair.chance_band is None or not term.is_event or not _timed(pair, term):
         return False
     low, high = pair.chance_band[term.number]
@@ -125,9 +124,9 @@ def _matters(pair: PairSummary, term: Term) -> bool:
 
 
 def _worth_saying(pair: PairSummary, events: list[Term], largest: float) -> list[Term]:
-    """The consequential first; not what fills most of the steps, nor what is the case already.
+    """The events to report: first those with a stake that is not small compared with the largest one.
 
-    Consequential is what has a stake that is not small beside the largest one.
+    Without events that fill most of the steps, and without those that are already the case.
     """
     special = [t for t in events if _passing(pair, t)]
     staked = [t for t in special if t.weight and _stake(pair, t) >= _least(pair, t) * largest]
@@ -142,9 +141,9 @@ def _stake(pair: PairSummary, term: Term) -> float:
 
 
 def _passing(pair: PairSummary, term: Term) -> bool:
-    """Whether the event is no state in which most of the steps are spent, or that comes and goes.
+    """Whether the event is short: it does not fill most of the steps, and does not come and go.
 
-    Where it was asked when it first happens, it may be, if that is later than now.
+    An event whose first occurrence is predicted and lies in the future counts as well.
     """
     t, half = term.number, pair.steps / 2
     if pair.count[t] <= IMPOSSIBLE:
@@ -156,12 +155,12 @@ def _passing(pair: PairSummary, term: Term) -> bool:
 
 
 def _least(pair: PairSummary, term: Term) -> float:
-    """How large a stake has to be to be said, as a share of the largest."""
+    """The minimum stake of a reported event, as a fraction of the largest."""
     return WORTH_SAYING if term.first is not None or pair.ending[term.number] else NOT_ASKED
 
 
 def _begins(pair: PairSummary, term: Term) -> bool:
-    """Whether an event without a reward begins later than now, so that it is news."""
+    """Whether an event without reward starts later than now, so that it is worth reporting."""
     t = term.number
     if not _timed(pair, term):
         return _peaks(pair, term) and pair.peak_step[t] > 0
@@ -169,19 +168,19 @@ def _begins(pair: PairSummary, term: Term) -> bool:
 
 
 def _chance(pair: PairSummary, term: Term) -> float:
-    """How likely the event happens, or the most that is expected at one step."""
+    """The probability of the event or, if unknown, its largest probability at one step."""
     return pair.chance[term.number] if _timed(pair, term) else pair.peak[term.number]
 
 
 def _peaks(pair: PairSummary, term: Term) -> bool:
-    """Whether an event happens at one step more than at all others, and before the last one explained."""
+    """Whether at least half of an event's expected count is at one step, and not at the last one."""
     t = term.number
     last = pair.peak_step[t] == pair.horizon - 1 and pair.horizon > 1
     return pair.peak_told[t] and 2 * pair.peak[t] >= pair.count[t] and not last
 
 
 def _milestone(pair: PairSummary, term: Term) -> Clause:
-    """When an event happens, how likely, and how often where it repeats."""
+    """The clause with time, probability and, if it repeats, count of an event."""
     t = term.number
     if not _timed(pair, term):
         return _untimed(pair, term)
@@ -204,7 +203,7 @@ def _about(count: float) -> str:
 
 
 def _untimed(pair: PairSummary, term: Term) -> Clause:
-    """An event of which only the probabilities at each step are known, which do not add up."""
+    """The clause of an event with known probabilities of single steps, but not of the first occurrence."""
     t, step, count = term.number, pair.peak_step[term.number], pair.count[term.number]
     if _peaks(pair, term):
         said = f"{term.name} most likely at step {step} ({percent(pair.peak[t])} then)"
@@ -218,7 +217,7 @@ def _untimed(pair: PairSummary, term: Term) -> Clause:
 
 
 def when(pair: PairSummary, t: int) -> tuple[str, str]:
-    """The time of an event in words, given that it happens, and its range where that is said apart."""
+    """The time of an event as text, given that it happens, and its range if that is reported separately."""
     begin, end = pair.begin[t], pair.end[t]
     if begin == end:
         return f"at step {begin}", ""
@@ -230,7 +229,7 @@ def when(pair: PairSummary, t: int) -> tuple[str, str]:
 
 
 def chance_of(pair: PairSummary, t: int) -> str:
-    """How likely an event is, where that has to be said."""
+    """The probability of an event as text; empty if it is certain."""
     band = None if pair.chance_band is None else pair.chance_band[t]
     foreseen = pair.foresees(pair.spoken[t])
     if pair.chance[t] >= CERTAIN and not is_wide(band) and foreseen:
@@ -239,7 +238,7 @@ def chance_of(pair: PairSummary, t: int) -> str:
 
 
 def _by_when(pair: PairSummary, t: int) -> str:
-    """Up to which step the probability is meant, where it is not learned to the end."""
+    """The step that a probability refers to, if it is not learned up to the horizon."""
     return "" if pair.chance_told[t] or pair.spoken[t] == pair.horizon - 1 else f" by step {pair.spoken[t]}"
 
 
@@ -253,7 +252,7 @@ def _risk(pair: PairSummary, term: Term) -> Clause:
 
 
 def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
-    """What most steps are spent with, where little else is to be said."""
+    """Clauses about events that happen in many steps, used if there are few milestones."""
     steps = max(1, round(pair.steps))
     often = [t for t in events if pair.count_told[t.number] and pair.count[t.number] >= REPEATED]
     often.sort(key=lambda t: -pair.count[t.number])
@@ -266,7 +265,7 @@ def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
 
 
 def _largest_parts(pair: PairSummary, told: list[Term]) -> list[Term]:
-    """The outcomes that are no events, those that add most to the return first."""
+    """The real-valued outcomes, largest contribution to the return first."""
     parts = [t for t in told if not t.is_event and abs(pair.count[t.number]) > IMPOSSIBLE]
     return sorted(parts, key=lambda t: (t.weight is None, -abs(_added(pair, t))))[:MOST_SAID]
 

@@ -1,4 +1,4 @@
-"""Which events are risks: those with a large penalty."""
+"""Finds risks: events with a large penalty."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from tpd.core.explanation import Explanation
 from tpd.core.types import BoolArray, FloatArray
 
 DECISIVE = 5.0
-"""An end is a risk if its reward lies below that of other steps by so many times their size."""
+"""An ending is a risk if its reward is lower than that of other steps by this many times their mean size."""
 
 
 def risks(explanation: Explanation, every: tuple[Term, ...], ending: BoolArray) -> BoolArray:
-    """[batch, term]: which events have a large penalty, by their reward or by what rollouts got with them.
+    """[batch, term]: which events have a large penalty, by their own reward or by the rewards in rollouts.
 
-    The second are ends of the episode whose reward is in another outcome.
+    The latter applies to events that end the episode and whose reward belongs to another outcome.
     """
     risky = np.tile([term.risky for term in every], (len(explanation), 1))
     free = [term for term in every if term.is_event and term.weight is None]
@@ -31,7 +31,7 @@ def risks(explanation: Explanation, every: tuple[Term, ...], ending: BoolArray) 
 
 
 def _mean_where(chosen: BoolArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """[batch]: the mean of values [rollout, batch, step] and of their sizes; NaN where none is chosen."""
+    """[batch]: the mean of chosen values [rollout, batch, step] and of their sizes; NaN if none is chosen."""
     with np.errstate(invalid="ignore"):
         count = chosen.sum(axis=(0, 2))
         return tuple(np.where(chosen, each, 0).sum(axis=(0, 2)) / count for each in (values, np.abs(values)))

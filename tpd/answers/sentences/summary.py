@@ -1,4 +1,4 @@
-"""What sentences need of an explanation, worked out once for the whole batch."""
+"""The numbers that sentences need, computed from an explanation once for the whole batch."""
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from tpd.core.intervals import mean_band
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 EARLY, LATE = 0.1, 0.9
-"""Quantiles of the time of an event, given that it happens: between them it is said to happen."""
+"""Quantiles of the time of an event, given that it happens; sentences report the range between them."""
 
 
 class PairSummaries:
-    """The pairs of an explanation, as lists that are quick to read one by one."""
+    """The numbers of all pairs of an explanation, as lists; `PairSummary` describes each field."""
 
     def __init__(self, explanation: Explanation) -> None:
         legend, horizon = explanation.legend, explanation.horizon
@@ -55,7 +55,7 @@ class PairSummaries:
         self._what_follows(explanation)
 
     def _occurrences(self, explanation: Explanation, ending: BoolArray) -> None:
-        """Whether and when each event happens for the first time."""
+        """Probability and time of each event's first occurrence."""
         known, by, band, told = _happened(explanation, self.terms, ending)
         spoken = np.where(known, _spoken(told, by, band), -1)
         at = np.maximum(spoken, 0)
@@ -77,7 +77,7 @@ class PairSummaries:
         self.mode_share: list[list[float]] = share.tolist()
 
     def _what_follows(self, explanation: Explanation) -> None:
-        """What comes after the horizon, where that is estimated."""
+        """The return after the horizon, if it is estimated."""
         nothing = np.full(len(explanation), np.nan)
         beyond, band = explanation.beyond, explanation.beyond_band()
         self.beyond: list[float] = (nothing if beyond is None else beyond.mean).tolist()
@@ -86,7 +86,7 @@ class PairSummaries:
 
 
 class PairSummary:
-    """One pair, by the name that sentences give it. Lists are of terms."""
+    """The numbers of one pair, with its name in sentences. Lists are indexed by term."""
 
     def __init__(self, summaries: PairSummaries, row: int, name: str) -> None:
         self.name = name
@@ -97,88 +97,88 @@ class PairSummary:
         self.worth = summaries.worth[row]
         """The expected return to the horizon."""
         self.gross = summaries.gross[row]
-        """The same, with gains and losses of each outcome counted as gains."""
+        """The sum of the |contributions| of all outcomes to the return."""
         self.count = summaries.count[row]
-        """[term]: summed over the steps; of an event, how often it is expected."""
+        """[term]: sum over the horizon; for an event, the expected count."""
         self.since = summaries.since[row]
-        """[term]: the step by which a tenth of that has happened."""
+        """[term]: the step by which 10 % of that sum is reached."""
         self.until = summaries.until[row]
-        """[term]: the step by which nine tenths of that have happened."""
+        """[term]: the step by which 90 % of that sum is reached."""
         self.discounted = summaries.discounted[row]
-        """[term]: the sum with later steps discounted."""
+        """[term]: the discounted sum."""
         self.peak = summaries.peak[row]
-        """[term]: the most that is expected at one step."""
+        """[term]: the largest expected value at one step."""
         self.peak_step = summaries.peak_step[row]
-        """[term]: that step."""
+        """[term]: the step of the peak."""
         self.peak_told = summaries.peak_told[row]
-        """[term]: whether what is expected at that step is learned, or nobody has judged it."""
+        """[term]: whether the value at the peak may be reported (learned or not judged)."""
         self.count_told = summaries.count_told[row]
-        """[term]: the same of the sum over all steps."""
+        """[term]: whether the sum may be reported."""
         self.spoken = summaries.spoken[row]
-        """[term]: the step up to which it is said how likely an event happens; -1 if that is not known.
+        """[term]: the step that the reported probability refers to ("by step h"); -1 if unknown.
 
-        It is the one by which the probability reads as at the end, in whole percent.
+        It is the first step at which the probability, in whole percent, equals that at the horizon.
         """
         self.chance_told = summaries.chance_told[row]
-        """[term]: whether the probability that it happens at all is learned, or nobody has judged it."""
+        """[term]: whether the probability within the horizon may be reported."""
         self.chance = summaries.chance[row]
-        """[term]: how likely the event has happened by that step."""
+        """[term]: probability that the event has happened by step `spoken`."""
         self.chance_band = None if summaries.chance_band is None else summaries.chance_band[row]
-        """[term, 2]: where that lies, if there are draws."""
+        """[term, 2]: its band, if there are bands."""
         self.begin = summaries.begin[row]
-        """[term]: the early quantile of when it first happens, given that it does."""
+        """[term]: the `EARLY` quantile of the first occurrence's step, given that it happens."""
         self.middle = summaries.middle[row]
-        """[term]: the median of that."""
+        """[term]: the median of the first occurrence's step."""
         self.end = summaries.end[row]
-        """[term]: the late quantile."""
+        """[term]: the `LATE` quantile."""
         self.mode = summaries.mode[row]
         """[term]: the most likely step."""
         self.mode_share = summaries.mode_share[row]
-        """[term]: how likely it is that step, given that it happens."""
+        """[term]: probability of that step, given that the event happens."""
         self.risk = summaries.risk[row]
         """[term]: whether it is an event with a large penalty."""
         self.worth_told = summaries.worth_told[row]
-        """Whether the return is learned, or nobody has judged it."""
+        """Whether the return may be reported (learned or not judged)."""
         self.end_told = summaries.end_told[row]
-        """The same of the end of the episode."""
+        """Whether the probability of termination may be reported."""
         self.counted = summaries.counted
-        """Whether there are visits of this pair to speak of."""
+        """Whether visits of this pair were counted."""
         self.rolled_out = summaries.rolled_out
-        """Whether it was asked of the simulator."""
+        """Whether the numbers come from rollouts."""
         self.verdict = None if summaries.verdicts is None else summaries.verdicts[row]
-        """[outcome]: the verdict on the sum at the end, as a number; None if there is none."""
+        """[outcome]: the verdict on the sum over the horizon, as a number; None without verdicts."""
         self.ending = summaries.ending[row]
-        """[term]: whether it happens only as the episode ends, and so not more than once."""
+        """[term]: whether it happens only at the end of the episode, and so at most once."""
         self.steps = summaries.steps[row]
-        """How many steps the episode is expected to take, as far as it is explained."""
+        """The expected number of steps of the episode within the horizon."""
         self.running = summaries.running[row]
-        """How likely it runs on after the last step explained."""
+        """Probability that the episode still runs after the horizon."""
         self.bound = summaries.bound[row]
-        """The largest possible |value| of what is not explained."""
+        """The largest possible |return| of the unexplained part."""
         self.beyond = summaries.beyond[row]
-        """The estimated return after the last step explained; NaN if there is no estimate."""
+        """The estimated return after the horizon; NaN without an estimate."""
         self.beyond_band = None if summaries.beyond_band is None else summaries.beyond_band[row]
-        """[2]: where that lies, if there are draws."""
+        """[2]: its band, if there are samples of it."""
         self.unended = summaries.unended[row]
-        """For how many steps the episode was followed, if it did not end within them; else 0."""
+        """The number of steps after which a rollout was cut off before the episode ended; else 0."""
         self.unknown = summaries.unknown[row]
-        """How likely it has come to what was never tried by the last step."""
+        """Probability of having reached an untried pair by the last step."""
         self.unknown_from = summaries.unknown_from[row]
-        """The first step at which that is more than a few percent."""
+        """The first step at which that probability exceeds `TOLERATED`."""
         self.foreseen = self.unknown <= TOLERATED
 
     def foresees(self, step: int) -> bool:
-        """Whether all that may happen up to a step is known, but for a few percent."""
+        """Whether the future up to a step is known, except for `TOLERATED` probability."""
         return self.foreseen or step < self.unknown_from
 
 
 def _happened(
     explanation: Explanation, every: tuple[Term, ...], ending: BoolArray
 ) -> tuple[BoolArray, FloatArray, Band | None, BoolArray]:
-    """Whether it is known [batch, term] how likely each event has happened by step h [batch, horizon, term].
+    """P(event by step h) [batch, horizon, term], and whether it is known [batch, term].
 
-    Also its band, and whether it may be told. Known are first occurrences that were explained, events that
-    end the episode, which happen but once, and all events that were rolled out.
+    Also returns its band, and whether it may be reported. It is known for explained first occurrences, for
+    events that end the episode (they happen at most once), and for all events in rollouts.
     """
     events = np.array([term.is_event for term in every])
     asked = np.array([term.first is not None for term in every])
@@ -200,10 +200,10 @@ def _happened(
 
 
 def _spoken(told: BoolArray, by: FloatArray, band: Band | None) -> IntArray:
-    """[batch, term]: the step up to which probabilities [batch, horizon, term] are spoken of; -1 for none.
+    """[batch, term]: the step at which probabilities [batch, horizon, term] are reported; -1 for none.
 
-    Where one is not learned up to its plateau, it is the last step up to which it is. Where the band is too
-    wide to say anything at the plateau, it is the next step with a narrower one.
+    It is the step at which the probability reaches its plateau. If that is not learned, it is the last
+    learned step. If the band at the plateau is too wide, it is the next step with a narrower band.
     """
     plateau, horizon = _plateau(by), by.shape[1]
     if band is not None:
@@ -216,7 +216,7 @@ def _spoken(told: BoolArray, by: FloatArray, band: Band | None) -> IntArray:
 
 
 def _taken(values: Array, steps: IntArray) -> Array:
-    """[batch, term]: of values [batch, horizon, term] those at the steps [batch, term]."""
+    """[batch, term]: values [batch, horizon, term] at the steps [batch, term]."""
     return np.asarray(np.take_along_axis(values, steps[:, None], axis=1)[:, 0])
 
 
@@ -226,12 +226,12 @@ def _reached(sums: FloatArray, amount: FloatArray) -> IntArray:
 
 
 def _verdicts(explanation: Explanation) -> list[list[int]] | None:
-    """[batch][outcome]: on sums up to the last step."""
+    """[batch][outcome]: verdicts on sums over the horizon."""
     return None if explanation.verdicts is None else explanation.verdicts.by[:, -1, :-1].tolist()
 
 
 def _plateau(likely: FloatArray) -> IntArray:
-    """[batch, term]: from which step on a growing probability [batch, horizon, term] reads the same."""
+    """[batch, term]: the first step at which probabilities [batch, horizon, term] round to the final one."""
     read = np.round(100 * likely)
     read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))
     read = np.where(likely >= 1 - IMPOSSIBLE, 100, read)
@@ -239,7 +239,7 @@ def _plateau(likely: FloatArray) -> IntArray:
 
 
 def _ending(explanation: Explanation) -> BoolArray:
-    """[batch, outcome]: whether its steps leave no doubt but a few percent that the episode ends with it."""
+    """[batch, outcome]: whether it happens only with termination, except for `TOLERATED` of its count."""
     ended = 1 - explanation.running - explanation.unknown
     endings = np.diff(ended, axis=1, prepend=0)[:, :, None]
     excess = np.maximum(explanation.expected - endings, 0).sum(axis=1)

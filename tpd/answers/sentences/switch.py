@@ -1,4 +1,4 @@
-"""What would switch the plan, in a sentence."""
+"""A sentence about the switch: the condition on the first steps that decides the future."""
 
 from collections.abc import Collection
 
@@ -8,9 +8,9 @@ from tpd.envs.events.default import ACTION
 
 
 def switch_in_words(switch: Switch, after: str, actions: Collection[str] = ()) -> str:
-    """The condition, and how likely the decisive event is in both branches, after an action of that name.
+    """The condition, and the probability of the decisive event in both branches, after the action `after`.
 
-    actions: the names of the agent's actions, which are chosen and do not happen.
+    actions: names of the agent's actions; the sentence says "chooses" for these, "happens" for other events.
     """
     decided = [f"{switch.decisive.event} within {switch.horizon} steps is {_instead(switch.decisive)}"]
     if switch.response is not None:

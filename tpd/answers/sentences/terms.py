@@ -1,4 +1,4 @@
-"""Outcomes as sentences speak of them: each event joined with its first occurrence."""
+"""Terms: outcomes for sentences, each event joined with its first occurrence."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 from tpd.core.outcomes import FIRST, Legend
 
 LARGE = 0.25
-"""As a share of the largest reward of an event, or of a difference."""
+"""A penalty is large from this fraction of the largest reward on; also used for differences."""
 
 
 class Term(NamedTuple):
-    """An outcome as sentences speak of it."""
+    """An outcome in sentences; an event and its first occurrence are one term."""
 
     name: str
     column: int
@@ -19,11 +19,11 @@ class Term(NamedTuple):
     weight: float | None
     is_event: bool
     fills: bool
-    """Whether it is an event that is rewarded, or one of those of which one happens at each step."""
+    """Whether it is an event with a reward, or a member of a partition."""
     risky: bool
     """Whether it is an event with one of the largest penalties."""
     number: int
-    """Its place among the terms."""
+    """Its index among the terms."""
 
 
 @lru_cache

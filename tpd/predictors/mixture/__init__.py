@@ -1,1 +1,1 @@
-"""A network and a learned model, mixed with one weight for each event."""
+"""Mixes the predictions of a network and a learned model, with one weight for each outcome."""

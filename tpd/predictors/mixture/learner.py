@@ -1,4 +1,4 @@
-"""A network and a learned model that learn from the same transitions and are mixed by held-out score."""
+"""Trains a network and a learned model on the same transitions, and mixes them by their held-out score."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.state import prefixed, unprefixed
 
 log = logging.getLogger(__name__)
-WINDOWS = 1000  # of the select episodes that the weights are fitted on
+WINDOWS = 1000  # windows of the held-out episodes that the weights are fitted on
 
 
 def network_and_model(
@@ -30,9 +30,9 @@ def network_and_model(
     model: Callable[..., LearnedModel],
     **network: Any,
 ) -> "NetworkFHTD | MixtureLearner":
-    """A mixture of both; the network alone, and a line in the log, where no model is possible.
+    """A mixture of a network and a model; if no model is possible, the network alone, which is logged.
 
-    network: the settings of the network.
+    network: settings of the network.
     """
     one = NetworkFHTD(env, policy, outcomes, **network)
     try:
@@ -43,9 +43,9 @@ def network_and_model(
 
 
 class MixtureLearner:
-    """Learns with both, and weighs each outcome's predictions by what was observed in select episodes.
+    """Trains both predictors, and fits a mixture weight for each outcome on held-out (select) episodes.
 
-    Until both are fitted it predicts with the network alone.
+    Until both are fitted, it predicts with the network alone.
     """
 
     tie = NetworkPredictor.tie
@@ -56,7 +56,7 @@ class MixtureLearner:
         self.network, self.model = network, model
         self.policy, self.outcomes = network.policy, network.outcomes
         self.weights: FloatArray = np.zeros(self.outcomes.width)
-        """[outcome]: the share of the model"""
+        """[outcome]: the weight of the model"""
         self._fitted = 0
 
     @property
@@ -65,31 +65,31 @@ class MixtureLearner:
 
     @property
     def simulates(self) -> bool:
-        """Whether the model has a share in any outcome."""
+        """Whether the model has a positive weight for any outcome."""
         return self.solved().simulates
 
     @property
     def unsimulated(self) -> tuple[Predictor, BoolArray]:
-        """The network, and the outcomes [outcome] in which the model has no share."""
+        """The network, and the outcomes [outcome] for which the model has weight 0."""
         return self.solved().unsimulated
 
     @property
     def updates(self) -> int:
-        """How many updates both have made."""
+        """The number of updates of both."""
         return self.network.updates + self.model.updates
 
     @property
     def fit_updates(self) -> int:
-        """Those of both, and one for the weights."""
+        """The updates of both, plus one for the weights."""
         return self.network.fit_updates + self.model.fit_updates + 1
 
     def update(self, transitions: Transitions) -> None:
-        """Let both learn from a batch."""
+        """Update both with a batch."""
         self.network.update(transitions)
         self.model.update(transitions)
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Fit the network, then the model, then the weights; with `at_most` so many updates of these."""
+        """Fit the network, then the model, then the weights; `at_most` limits the updates of this call."""
         end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
         if self._fitted == self.fit_updates:
             return
@@ -106,7 +106,7 @@ class MixtureLearner:
             advance(1)
 
     def weigh(self) -> None:
-        """Fit the weights on the select episodes, once both are fitted."""
+        """Fit the weights on the held-out episodes, after both are fitted."""
         windows = self.network.select_windows(WINDOWS)
         if not len(windows):
             return
@@ -127,7 +127,7 @@ class MixtureLearner:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         stored = CheckedArrays(state)
         self._fitted = stored.number("fitted", self.fit_updates)
         self.weights = stored.like("weights", self.weights, low=0, high=1).copy()
@@ -135,11 +135,11 @@ class MixtureLearner:
         self.model.restore(unprefixed("model", state))
 
     def solved(self) -> MixturePredictor:
-        """What it predicts now."""
+        """The predictor with the current parameters."""
         return MixturePredictor(self.network.solved(), self.model.solved(), self.weights)
 
     def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked, and the share of the model in each outcome."""
+        """Training metrics since the last call, and the weight of the model for each outcome."""
         names = (*self.outcomes.legend.names, "terminated")
         shares = {f"mixture/{name}": float(w) for name, w in zip(names, self.weights, strict=True)}
         return self.network.metrics() | self.model.metrics() | shares
@@ -149,13 +149,13 @@ class MixtureLearner:
         return self.solved().predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        """[batch]: how often the action was tried in any state; a network does not count single pairs."""
         return self.solved().support(observations, actions)
 
     def description(self) -> dict[str, Any]:
-        """How both are built."""
+        """The architecture of both."""
         return self.solved().description()
 
     def arrays(self) -> dict[str, Array]:
-        """What both have learned, and the weights."""
+        """The parameters of both, and the mixture weights."""
         return self.solved().arrays()

@@ -1,4 +1,4 @@
-"""A mixture that learns no more, as plain values and arrays."""
+"""A trained mixture that can be stored as plain values and arrays."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NETWORK, MODEL, WEIGHTS = "network", "model", "weights"
 
 
 class MixturePredictor:
-    """Predicts with a network and a learned model, each outcome with a weight of its own."""
+    """Mixes the predictions of a network and a learned model, with one weight for each outcome."""
 
     tie = NetworkPredictor.tie
 
@@ -27,7 +27,7 @@ class MixturePredictor:
     ) -> None:
         self.network, self.model = network, model
         self.weights = weights
-        """[outcome]: the share of the model, in [0, 1]; the last outcome is termination"""
+        """[outcome]: the weight of the model, in [0, 1]; the last outcome is termination"""
 
     @property
     def horizon(self) -> int:
@@ -35,21 +35,21 @@ class MixturePredictor:
 
     @property
     def simulates(self) -> bool:
-        """Whether the model takes part at all."""
+        """Whether the model has a positive weight for any outcome."""
         return bool(self.weights.any())
 
     @property
     def unsimulated(self) -> tuple[Predictor, BoolArray]:
-        """The network, and the outcomes [outcome] in which the model has no share."""
+        """The network, and the outcomes [outcome] for which the model has weight 0."""
         return self.network, self.weights == 0
 
     @property
     def complete(self) -> bool:
-        """Whether network and model have what they need of policy and outcomes."""
+        """Whether network and model have the policy and outcomes that they need."""
         return self.network.complete and self.model.complete
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "MixturePredictor":
-        """The same with these; without one of them it does not predict."""
+        """The same mixture with this policy and these outcomes; without them it may not predict."""
         network = self.network.completed(policy, outcomes)
         return MixturePredictor(network, self.model.completed(policy, outcomes), self.weights)
 
@@ -61,19 +61,19 @@ class MixturePredictor:
         return mixed(one, self.model.predict(observations, actions), self.weights)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; 0 far from all that was seen."""
+        """[batch]: how often the action was tried in any state; 0 far from all training data."""
         return self.network.support(observations, actions)
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
-        """[batch]: the return over the horizon, by the network alone; None if it learned none."""
+        """[batch]: the return distribution of the network alone; None if it did not learn one."""
         return self.network.returns(observations, actions)
 
     def description(self) -> dict[str, Any]:
-        """How network and model are built."""
+        """The architecture of network and model."""
         return {"kind": KIND, NETWORK: self.network.description(), MODEL: self.model.description()}
 
     def arrays(self) -> dict[str, Array]:
-        """Their weights, and those of the mixture."""
+        """Their parameters, and the mixture weights."""
         return {
             WEIGHTS: self.weights,
             **prefixed(NETWORK, self.network.arrays()),

@@ -1,4 +1,4 @@
-"""How much of the second of two predictors goes into their mixture, by least squares of what was observed."""
+"""Mixture weights of two predictors, by least squares on observed outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, FloatArray
 
 BLOCKS, SURE = 20, 1.5
-"""Blocks of windows, and by how many standard errors a mixture must be better than one of its parts."""
+"""Number of blocks of windows; number of standard errors by which a mixture must beat the first predictor."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Pairs, and what was observed after them, as long as the policy itself acted."""
+    """Pairs, and the outcomes observed after them while the policy chose the actions."""
 
     observation: Array
     """[batch, ...]"""
@@ -23,17 +23,17 @@ class Windows:
     seen: FloatArray
     """[batch, horizon, outcome]"""
     weight: FloatArray
-    """[batch, horizon]: how much each step counts, 0 where what is seen is not known"""
+    """[batch, horizon]: the weight of each step; 0 where the outcomes were not observed"""
 
     def __len__(self) -> int:
         return len(self.weight)
 
 
 def groups(names: Sequence[str], together: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """The columns that share a weight, so that what is mixed agrees with itself.
+    """Groups of columns that share a mixture weight, so that the mixture stays consistent.
 
-    An event goes with its first occurrence. The columns `together` all go with termination, which is the
-    column after the names: the events that end an episode, and a partition, which lasts as long as it runs.
+    An event shares its weight with its first occurrence. The columns `together` (events that end an episode,
+    and members of a partition) share theirs with termination, the column after the names.
     """
     ending = sorted({*together, len(names)})
     found = [tuple(ending)]
@@ -52,11 +52,11 @@ def fitted_weights(
     names: Sequence[str],
     shared: Sequence[Sequence[int]],
 ) -> FloatArray:
-    """[outcome]: the share of the other prediction [batch, horizon, outcome] in the best mixture.
+    """[outcome]: the weight of the prediction `other` [batch, horizon, outcome] in the best mixture.
 
-    The best mixture has the least squared error, which is the Brier score of events, over "at step h"
-    and, of first occurrences and termination, "by step h"; clipped to [0, 1]. The first prediction is taken
-    alone unless the mixture is better beyond chance: a few windows with a rare event tell nothing.
+    The best mixture minimises the squared error (for events, the Brier score) of "at step h" and, for first
+    occurrences and termination, also of "by step h". Weights are clipped to [0, 1]. A weight is 0 unless the
+    mixture is significantly better: a few windows with a rare event prove nothing.
     """
     weights = np.zeros(one.shape[2])
     once = [*(name.startswith(FIRST) for name in names), True]
@@ -75,13 +75,13 @@ def fitted_weights(
 
 
 def _beyond_chance(gains: FloatArray) -> bool:
-    """Whether gains [window] are more than 0, judged by blocks, since windows that follow are alike."""
+    """Whether the mean gain [window] is significantly above 0, by blocks, as adjacent windows correlate."""
     blocks = [block.sum() for block in np.array_split(gains, min(BLOCKS, len(gains)))]
     return len(blocks) > 1 and np.mean(blocks) > SURE * np.std(blocks, ddof=1) / np.sqrt(len(blocks))
 
 
 def _questions(error: FloatArray, step: FloatArray, once: bool) -> list[tuple[FloatArray, FloatArray]]:
-    """Errors and differences [batch, horizon] of what is asked of a column: at step h, and by step h."""
+    """Errors and differences [batch, horizon] of a column at step h and, if it happens once, by step h."""
     at = (error, step)
     return [at, (np.cumsum(error, axis=1), np.cumsum(step, axis=1))] if once else [at]
 

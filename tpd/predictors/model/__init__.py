@@ -1,1 +1,1 @@
-"""A learned model of the world, rolled out with the policy; a home of torch in tpd."""
+"""A learned one-step model of the environment, rolled out with the policy; a home of torch in tpd."""

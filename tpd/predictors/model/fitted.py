@@ -1,4 +1,4 @@
-"""What learners have in common that keep transitions and fit a predictor of their own to them."""
+"""A base class for learners that fit a predictor to kept transitions: counters, checkpoints, prediction."""
 
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from tpd.predictors.network.state import (
 
 
 class Fitted(Protocol):
-    """A predictor that counts how often each action was tried, and can be written down."""
+    """A storable predictor that counts how often each action was tried."""
 
     tried: IntArray
 
@@ -35,7 +35,7 @@ P = TypeVar("P", bound=Fitted)
 
 
 class FittedLearner(Generic[P]):
-    """Predicts what its predictor does; counts tries, updates and losses, for checkpoints too."""
+    """Delegates prediction to its predictor; counts actions, updates and losses; saves checkpoints."""
 
     def __init__(
         self, predictor: P, optimizer: torch.optim.Optimizer, rng: np.random.Generator, fit_updates: int
@@ -46,7 +46,7 @@ class FittedLearner(Generic[P]):
         self._fitted, self.updates = 0, 0
 
     def _count_tries(self, transitions: Transitions, discrete: bool) -> None:
-        """Count the actions of a batch; all as one where they are not numbered."""
+        """Count the actions of a batch; as one total if they are not discrete."""
         actions = transitions.action if discrete else np.zeros(len(transitions), dtype=np.int64)
         tried = self._predictor.tried
         tried += np.bincount(actions, minlength=len(tried))
@@ -56,14 +56,14 @@ class FittedLearner(Generic[P]):
         return self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
 
     def _step(self, loss: torch.Tensor) -> None:
-        """Follow the gradient of a loss."""
+        """One optimizer step."""
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.updates += 1
 
     def state(self) -> State:
-        """How far fitting is."""
+        """Progress of the fit, counts, optimizer and random state."""
         return {
             "_fitted": np.array(self._fitted),
             "updates": np.array(self.updates),
@@ -73,7 +73,7 @@ class FittedLearner(Generic[P]):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         stored = CheckedArrays(state)
         self._fitted, self.updates = stored.number("_fitted", self.fit_updates), stored.number("updates")
         self._predictor.tried[:] = stored.like("tried", self._predictor.tried, low=0)
@@ -81,12 +81,12 @@ class FittedLearner(Generic[P]):
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
 
     def _mean_loss(self) -> float | None:
-        """Since last asked; None where nothing was learned."""
+        """The mean loss since the last call; None without updates."""
         losses, self._losses = self._losses, []
         return float(np.mean(losses)) if losses else None
 
     def solved(self) -> P:
-        """What it predicts now."""
+        """The current predictor."""
         return self._predictor
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
@@ -94,11 +94,11 @@ class FittedLearner(Generic[P]):
         return self._predictor.predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; nothing is known of single pairs."""
+        """[batch]: how often the action was tried in any state; single pairs are not counted."""
         return self._predictor.support(observations, actions)
 
     def description(self) -> dict[str, Any]:
-        """How the predictor is built."""
+        """The architecture of the predictor."""
         return self._predictor.description()
 
     def arrays(self) -> dict[str, Array]:

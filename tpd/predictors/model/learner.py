@@ -1,4 +1,4 @@
-"""A one-step model of the world, learned from transitions and rolled out with the policy."""
+"""The learner of a one-step model of the environment, which is rolled out with the policy to predict."""
 
 import copy
 import logging
@@ -27,15 +27,15 @@ from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weig
 log = logging.getLogger(__name__)
 
 BETA = 0.5  # of the beta-NLL
-CHECKS = 20  # how often what was held out is looked at
-HELD_OUT_SIZE = 10_000  # transitions that it is looked at with
+CHECKS = 20  # evaluations on held-out transitions
+HELD_OUT_SIZE = 10_000  # held-out transitions of one evaluation, at most
 
 
 class LearnedModel(FittedLearner[ModelPredictor]):
-    """Keeps transitions, fits an ensemble of one-step models to them, and rolls it out to predict.
+    """Fits an ensemble of one-step models to kept transitions, and predicts by its rollouts.
 
-    A tenth of the episodes is held out from the fit; predictions are those of the weights that had the
-    highest likelihood there. Learning happens in `fit` alone.
+    A tenth of the episodes is held out; the weights with the highest likelihood on them are used to predict.
+    Learning happens only in `fit`.
     """
 
     tie = ModelPredictor.tie
@@ -101,7 +101,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         return self._predictor.policy
 
     def update(self, transitions: Transitions) -> None:
-        """Keep a batch, in part to train on and in part to select by."""
+        """Keep a batch, split into training and held-out episodes."""
         self.outcomes.observe(transitions)  # checks them
         held_out = self._split.held_out(transitions)
         steps = Steps.of(transitions, self._action_space, self._model.observed)
@@ -110,9 +110,9 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         self._count_tries(transitions, discrete=isinstance(self._action_space, spaces.Discrete))
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Make the updates allowed, and keep the weights that were best on what was held out.
+        """Make all updates, and keep the weights with the lowest loss on held-out transitions.
 
-        With `at_most` so many updates are made, and the next call goes on.
+        `at_most` limits the updates of this call; the next call continues.
         """
         if not len(self._kept):
             return
@@ -128,7 +128,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
                 self._select()
 
     def state(self) -> State:
-        """The models, what is kept, and how far fitting is."""
+        """The models, the kept transitions, and the progress of the fit."""
         return {
             **super().state(),
             "_best_loss": np.array(self._best_loss),
@@ -140,7 +140,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         super().restore(state)
         stored = CheckedArrays(state)
         self._best_loss = float(stored.like("_best_loss", np.zeros(()), low=LEAST_LOSS, finite=False))
@@ -152,18 +152,18 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         self._held_out.restore(unprefixed("held_out", state), due)
 
     def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked."""
+        """Training metrics since the last call."""
         figures, loss = {"explainer/model_updates": float(self.updates)}, self._mean_loss()
         return figures if loss is None else figures | {"explainer/model_loss": loss}
 
     def _measure(self) -> None:
-        """Learn the scales, from all that is kept."""
+        """Measure the scales on all kept transitions."""
         steps = self._kept[slice(None)]
         for model in (self._model, self._predictor.model):
             model.measure(steps.observation, steps.next_observation, steps.reward, steps.end)
 
     def _learn(self) -> None:
-        """One update of each member, from random batches of their own."""
+        """One update of each ensemble member, on a random batch of its own."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * (1 - self._fitted / self.fit_updates)
         rows = self._rng.integers(len(self._kept), size=(self._model.members, self.batch_size))
@@ -173,7 +173,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
 
     @torch.no_grad()
     def _select(self) -> None:
-        """Keep the weights, if they are the best so far where nothing was learned from."""
+        """Keep the weights if their loss on held-out transitions is the lowest so far."""
         held_out = self._held_out if len(self._held_out) else self._kept
         rows = np.linspace(0, len(held_out) - 1, min(len(held_out), HELD_OUT_SIZE)).astype(np.int64)
         every = np.broadcast_to(rows, (self._model.members, len(rows)))

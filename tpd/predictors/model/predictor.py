@@ -1,4 +1,4 @@
-"""A learned model of the world that learns no more, as plain values and arrays."""
+"""A trained model of the environment as a predictor, and its storage as plain values and arrays."""
 
 import functools
 import math
@@ -25,11 +25,11 @@ KIND = "model"
 
 
 class ImpossibleModelError(TypeError):
-    """A world of which no model is learned."""
+    """The environment or the outcomes do not allow a learned model."""
 
 
 def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
-    """Refuse what a learned model cannot predict, by name."""
+    """Raise `ImpossibleModelError` for spaces and outcomes that a learned model cannot predict."""
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
@@ -49,7 +49,7 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
 class ModelPredictor:
     """Predicts by rollouts of the policy in a learned model.
 
-    What is stored of it has neither policy nor outcomes; `completed` gives it both.
+    Policy and outcomes are not stored with it; `completed` adds both.
     """
 
     tie = 0.03  # models are never exact
@@ -70,14 +70,14 @@ class ModelPredictor:
             raise ValueError(f"particles must be a multiple of {model.members} members, got {particles}")
         self.model = model
         self.tried = tried
-        """[num_actions]: how often each action was seen; all together where they are not numbered"""
+        """[num_actions]: how often each action was seen; one total if actions are not discrete"""
         self.observation_space, self.action_space = observation_space, action_space
         self.horizon, self.particles, self.mean = horizon, particles, mean
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "ModelPredictor":
-        """The same with these; without one of them it does not predict."""
+        """The same predictor with this policy and these outcomes; it needs both to predict."""
         whole = ModelPredictor(
             self.model,
             self.tried,
@@ -123,7 +123,7 @@ class ModelPredictor:
         return self._simulation.expected(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; 0 for observations nowhere near those seen."""
+        """[batch]: how often the action was tried in any state; 0 far from all training data."""
         discrete = isinstance(self.action_space, spaces.Discrete)
         numbers = actions if discrete else np.zeros(len(actions), dtype=np.int64)
         own = observations.reshape(len(observations), -1)[:, : self.model.observed]
@@ -131,7 +131,7 @@ class ModelPredictor:
         return np.where(self.model.scales.unseen(seen).numpy(force=True), 0.0, self.tried[numbers])
 
     def description(self) -> dict[str, Any]:
-        """How the model is built, as plain values."""
+        """The architecture of the model, as plain values."""
         return {
             "kind": KIND,
             "observation_space": describe_space(self.observation_space),
@@ -145,7 +145,7 @@ class ModelPredictor:
         }
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, and what they stand on."""
+        """The weights, the bounds of actions, and the counts of actions."""
         learned = self.model.state_dict().items()
         arrays = {f"{WEIGHT}{name}": value.numpy(force=True) for name, value in learned}
         if isinstance(self.action_space, spaces.Box):
@@ -154,7 +154,7 @@ class ModelPredictor:
 
 
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPredictor:
-    """What `description` and `arrays` of a predictor say; it is still to be completed."""
+    """The predictor with this `description` and these `arrays`; it still has to be completed."""
     observation_space = space_from(description["observation_space"])
     action_space = space_from(description["action_space"])
     if isinstance(action_space, spaces.Box):
@@ -171,7 +171,7 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPr
 
 
 def sizes(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> tuple[int, int]:
-    """How many numbers an observation has, and an encoded action."""
+    """The sizes of an observation and of an encoded action."""
     if isinstance(action_space, spaces.Discrete):
         return math.prod(observation_space.shape or ()), int(action_space.n)
     return math.prod(observation_space.shape or ()), math.prod(action_space.shape or ())

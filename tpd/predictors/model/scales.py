@@ -1,4 +1,4 @@
-"""What a learned model knows of its data beforehand: scales, ranges, flags, and rewards that recur."""
+"""Statistics of the data for a learned model: scales, ranges, binary numbers, and recurring rewards."""
 
 import numpy as np
 import torch
@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 from tpd.core.types import Array, BoolArray, FloatArray
 
-ATOMS = 8  # values of the reward that are told apart as such, at most
-RECURRENT = 0.02  # share of the steps in which a value of the reward comes up exactly, to be one of them
-FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
+ATOMS = 8  # maximum number of recurring reward values
+RECURRENT = 0.02  # minimum fraction of steps with exactly this reward, for a value to be recurring
+FARTHEST = 10.0  # standard deviations; inputs are clipped to this
 RUNNING, ENDING = 0, 1
 
 
 class Scales(nn.Module):
-    """Measured once, from all transitions, before anything is learned."""
+    """Statistics that are measured once, on all transitions, before training."""
 
     mean: Tensor
     deviation: Tensor
@@ -22,13 +22,13 @@ class Scales(nn.Module):
     low: Tensor
     high: Tensor
     is_flag: Tensor
-    """[observation]: which numbers take no more than two values, `low` and `high`"""
+    """[observation]: which numbers are binary: they take only the values `low` and `high`"""
     atoms: Tensor
-    """[2, atom]: the rewards that recur, while the episode goes on and when it terminates"""
+    """[2, atom]: recurring rewards, of steps without and with termination"""
     kinds: Tensor
-    """[2, atom + 1]: which of them there are; the last kind is any other reward, and always there"""
+    """[2, atom + 1]: which atoms exist; the last kind stands for any other reward and always exists"""
     rewards: Tensor
-    """[2, 4]: mean, deviation, lowest and highest of the rewards that are of no kind"""
+    """[2, 4]: mean, deviation, minimum and maximum of all other rewards"""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Scales(nn.Module):
 
     @torch.no_grad()
     def measure(self, observation: FloatArray, after: FloatArray, reward: FloatArray, end: BoolArray) -> None:
-        """From transitions [batch, ...]."""
+        """Measure all statistics on transitions [batch, ...]."""
         both = np.concatenate([observation, after])
         _fill(self.mean, both.mean(axis=0, dtype=np.float64))
         _fill(self.deviation, _deviation(both))
@@ -75,28 +75,28 @@ class Scales(nn.Module):
             _fill(self.rewards[branch], np.array(figures))
 
     def inputs(self, observation: Tensor) -> Tensor:
-        """[..., observation]: as networks are used to it."""
+        """[..., observation]: normalised and clipped."""
         return ((observation - self.mean) / self.deviation).clamp(-FARTHEST, FARTHEST)
 
     def change(self, units: Tensor) -> Tensor:
-        """[..., observation]: a change, from its units."""
+        """[..., observation]: a normalised change in original units."""
         return self.change_mean + units * self.change_deviation
 
     def unchange(self, change: Tensor) -> Tensor:
-        """[..., observation]: a change in its units."""
+        """[..., observation]: a change, normalised."""
         return (change - self.change_mean) / self.change_deviation
 
     def settle(self, observation: Tensor, flag: Tensor) -> Tensor:
-        """[..., observation]: within what was seen, the flags set or not."""
+        """[..., observation]: clipped to the range seen, with binary numbers set to `high` or `low`."""
         flagged = torch.where(flag, self.high, self.low)
         return torch.where(self.is_flag, flagged, observation.clamp(self.low, self.high))
 
     def flag_of(self, observation: Tensor) -> Tensor:
-        """[..., observation]: 1 where a flag is set."""
+        """[..., observation]: 1 where the number equals `high`."""
         return (observation == self.high).float()
 
     def kind_of(self, reward: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-        """[...] both: the kind of each reward, the last if it is none, and the reward in its units."""
+        """[...] both: the kind of each reward (the last if it is no atom), and the normalised reward."""
         branch = end.long()
         same = (reward[..., None] == self.atoms[branch]) & self.kinds[branch][..., :-1]
         mean, deviation = self.rewards[branch, 0], self.rewards[branch, 1]
@@ -104,7 +104,7 @@ class Scales(nn.Module):
         return number, (reward - mean) / deviation
 
     def reward(self, number: Tensor, units: Tensor) -> Tensor:
-        """[2, ...]: the reward of each kind, and from its units if it is of none."""
+        """[2, ...]: the atom of each kind; for the last kind, the reward from its normalised value."""
         shape = (2, *(1,) * (units.dim() - 1))
         mean, deviation, low, high = (part.view(shape) for part in self.rewards.unbind(dim=1))
         other = torch.minimum(torch.maximum(mean + units * deviation, low), high)
@@ -112,13 +112,13 @@ class Scales(nn.Module):
         return torch.where(number == ATOMS, other, atoms)
 
     def unseen(self, observation: Tensor) -> Tensor:
-        """[row]: whether an observation lies farther outside the range of those seen than it is wide."""
+        """[row]: whether an observation is outside the range seen by more than the width of the range."""
         width = self.high - self.low
         return ((observation < self.low - width) | (observation > self.high + width)).any(dim=-1)
 
 
 def _deviation(values: Array) -> FloatArray:
-    """Along the first axis; 1 where nothing varies."""
+    """Standard deviation along the first axis; 1 where values are constant."""
     found = np.asarray(values.std(axis=0, dtype=np.float64))
     return np.asarray(np.where(found > 1e-8, found, 1.0))
 

@@ -1,4 +1,4 @@
-"""Rollouts of the policy in a learned model, and what the outcomes come to in them."""
+"""Rollouts of the policy in a learned model, and the expected outcomes in them."""
 
 from collections.abc import Iterator
 
@@ -15,18 +15,18 @@ from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentP
 from tpd.predictors.model.world_model import Noise, Step, WorldModel
 
 ROWS_AT_ONCE = 8192
-UNLIKELY = 1e-6  # an end that is less likely is not looked at
+UNLIKELY = 1e-6  # outcomes of a less likely termination are not computed
 
 
 class Simulation:
-    """Expected outcomes by particles, each of which stays with one member of the ensemble.
+    """Expected outcomes as means over particles; each particle uses one member of the ensemble.
 
-    Every pair is simulated with the same noise: an answer does not depend on what else is asked, and
-    differences between actions are not those of luck. An end is not drawn: both branches of a step are
-    looked at, weighted by the probability that the particle has come so far.
+    All pairs share the same noise. So a prediction does not depend on the rest of the batch, and actions are
+    compared with common random numbers. Termination is not sampled: both branches of a step are evaluated,
+    weighted by the probability that the particle is still running.
 
-    mean: no noise; every step takes its mean, ends where that is more likely than not, and takes the policy's
-        most likely action. That is one trajectory for each member.
+    mean: no noise; every step takes the mean change and the policy's most likely action, and terminates if
+        that has a probability above 0.5. That is one trajectory for each member.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Simulation:
         """[batch, horizon, outcome]"""
         at_once = max(1, ROWS_AT_ONCE // self.particles)
         if self._restless(observations):
-            at_once = 1  # what it draws must not depend on what else is asked
+            at_once = 1  # its samples must not depend on the rest of the batch
         parts = [np.empty((0, self.horizon, self.outcomes.width), dtype=np.float32)]
         for start in range(0, len(observations), at_once):
             rows = slice(start, start + at_once)
@@ -63,7 +63,7 @@ class Simulation:
         return np.concatenate(parts)
 
     def _restless(self, observations: Array) -> bool:
-        """Whether the policy draws its actions by itself."""
+        """Whether the policy samples its actions with random numbers of its own."""
         if self._mean or isinstance(self.policy, DiscretePolicy) or not len(observations):
             return False
         some = observations[:8]
@@ -71,7 +71,7 @@ class Simulation:
         return any(not np.array_equal(draws[0], draw) for draw in draws[1:])
 
     def _together(self, observations: Array, actions: Array) -> FloatArray:
-        """[pair, horizon, outcome] of a few pairs; rows are in the order member, particle, pair."""
+        """[pair, horizon, outcome] of a few pairs; rows are ordered by member, particle, pair."""
         pairs, rng = len(observations), np.random.default_rng(0)
         observation = np.tile(observations, (self.particles, *(1,) * (observations.ndim - 1)))
         action = np.tile(actions, (self.particles, *(1,) * (actions.ndim - 1)))
@@ -111,7 +111,7 @@ class Simulation:
         return model.step(seen, taken, each)
 
     def _carry(self, before: Array, simulated: Tensor) -> Array:
-        """[row, ...]: simulated observations as the policy sees them, with its hidden state if it has one."""
+        """[row, ...]: simulated observations with the policy's next hidden state, if it has one."""
         seen = simulated.reshape(len(before), -1).numpy(force=True).astype(before.dtype)
         if isinstance(self.policy, RecurrentPolicy):
             return np.concatenate([seen, self.policy.advance(before).astype(before.dtype)], axis=1)
@@ -142,7 +142,7 @@ class Simulation:
 
 
 def encode_actions(space: spaces.Space[object], actions: Array) -> Tensor:
-    """[row, number]: one-hot where actions are numbered, else scaled to [-1, 1]."""
+    """[row, number]: one-hot if actions are discrete, else scaled to [-1, 1]."""
     if isinstance(space, spaces.Discrete):
         return functional.one_hot(torch.as_tensor(actions).long(), int(space.n)).float()
     assert isinstance(space, spaces.Box)
@@ -166,7 +166,7 @@ def _noise(members: int, particles: int, observed: int, horizon: int) -> Iterato
 
 
 def _spread(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> FloatArray:
-    """[count, *shape]: in (0, 1), each number of them spread evenly over the count (Latin hypercube)."""
+    """[count, *shape]: Latin hypercube samples in (0, 1), stratified along the first axis."""
     order = rng.permuted(
         np.broadcast_to(np.arange(count).reshape(-1, *(1,) * len(shape)), (count, *shape)), axis=0
     )

@@ -1,4 +1,4 @@
-"""Transitions as a learned model sees them, and a ring in which they are kept."""
+"""Transitions encoded for a learned model, and their replay buffer."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from tpd.predictors.model.world_model import Batch
 
 @dataclass(frozen=True)
 class Steps:
-    """A batch of steps, as numbers."""
+    """A batch of transitions, encoded as numbers."""
 
     observation: FloatArray
     """[batch, observation]: without the hidden state of a recurrent policy"""
@@ -30,7 +30,7 @@ class Steps:
 
     @classmethod
     def of(cls, transitions: Transitions, action_space: spaces.Space[object], observed: int) -> "Steps":
-        """The steps of these transitions."""
+        """Encode transitions."""
         before, after = (
             seen.reshape(len(seen), -1)[:, :observed].astype(np.float32)
             for seen in (transitions.observation, transitions.next_observation)
@@ -40,7 +40,7 @@ class Steps:
 
     @classmethod
     def none(cls, observed: int, acted: int) -> "Steps":
-        """No steps, but of these sizes."""
+        """An empty batch with these sizes."""
         seen, done = np.zeros((0, observed), np.float32), np.zeros((0, acted), np.float32)
         return cls(seen, done, seen, np.zeros(0, np.float32), np.zeros(0, np.bool_))
 
@@ -55,13 +55,13 @@ class Steps:
         return Steps(*(column[index] for column in self.columns()))
 
     def tensors(self, device: torch.device) -> Batch:
-        """The same for the model."""
+        """The batch as tensors for the model."""
         columns = (torch.as_tensor(column, dtype=torch.float32, device=device) for column in self.columns())
         return Batch(*columns)
 
 
 class StepBuffer:
-    """A ring: once it is full, the oldest steps are overwritten."""
+    """A ring buffer of steps: once it is full, the oldest are overwritten."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -89,12 +89,12 @@ class StepBuffer:
         return Steps(*(column[: len(self)][rows] for column in self._columns))
 
     def state(self) -> State:
-        """All that is kept, and where the next is written."""
+        """All steps, and the write position."""
         kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
         return {"written": np.array(self._written), **kept}
 
     def restore(self, state: State, due: Steps) -> None:
-        """Keep that, and nothing else; steps like those due."""
+        """Replace the contents by a saved state, whose columns must be like those of `due`."""
         self._columns, self._written = (), 0
         stored = CheckedArrays(state)
         written = stored.number("written")
@@ -105,7 +105,7 @@ class StepBuffer:
 
 
 def _grown(column: Array, size: int) -> Array:
-    """The column, with room for so many rows."""
+    """The column, enlarged to `size` rows."""
     shape = (size, *column.shape[1:])
     require_memory("what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size")
     grown = np.empty(shape, column.dtype)

@@ -1,4 +1,4 @@
-"""An ensemble of one-step models: how the observation changes, whether the episode ends, and the reward."""
+"""An ensemble of probabilistic one-step models: change of the observation, termination, and reward."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from tpd.core.types import BoolArray, FloatArray
 from tpd.predictors.model.scales import ATOMS, Scales
 
 LEAST_LOG_VARIANCE, MOST_LOG_VARIANCE = -14.0, 4.0
-LEAST_SHARE = 1e-4  # of ends, where none was seen
+LEAST_SHARE = 1e-4  # smoothing of the fraction of terminations
 
 
 class Batch(NamedTuple):
-    """Transitions, [member, row, ...]."""
+    """A batch of transitions, [member, row, ...]."""
 
     observation: Tensor
     action: Tensor
@@ -28,31 +28,31 @@ class Batch(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What one step is drawn with."""
+    """The random numbers of one simulated step."""
 
     normal: Tensor
     """[member, row, observation]"""
     flag: Tensor
     """[member, row, observation]: in [0, 1]"""
     kind: Tensor
-    """[member, row]: in [0, 1], which kind of reward"""
+    """[member, row]: in [0, 1], selects the kind of reward"""
     reward: Tensor
-    """[member, row]: normal"""
+    """[member, row]: standard normal"""
 
 
 class Step(NamedTuple):
     """One simulated step."""
 
     observation: Tensor
-    """[member, row, observation]: the next one"""
+    """[member, row, observation]: the next observation"""
     end: Tensor
-    """[member, row]: probability that the episode terminates with it"""
+    """[member, row]: probability that the episode terminates with this step"""
     reward: Tensor
-    """[2, member, row]: if it goes on, and if it terminates"""
+    """[2, member, row]: reward if the episode goes on, and if it terminates"""
 
 
 class Perceptrons(nn.Module):
-    """Perceptrons of one shape, one for each member, evaluated together."""
+    """Multilayer perceptrons of equal shape, one for each ensemble member, evaluated together."""
 
     def __init__(self, members: int, sizes: Sequence[int]) -> None:
         super().__init__()
@@ -77,12 +77,11 @@ class Perceptrons(nn.Module):
 
 
 class WorldModel(nn.Module):
-    """Draws the next observation, and says of that transition how likely it ends the episode.
+    """Samples the next observation, and predicts termination and reward of that transition.
 
-    The change of the observation is Gaussian, with a mean and a variance for each number; a number that
-    takes two values only is drawn as one of them. End and reward depend on the observations before and
-    after; the reward is one of the values that come up exactly again and again, or Gaussian, and it is
-    another one where the episode terminates.
+    The change of the observation is Gaussian with diagonal covariance; binary numbers are Bernoulli.
+    Termination and reward depend on the observations before and after the step. The reward is one of the
+    recurring values or Gaussian, with separate parameters for terminal steps.
     """
 
     def __init__(self, observed: int, acted: int, members: int, hidden: Sequence[int]) -> None:
@@ -90,18 +89,18 @@ class WorldModel(nn.Module):
         self.observed, self.acted, self.members, self.hidden = observed, acted, members, tuple(hidden)
         self.scales = Scales(observed)
         self.change = Perceptrons(members, [observed + acted, *hidden, 3 * observed])
-        half = [max(1, width // 2) for width in hidden]  # they are simple functions of a transition
+        half = [max(1, width // 2) for width in hidden]  # simple functions of a transition
         self.result = Perceptrons(members, [3 * observed + acted, *half, 1 + 2 * (ATOMS + 3)])
 
     @torch.no_grad()
     def measure(self, observation: FloatArray, after: FloatArray, reward: FloatArray, end: BoolArray) -> None:
-        """Learn the scales of transitions [batch, ...], and expect ends as often as there are."""
+        """Measure the scales on transitions [batch, ...], and initialise the termination rate."""
         self.scales.measure(observation, after, reward, end)
         share = float(end.mean())
         self.result.biases[-1][..., 0] = math.log((share + LEAST_SHARE) / (1 - share + LEAST_SHARE))
 
     def step(self, observation: Tensor, action: Tensor, noise: Noise) -> Step:
-        """One step of each row, observations and actions [member, row, ...]."""
+        """Simulate one step for observations and actions [member, row, ...]."""
         mean, log_variance, flag = self._change(observation, action)
         moved = observation + self.scales.change(mean + noise.normal * (log_variance / 2).exp())
         after = self.scales.settle(moved, noise.flag < flag.sigmoid())
@@ -111,7 +110,7 @@ class WorldModel(nn.Module):
         return Step(after, end.sigmoid(), self.scales.reward(number.clamp(max=ATOMS), drawn))
 
     def losses(self, batch: Batch, beta: float) -> Tensor:
-        """[member, row]: summed over what is predicted; with beta=0 the negative log-likelihood."""
+        """[member, row]: the summed losses of all predictions; with beta=0 the negative log-likelihood."""
         observation, action, after, reward, end = batch
         mean, log_variance, flag = self._change(observation, action)
         gaussian = _gaussian_loss(mean, log_variance, self.scales.unchange(after - observation), beta)
@@ -127,7 +126,7 @@ class WorldModel(nn.Module):
         return change + ending + kind + torch.where(number == ATOMS, size, 0.0)
 
     def _change(self, observation: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[member, row, observation] each: mean and log variance of the change, and logit of a flag."""
+        """[member, row, observation] each: mean and log variance of the change, and logit of binary ones."""
         outputs = self.change(torch.cat([self.scales.inputs(observation), action], dim=-1))
         mean, log_variance, flag = outputs.chunk(3, dim=-1)
         return mean, _bounded(log_variance), flag
@@ -135,8 +134,8 @@ class WorldModel(nn.Module):
     def _result(
         self, observation: Tensor, action: Tensor, after: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logit of the end [member, row]; then, if it goes on and if it ends, [2, member, row, ...] each:
-        logits of the kinds of reward, mean and log variance of the reward that is of no kind.
+        """Logit of termination [member, row]; then, each [2, member, row, ...] for steps without and with
+        termination: logits of the kinds of reward, and mean and log variance of other rewards.
         """
         scales = self.scales
         change = scales.unchange(after - observation)
@@ -150,19 +149,19 @@ class WorldModel(nn.Module):
 
 
 def _branch(values: Tensor, end: Tensor) -> Tensor:
-    """[member, row, ...] of [2, member, row, ...]: the second where it ends."""
+    """[member, row, ...] of [2, member, row, ...]: the second at termination, else the first."""
     which = (end > 0).view(*end.shape, *(1,) * (values.dim() - 3))
     return torch.where(which, values[1], values[0])
 
 
 def _bounded(log_variance: Tensor) -> Tensor:
-    """Between the least and the most, smoothly."""
+    """A soft clip between the smallest and the largest log variance."""
     below = MOST_LOG_VARIANCE - functional.softplus(MOST_LOG_VARIANCE - log_variance)
     return LEAST_LOG_VARIANCE + functional.softplus(below - LEAST_LOG_VARIANCE)
 
 
 def _gaussian_loss(mean: Tensor, log_variance: Tensor, true: Tensor, beta: float) -> Tensor:
-    """The beta-NLL (Seitzer et al., 2022): with beta=0 the likelihood, with more the squared error counts."""
+    """The beta-NLL (Seitzer et al., 2022): beta=0 is the NLL, a larger beta is closer to squared error."""
     loss = ((true - mean) ** 2 * (-log_variance).exp() + log_variance) / 2
     weighted: Tensor = loss * (beta * log_variance.detach()).exp()
     return weighted

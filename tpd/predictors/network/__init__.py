@@ -1,1 +1,1 @@
-"""Fixed-horizon TD with a network, a home of torch in tpd."""
+"""Fixed-horizon TD (FHTD) with a neural network; a home of torch in tpd."""

@@ -1,4 +1,4 @@
-"""Which outcome is predicted how."""
+"""Assigns each outcome its kind of network output: softmax, sigmoid, distribution over steps, regression."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from tpd.core.types import FloatArray, IntArray, Transitions
 
 
 class Split(NamedTuple):
-    """Outcomes by how they are predicted."""
+    """Outcomes grouped by their kind of output."""
 
     partition: Tensor
     """[..., member]"""
@@ -28,28 +28,29 @@ class Split(NamedTuple):
     ending: Tensor
     """[..., event]: events that end the episode"""
     end: Tensor
-    """[..., 1 or 0]: termination, unless it follows from a partition"""
+    """[..., 1 or 0]: termination, unless a partition determines it"""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of the outcomes are predicted how; the last column is termination."""
+    """The output kind of each outcome column; the last column is termination."""
 
     width: int
-    """How many columns there are."""
+    """Number of columns."""
     partition: tuple[int, ...] = ()
-    """Exactly one of these events happens while the episode runs: one softmax per step."""
+    """Events of a partition (exactly one happens while the episode runs): one softmax per step."""
     events: tuple[int, ...] = ()
-    """Each happens or not: a sigmoid per step."""
+    """Other events: one sigmoid per step."""
     again: tuple[tuple[int, int], ...] = ()
-    """An event, and the column of its first occurrence: at first as that says, later by a sigmoid."""
+    """Events that can repeat, each with the column of its first occurrence: the first occurrence has its own
+    distribution, repetitions a sigmoid per step."""
     first: tuple[int, ...] = ()
-    """First occurrences: one softmax over the steps, and none of them."""
+    """First occurrences: one softmax over the steps and "never"."""
     ending: tuple[tuple[int, ...], ...] = ()
-    """Events that end the episode, each with the columns that it fills (its first occurrence is itself): one
-    softmax over events and steps, and going on."""
+    """Events that end the episode, each with all its columns (its first occurrence equals the event): one
+    softmax over events, steps and "does not end"."""
     real: tuple[int, ...] = ()
-    """Real numbers: regression."""
+    """Real-valued outcomes: regression."""
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
@@ -59,7 +60,7 @@ class Columns:
 
     @classmethod
     def of(cls, outcomes: OutcomeSet) -> "Columns":
-        """As far as the outcomes themselves tell."""
+        """The columns of an outcome set, without events that end the episode (see `ended_by`)."""
         names = [outcome.name for outcome in outcomes.outcomes]
         members = set(outcomes.legend.partition)
         partition, events, again, real = list[int](), list[int](), list[tuple[int, int]](), list[int]()
@@ -73,23 +74,23 @@ class Columns:
                 again.append((k, names.index(FIRST + outcome.name)))
             elif not outcome.first:
                 events.append(k)
-        if partition:  # else termination is one distribution over the steps
+        if partition:  # else termination is predicted as one distribution over the steps
             events.append(len(outcomes.outcomes))
         return cls(outcomes.width, tuple(partition), tuple(events), tuple(again), first, (), tuple(real))
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Columns":
-        """What `asdict` wrote, as JSON keeps it."""
+        """The inverse of `asdict`, after a JSON round trip."""
         kinds = {name: _tuples(value) for name, value in stored.items() if name != "width"}
         return cls(stored["width"], **kinds)
 
     @classmethod
     def all_real(cls, width: int) -> "Columns":
-        """Everything by regression."""
+        """All columns by regression."""
         return cls(width, real=tuple(range(width)))
 
     def ended_by(self, endings: Sequence[int]) -> "Columns":
-        """The same where the events of these columns end the episode, one at a time."""
+        """The same columns, where the events `endings` end the episode and exclude each other."""
         groups = [self._filled(k) for k in endings]
         taken = {k for group in groups for k in group}
         return replace(
@@ -101,12 +102,12 @@ class Columns:
         )
 
     def _filled(self, event: int) -> tuple[int, ...]:
-        """The columns of an event: of itself, and of its first occurrence if that is asked for."""
+        """The columns of an event: its own, and that of its first occurrence if there is one."""
         return (event, *(first for at, first in self.again if at == event))
 
     @property
     def order(self) -> list[int]:
-        """[width]: the columns as the network has them; of an event that ends the episode, once for each."""
+        """[width]: the columns in the network's order."""
         groups = [k for group in self.ending for k in group]
         end = [self.width - 1] if self.over_time else []
         at = [at for at, _ in self.again]
@@ -114,31 +115,31 @@ class Columns:
 
     @property
     def before(self) -> list[int]:
-        """[again]: which of the first occurrences belongs to each."""
+        """[again]: index in `first` of each repeatable event's first occurrence."""
         return [self.first.index(first) for _, first in self.again]
 
     def split(self, outcome: Tensor) -> "Split":
-        """Outcomes [..., width], in the network's order, by how they are predicted."""
+        """Split outcomes [..., width], in the network's order, by their kind of output."""
         groups = [len(group) for group in self.ending]
         sizes = [len(self.partition), len(self.events), len(self.real), len(self.first), len(self.again)]
         sizes += [sum(groups), int(self.over_time)]
         partition, events, real, first, again, ending, end = torch.split(outcome, sizes, dim=-1)
-        ending = ending[..., np.cumsum([0, *groups])[:-1].tolist()]  # the other columns are the same
+        ending = ending[..., np.cumsum([0, *groups])[:-1].tolist()]  # the group's other columns are equal
         return Split(partition, events, real, first, again, ending, end)
 
     @property
     def over_time(self) -> bool:
-        """Whether termination, too, is one distribution over the steps."""
+        """Whether termination is predicted as one distribution over the steps."""
         return not self.partition and self.width - 1 not in self.real
 
     @property
     def channels(self) -> int:
-        """How many outputs there are for each step ahead: a softmax has one more, for the end."""
+        """Number of outputs for each step ahead; a softmax has an extra one for "episode has ended"."""
         softmax = len(self.partition) + bool(self.partition)
         return softmax + len(self.events) + len(self.again) + len(self.real)
 
     def times(self, horizon: int) -> int:
-        """How many outputs there are for distributions over the steps."""
+        """Number of outputs for distributions over the steps."""
         ending = (len(self.ending) + 1) * horizon + 1 if self.over_time else 0
         return ending + len(self.first) * (horizon + 1)
 
@@ -149,10 +150,10 @@ def _tuples(value: Any) -> Any:
 
 
 class EndingEvents:
-    """Finds the events that only happen when the episode terminates, and never two at once.
+    """Finds events that happen only at termination and exclude each other.
 
-    It asks the events of every transition twice: as if it had not terminated, and as if it had. Events that
-    read `info` are not asked, for that would contradict the question.
+    It evaluates the events on every transition twice, with `terminated` set to False and to True. Events that
+    read `info` are skipped, because `info` would contradict the changed flag.
     """
 
     def __init__(self, outcomes: OutcomeSet) -> None:
@@ -167,12 +168,12 @@ class EndingEvents:
         }
         size = len(outcomes.outcomes)
         self.otherwise: IntArray = np.zeros(size, dtype=np.int64)
-        """[outcome]: how often it would happen without termination"""
+        """[outcome]: how often the event happens with `terminated` set to False"""
         self.together: IntArray = np.zeros((size, size), dtype=np.int64)
-        """[outcome, outcome]: how often both would happen with termination"""
+        """[outcome, outcome]: how often both events happen with `terminated` set to True"""
 
     def ask(self, transitions: Transitions) -> None:
-        """Take note of a batch."""
+        """Count the events of a batch."""
         if not self._asked:
             return
         asked = list(self._asked)
@@ -181,13 +182,13 @@ class EndingEvents:
         self.together[np.ix_(asked, asked)] += (ended.T @ ended).astype(np.int64)
 
     def _happened(self, transitions: Transitions, terminated: bool) -> FloatArray:
-        """[batch, event]: what would have happened, had all or none of the transitions terminated."""
+        """[batch, event]: the events with `terminated` set to this value in all transitions."""
         asked = replace(transitions, terminated=np.full(len(transitions), terminated))
         return np.stack([outcome.values(asked) for outcome in self._asked.values()], axis=1)
 
     @property
     def found(self) -> tuple[int, ...]:
-        """Their columns."""
+        """The columns of the events found."""
         chosen = list[int]()
         for k in self._asked:
             ends = self.together[k, k] > 0 and not self.otherwise[k]

@@ -1,4 +1,4 @@
-"""Where networks compute."""
+"""Chooses the torch device."""
 
 import torch
 
@@ -6,7 +6,7 @@ from tpd.guards.settings import one_of
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device of that name; "auto" is CUDA or MPS where there is one, else the CPU."""
+    """The device of that name; "auto" is CUDA or MPS if available, else the CPU."""
     kind = str(wanted).partition(":")[0]
     one_of("device", kind, ("auto", "cpu", "cuda", "mps"))
     if kind == "auto":

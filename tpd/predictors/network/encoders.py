@@ -1,4 +1,4 @@
-"""Encoders: from observations of any space to features. The space alone says how they are encoded."""
+"""Encoders from observations to features. The observation space determines the encoder."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,51 +15,51 @@ from tpd.core.types import Array
 from tpd.guards.settings import whole_number
 from tpd.predictors.network.image_spaces import channels_first, channels_last, is_image
 
-UNSEEN = 50.0  # standard deviations from the mean; a flag that one step in a thousand sets is nearer
-FARTHEST = 10.0  # standard deviations; what lies farther out looks as if it lay there
+UNSEEN = 50.0  # standard deviations from the mean; a flag that is set in 1 of 1000 steps stays below
+FARTHEST = 10.0  # standard deviations; inputs are clipped to this
 
 CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Filters, kernel and stride of each layer."""
 PICTURE_FEATURES = 256
 SMALLEST_PICTURE = 36
-"""Pixels of a side; smaller arrays of bytes are taken as numbers, as maps of a few cells are."""
+"""Minimum side in pixels. Smaller uint8 arrays, such as maps of a few cells, are encoded as vectors."""
 MOST_CATEGORIES = 4096
-"""One-hot features of one part of an observation; what has more is taken as numbers."""
+"""Maximum one-hot features of one part of an observation; larger parts are encoded as vectors."""
 
 FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
-"""Makes a module with `features_dim` for images and dicts, as Stable-Baselines3's extractors are."""
+"""Makes a module with `features_dim` for images and dicts, like the extractors of Stable-Baselines3."""
 
 
 FINE = (1e-2, 1e-4, 1e-6)
-"""Parts of a standard deviation below which numbers are still told apart near 0."""
+"""Fine units, as fractions of a standard deviation, that resolve numbers close to 0."""
 HIDDEN = 0.05
-"""How often a number of an observation is hidden in training."""
-LARGEST = 1e6  # standard deviations from 0; beyond it magnitudes are not told apart
+"""Dropout probability of a number of an observation."""
+LARGEST = 1e6  # standard deviations from 0; magnitudes are clipped to this
 
 
 class Encoder(nn.Module):
-    """Turns observations [batch, ...], or a dict of such, into `features_dim` features each."""
+    """Encodes observations [batch, ...], or a dict of them, as `features_dim` features each."""
 
     features_dim: int
 
     def see(self, observations: Any) -> None:
-        """Take note of a batch, where scales are learned from what is seen."""
+        """Update running statistics with a batch, if the encoder has any."""
 
     def unseen(self, observations: Any) -> Tensor:
-        """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
+        """[batch]: whether an observation is far from all observations seen; False if it cannot tell."""
         some = next(iter(observations.values())) if isinstance(observations, dict) else observations
         return torch.zeros(len(some), dtype=torch.bool, device=some.device)
 
 
 class VectorEncoder(Encoder):
-    """Numbers, brought to zero mean and unit variance over what was seen, and once more by their magnitude.
+    """Vectors: each number normalised to zero mean and unit variance, and again on logarithmic scales.
 
-    A small velocity may decide what happens, and a normaliser flattens it: `asinh` of a number in fine units
-    grows like its logarithm, on both sides of 0. Without its sign it says directly how near to 0 a number is,
-    so that rest is learned once, and not for every direction.
+    A small velocity may be decisive, and normalisation flattens it. `asinh` of a number in fine units grows
+    like its logarithm on both sides of 0. Its absolute value is a feature too: it says how close the number
+    is to 0, so "at rest" is learned once, not for every direction.
 
-    In training, each number is hidden now and then, with all its features: a network that must do without any
-    one of them does not tie what it learns to a single place.
+    In training, dropout hides single numbers with all their features, so that the network does not memorise
+    single places.
     """
 
     mean: Tensor
@@ -101,7 +101,7 @@ class VectorEncoder(Encoder):
 
 
 class NumberEncoder(Encoder):
-    """Numbered states, each with features of its own to be learned."""
+    """Numbered states: a learned embedding for each."""
 
     def __init__(self, size: int, features: int = 256) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class NumberEncoder(Encoder):
 
 
 class CategoryEncoder(Encoder):
-    """Whole numbers of a few values each, as one-hot vectors."""
+    """Categorical numbers as one-hot vectors."""
 
     first: Tensor
     sizes: Tensor
@@ -141,7 +141,7 @@ class CategoryEncoder(Encoder):
 
 
 class PictureEncoder(Encoder):
-    """Pictures, by the convolutions of the DQN of Mnih et al. (2015)."""
+    """Images: the convolutional layers of DQN (Mnih et al., 2015)."""
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class PictureEncoder(Encoder):
 
 
 class PartsEncoder(Encoder):
-    """Observations of a Dict space: each part by its own encoder, side by side."""
+    """Dict observations: one encoder for each part, features concatenated."""
 
     def __init__(self, parts: Mapping[str, Encoder]) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class PartsEncoder(Encoder):
 
 
 class ExtractedEncoder(Encoder):
-    """Images or dicts, by a features extractor that expects channels first and values in [0, 1]."""
+    """Images or dicts: a user's features extractor, which expects channels first and values in [0, 1]."""
 
     def __init__(self, space: spaces.Space[Any], extractor: FeaturesExtractor) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class ExtractedEncoder(Encoder):
         return self.extractor(self._shown("", observations))  # type: ignore[no-any-return]
 
     def _shown(self, key: str, values: Tensor) -> Tensor:
-        """As Stable-Baselines3 shows it to its extractors."""
+        """The values, preprocessed as in Stable-Baselines3."""
         part = self._parts[key]
         if isinstance(part, spaces.Discrete):
             return functional.one_hot(values.long(), int(part.n)).float()
@@ -211,14 +211,14 @@ class ExtractedEncoder(Encoder):
 
 
 def _convolved(side: int) -> int:
-    """How long a side of a picture is after the convolutions."""
+    """The side length of an image after the convolutions."""
     for _, kernel, stride in CONVOLUTIONS:
         side = (side - kernel) // stride + 1
     return side
 
 
 def make_encoder(space: spaces.Space[Any], hidden_state: int, extractor: FeaturesExtractor | None) -> Encoder:
-    """What turns observations of a space, and the hidden state that they carry, into features."""
+    """The encoder for observations of a space and the hidden state appended to them."""
     if extractor is not None:
         if hidden_state:
             raise TypeError("a recurrent policy is explained for vectors, not with a features_extractor")
@@ -233,7 +233,7 @@ def make_encoder(space: spaces.Space[Any], hidden_state: int, extractor: Feature
 
 
 def _part_encoder(space: spaces.Space[Any]) -> Encoder:
-    """The encoder of a part of observations, or of all where they have no parts."""
+    """The encoder of one part of the observations, or of whole observations without parts."""
     match space:
         case spaces.Dict():
             return PartsEncoder({key: _part_encoder(part) for key, part in space.spaces.items()})
@@ -247,7 +247,7 @@ def _part_encoder(space: spaces.Space[Any]) -> Encoder:
 
 
 def encoded_size(plain: Mapping[str, Any], part: bool = False) -> tuple[int, int]:
-    """Of a described space: at least so many features, and so many weights, before anything is made."""
+    """Lower bounds of the numbers of features and weights for a described space, before it is built."""
     match plain["kind"]:
         case "Dict":
             parts = [encoded_size(one, part=True) for one in plain["spaces"].values()]
@@ -269,7 +269,7 @@ def encoded_size(plain: Mapping[str, Any], part: bool = False) -> tuple[int, int
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
-    """A space as plain values, as far as a network depends on it."""
+    """A space as plain values: the properties that a network depends on."""
     match space:
         case spaces.Discrete():
             start = {"start": int(space.start)} if space.start else {}

@@ -1,4 +1,4 @@
-"""Spaces of observations that are pictures."""
+"""Recognises image observation spaces and their channel order."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from gymnasium import spaces
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether observations are pictures."""
+    """Whether observations are images: uint8 with three axes."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
 def channels_last(space: spaces.Space[Any]) -> bool:
-    """Whether the last axis of a picture is the shortest."""
+    """Whether the last axis of an image is the shortest."""
     assert space.shape is not None
     return int(np.argmin(space.shape)) == len(space.shape) - 1
 
 
 def channels_first(space: spaces.Space[Any]) -> spaces.Box:
-    """The space of pictures with their channels in front."""
+    """The same space with channels first."""
     assert space.shape is not None
     height, width, channels = space.shape
     shape = (channels, height, width) if channels_last(space) else space.shape

@@ -1,4 +1,4 @@
-"""Fixed-horizon TD with a network, for worlds that no table can hold."""
+"""Fixed-horizon TD (FHTD) with a neural network, for state spaces that are too large for a table."""
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
@@ -49,27 +49,27 @@ from tpd.predictors.network.targets import Losses, Targets, losses
 from tpd.predictors.network.window_targets import WindowTargets
 
 CHECKS, SELECTED_FROM = 20, 0.75
-"""How often the networks are judged by the select episodes, and from which part of the updates on: what was
-observed is no judge of steps beyond its windows, which are learned last."""
+"""Number of evaluations on held-out episodes, and the fraction of updates after which they count. Earlier
+ones do not: held-out windows cannot judge the steps beyond them, which are learned last."""
 WARM_UP, SLOWEST = 0.05, 0.05
-"""Part of the updates in which the learning rate rises, and part of it that is left in the end."""
+"""Fraction of updates for learning rate warm-up, and final fraction of the learning rate."""
 NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
 
 
 class NetworkFHTD:
-    """Learns from replayed transitions, with the targets of a slowly following target network.
+    """FHTD with a neural network, a replay buffer and a target network (Polyak averaging).
 
-    A target is what was observed for as long as the policy itself acted, at most `window` steps, and then
-    what the target network expects; `window=1` is the one-step target. With `bootstrap=False` nothing beyond
-    the window is learned. One in ten episodes is not trained on: once all updates are made, the networks are
-    kept that predict these best. Predictions are the target network's, an average over the last updates.
+    Targets are n-step targets: outcomes observed while the policy chose the actions, at most `window` steps,
+    then bootstrapped from the target network. `window=1` is the one-step target. With `bootstrap=False`
+    nothing beyond the window is learned. One in ten episodes is held out; after the last update, the weights
+    with the lowest loss on them are selected. Predictions are those of the target network.
 
-    form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events
-    and the end, a distribution over the steps of what happens but once, sigmoids for other events, regression
+    form "efo" learns the outcomes `O_h` directly: a softmax per step ahead over a partition of events and the
+    end, a distribution over steps for events that happen at most once, sigmoids for other events, regression
     for the rest. "fhgvf" learns value functions `Q_h` by regression and decomposes them.
 
-    It has bands once it is calibrated, until it learns again. With `return_atoms` another network beside it
-    learns the distribution of the return.
+    It has bands after calibration, until the next update. With `return_atoms` a second network learns the
+    distribution of the return.
     """
 
     tie = NetworkPredictor.tie
@@ -149,9 +149,9 @@ class NetworkFHTD:
         self._build(())
 
     def _build(self, ending: Sequence[int], margin: bool = False) -> None:
-        """Make the networks, where the events of these columns end the episode.
+        """Make the networks; `ending` are the columns of events that end the episode.
 
-        margin: whether they look at the agent's action values.
+        margin: whether the agent's action margin is an input.
         """
         self._ending = tuple(ending)
         columns = Columns.of(self.outcomes).ended_by(ending)
@@ -175,7 +175,7 @@ class NetworkFHTD:
         self._selection = Selection(len(self.network.parts))
 
     def update(self, transitions: Transitions) -> None:
-        """Keep a batch for replay, and make the updates that are due for it."""
+        """Add a batch to the replay buffer, and make `updates_per_step` updates for each transition."""
         self._forget_other_hidden_states()
         observed = self.outcomes.observe(transitions)
         if self.updates == 0 and self.form == "efo":
@@ -194,7 +194,7 @@ class NetworkFHTD:
             self.learn()
 
     def _begin(self) -> None:
-        """Lay out the networks by what came so far: which events end the episode, scales and means."""
+        """Build the networks from the data so far: events that end the episode, scales and means."""
         kept = self._replay.kept
         self._build(self._endings.found, has_margins(self.policy, kept.observation))
         mean = kept.outcome.mean(axis=0) if self.form == "efo" else np.zeros(self.outcomes.width)
@@ -205,9 +205,9 @@ class NetworkFHTD:
         self.target_network.load_state_dict(self.network.state_dict())
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Make all updates, and keep the networks that predict the select episodes best.
+        """Make all updates, and select the weights with the lowest loss on held-out episodes.
 
-        With `at_most` so many updates are made, and the next call goes on.
+        `at_most` limits the updates of this call; the next call continues.
         """
         self._forget_other_hidden_states()
         if not len(self._replay) or self._fitted == self.fit_updates:
@@ -227,14 +227,14 @@ class NetworkFHTD:
             self._selection.put_best(self.target_network.parts)
 
     def _schedule(self) -> None:
-        """Let the learning rate rise at first, then fall, so that the last updates hardly move anything."""
+        """Set the learning rate: linear warm-up, then linear decay."""
         done = self._fitted / self.fit_updates
         rising, falling = (done + 1 / self.fit_updates) / WARM_UP, max(SLOWEST, 1 - done)
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * min(1.0, rising) * falling
 
     def state(self) -> State:
-        """The networks, what is kept for replay, and how far learning and fitting are."""
+        """Networks, optimizer, replay buffer, random state and progress of the fit."""
         numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
         return {
             **numbers,
@@ -254,7 +254,7 @@ class NetworkFHTD:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         stored, endings = CheckedArrays(state), self._endings
         self._seen, self._version, self.updates = map(stored.number, ("_seen", "_version", "updates"))
         self._fitted = stored.number("_fitted", self.fit_updates)
@@ -277,7 +277,7 @@ class NetworkFHTD:
             self._returns.restore(unprefixed("returns", state))
 
     def _check_kept(self, kept: Experience) -> None:
-        """Refuse transitions that neither the spaces nor the outcomes can have given."""
+        """Refuse transitions that do not fit the spaces or the outcomes."""
         (observed, acted), hidden_state = self._spaces, self._alike["hidden_state"]
         check_members("observation", kept.observation, observed, hidden_state)
         check_members("next_observation", kept.next_observation, observed, hidden_state)
@@ -285,11 +285,11 @@ class NetworkFHTD:
         self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
 
     def solved(self) -> NetworkPredictor:
-        """What it predicts now."""
+        """The predictor with the target network's current weights."""
         return self._predictor
 
     def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked."""
+        """Training metrics since the last call."""
         losses, self._losses = self._losses, []
         figures = {"explainer/updates": float(self.updates)}
         figures |= {} if self._returns is None else self._returns.metrics()
@@ -300,11 +300,11 @@ class NetworkFHTD:
         return self._predictor.predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; a network knows no single pairs."""
+        """[batch]: how often the action was tried in any state; a network does not count single pairs."""
         return self._predictor.support(observations, actions)
 
     def description(self) -> dict[str, Any]:
-        """How the network is built."""
+        """The architecture of the network."""
         return self.solved().description()
 
     def arrays(self) -> dict[str, Array]:
@@ -312,11 +312,11 @@ class NetworkFHTD:
         return self.solved().arrays()
 
     def select_windows(self, at_most: int) -> Windows:
-        """What was observed in the select episodes, from at most so many steps on, spread evenly."""
+        """Windows of the held-out episodes that start at `at_most` evenly spaced steps."""
         return self._replay.select_windows(at_most)
 
     def select_losses(self) -> list[float]:
-        """How far what each part predicts is from what was observed in the select episodes."""
+        """The loss of each part on the held-out episodes."""
         rows = self._replay.selected
         if not len(rows):
             return [0.0 for _ in self.network.parts]
@@ -327,13 +327,13 @@ class NetworkFHTD:
         return [float(loss.mean()) for loss, part in zip(found, parts, strict=True) if part is not None]
 
     def _forget_other_hidden_states(self) -> None:
-        """Drop what was kept, if it carries hidden states of other weights."""
+        """Clear the replay buffer if its hidden states come from an earlier version of the policy."""
         if isinstance(self.policy, RecurrentPolicy) and self.policy.version != self._version:
             self._version = self.policy.version
             self._replay.clear()
 
     def learn(self) -> None:
-        """One update from a random batch of what is kept."""
+        """One update on a random batch from the replay buffer."""
         rows = self._replay.batch(self.batch_size)
         if not len(rows):
             return
@@ -367,7 +367,7 @@ class NetworkFHTD:
 
 @contextmanager
 def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """What torch draws meanwhile depends on nothing but the seed and what it is for."""
+    """Seed torch's random numbers within the block from a seed and a named purpose."""
     with torch.random.fork_rng():
         torch.manual_seed(int(generator(seed, purpose).integers(2**31)))
         yield

@@ -1,4 +1,4 @@
-"""How clearly an agent prefers the action that it takes, as an input of a network."""
+"""The agent's action margin (best minus second-best action value), as an input of the network."""
 
 import numpy as np
 
@@ -8,17 +8,17 @@ ROWS_AT_ONCE = 8192
 
 
 class Margins:
-    """The best action value of an agent minus the second best, at any observation.
+    """Computes the agent's best action value minus the second best, for any observation.
 
-    What happens next may depend on whether the agent is about to change its mind: a lander comes to rest only
-    if it keeps doing nothing. A network would have to learn the agent's own values to see that.
+    The future may depend on whether the agent is about to change its action: a lander comes to rest only if
+    it keeps doing nothing. Without this input, a network would have to learn the agent's own values.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     def __deepcopy__(self, memo: object) -> "Margins":
-        """Copies of a network ask the same agent."""
+        """Copies of a network share the agent."""
         return self
 
     def __call__(self, observations: Array) -> FloatArray:
@@ -33,7 +33,7 @@ class Margins:
 
 
 def has_margins(policy: Policy, observations: Array) -> bool:
-    """Whether a policy has action values of its own to compare, and observations are no numbered states."""
+    """Whether the policy has values of two or more actions, and observations are not numbered states."""
     if not len(observations) or (observations.ndim == 1 and observations.dtype.names is None):
         return False
     values = policy.action_values(observations[:1])

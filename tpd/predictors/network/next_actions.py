@@ -1,4 +1,4 @@
-"""What the policy does next, and what a network says of that."""
+"""The policy's next actions, and expectations of network outputs over them."""
 
 from dataclasses import dataclass
 
@@ -15,40 +15,40 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class NextActions:
-    """Every action that the policy may take at some observations, or one drawn where it has no numbers."""
+    """All possible next actions at a batch of observations; one sampled action each if not discrete."""
 
     observations: Array
     """[batch, ...]"""
     actions: Array
     """[choice, ...]"""
     rows: IntArray | None
-    """[choice]: of which observation; None where each has one choice"""
+    """[choice]: row of its observation; None if each observation has exactly one choice"""
     probabilities: Tensor
     """[choice]"""
     margins: Array | None = None
-    """[batch, 1]: of the agent at the observations, if they are known already"""
+    """[batch, 1]: the agent's margins at the observations, if already computed"""
 
     @classmethod
     def of(cls, policy: Policy, observations: Array, rng: np.random.Generator) -> "NextActions":
-        """All that have a probability; where actions are not numbered, one as the policy draws it."""
+        """All actions of positive probability; one sample if actions are not discrete."""
         if not isinstance(policy, DiscretePolicy):
             return cls(observations, policy.sample(observations, rng), None, torch.ones(len(observations)))
         return cls.among(observations, policy.probabilities(observations))
 
     @classmethod
     def among(cls, observations: Array, probabilities: FloatArray) -> "NextActions":
-        """All numbered actions that have a probability [batch, num_actions]."""
+        """All discrete actions of positive probability [batch, num_actions]."""
         rows, actions = np.nonzero(probabilities)
         likely = torch.as_tensor(probabilities[rows, actions], dtype=torch.float32)
         return cls(observations, actions, None if len(rows) == len(observations) else rows, likely)
 
     def outputs(self, network: OutcomeNetwork | PairNetwork) -> Tensor:
-        """[choice, outputs]: what the network gives for each choice."""
+        """[choice, outputs]: the network's outputs for each choice."""
         features = network.features(self.observations, self.actions, self.margins)
         return network.outputs(features if self.rows is None else features[self.rows], self.actions)
 
     def of_rows(self, values: Tensor) -> Tensor:
-        """[choice, ...]: what is known of each observation [batch, ...], at each of its choices."""
+        """[choice, ...]: values of observations [batch, ...], repeated for each of their choices."""
         return values if self.rows is None else values[self.rows]
 
     def mean(self, values: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ class NextActions:
 
 
 def probabilities_of(policy: DiscretePolicy, observations: Array) -> FloatArray:
-    """[batch, num_actions], so many observations at a time."""
+    """[batch, num_actions], computed in chunks."""
     starts = range(0, len(observations), ROWS_AT_ONCE)
     parts = [policy.probabilities(observations[start : start + ROWS_AT_ONCE]) for start in starts]
     return np.concatenate(parts).astype(np.float32)
 
 
 def chosen_by(policy: Policy, observations: Array, actions: Array, rng: np.random.Generator) -> BoolArray:
-    """[batch]: where the policy is sure to take this very action; nowhere, if it draws its actions."""
+    """[batch]: whether the policy takes this action with certainty; False if it samples its actions."""
     if isinstance(policy, DiscretePolicy):
         probabilities = probabilities_of(policy, observations)
         return np.asarray(probabilities[np.arange(len(actions)), actions] == 1)

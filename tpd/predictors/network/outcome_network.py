@@ -1,4 +1,4 @@
-"""The network that predicts outcomes: one part at every step ahead, another part when each first happens."""
+"""The outcome network: one part predicts outcomes at every step, another one distributions over steps."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,36 +15,36 @@ from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.margins import Margins
 from tpd.predictors.network.pair_network import PairNetwork
 
-LEAST = 1e-3  # probability of what was not seen to happen at first
+LEAST = 1e-3  # initial probability of events that were never seen
 
 
 class Channels(NamedTuple):
-    """Outputs by what they stand for; logits unless said otherwise."""
+    """Network outputs grouped by meaning; logits unless said otherwise."""
 
     partition: Tensor
-    """[..., horizon, member + 1]: the end comes last"""
+    """[..., horizon, member + 1]: the last means that the episode has ended"""
     events: Tensor
     """[..., horizon, event]"""
     again: Tensor
-    """[..., horizon, event]: that it happens, given that it has happened before"""
+    """[..., horizon, event]: that the event happens, given that it has happened before"""
     real: Tensor
     """[..., horizon, outcome]: values, in units of the scale"""
     ending: Tensor | None
-    """[..., (event + 1) * horizon + 1]: by which event the episode ends (the last: by none of them), and at
-    which step; then that it does not"""
+    """[..., (event + 1) * horizon + 1]: joint over the event that ends the episode (the last: none of them)
+    and the step; the last logit means no end within the horizon"""
     first: Tensor
-    """[..., event, horizon + 1]: at which step; then that it does not happen"""
+    """[..., event, horizon + 1]: over the step of the first occurrence; the last logit means never"""
 
 
 class OutcomeNetwork(nn.Module):
     """Predicts every outcome at every step ahead.
 
-    What happens but once, first occurrences and the end of the episode, is one distribution over the steps,
-    from a network of its own. An event that can happen again is, at step h, as likely as its first occurrence
-    `F_h` and, if it has happened before, as a sigmoid says: `F_h + G_{h-1} sigmoid(r_h)` with G the sums
-    of F. So `F_h <= P(at h) <= P(by h) <= 1` whatever the weights are.
+    First occurrences and termination happen at most once. A second network predicts each as one distribution
+    over steps. An event that can repeat has `P(at h) = F_h + G_{h-1} sigmoid(r_h)`, where F is the
+    distribution of its first occurrence, G its cumulative sum and r an output for each step. So
+    `F_h <= P(at h) <= P(by h) <= 1` for any weights.
 
-    margin: whether the agent's margin is an input; then it predicts only once it may ask the agent.
+    margin: whether the agent's action margin is an input; if so, predicting needs the agent (see `ask`).
     """
 
     scale: Tensor
@@ -82,7 +82,7 @@ class OutcomeNetwork(nn.Module):
 
     @property
     def parts(self) -> tuple[PairNetwork, ...]:
-        """The networks that it consists of: for every step, and over the steps, if there is anything."""
+        """The networks that it consists of: per step, and over steps; without those that have no outputs."""
         return tuple(part for part in (self.steps, self.times) if part is not None)
 
     @property
@@ -91,9 +91,9 @@ class OutcomeNetwork(nn.Module):
 
     @torch.no_grad()
     def start_from(self, mean: FloatArray, scale: FloatArray) -> None:
-        """Expect the mean [outcome] of what happens at first, at every step ahead and of every action.
+        """Initialise biases so that the mean outcome [outcome] is predicted for every step and action.
 
-        scale: the typical size of real outcomes [real].
+        scale: the typical size of real-valued outcomes [real].
         """
         columns, rate = self.columns, torch.as_tensor(mean, dtype=torch.float32).clamp(LEAST, 1 - LEAST)
         self.scale.copy_(torch.as_tensor(scale))
@@ -112,20 +112,20 @@ class OutcomeNetwork(nn.Module):
             self.times.heads.shared.bias.copy_(torch.cat(bias))
 
     def description(self) -> dict[str, Any]:
-        """How it is built, as plain values."""
+        """The architecture, as plain values."""
         return self.parts[0].settings | {"columns": asdict(self.columns), "horizon": self.horizon}
 
     @property
     def complete(self) -> bool:
-        """Whether it may ask the agent, if it has to."""
+        """Whether it has the agent, if margins are an input."""
         return not self.margin or self._margins is not None
 
     def ask(self, policy: Policy) -> None:
-        """Take the agent's margins from this policy."""
+        """Use this policy to compute margins."""
         self._margins = Margins(policy)
 
     def margins_at(self, observations: Array) -> FloatArray | None:
-        """[batch, 1]: where they are inputs."""
+        """[batch, 1]: the agent's margins; None if they are not an input."""
         if not self.margin:
             return None
         if self._margins is None:
@@ -133,19 +133,19 @@ class OutcomeNetwork(nn.Module):
         return self._margins(observations)
 
     def see(self, observations: Array) -> None:
-        """Learn the scales of observations from a batch."""
+        """Update the running scales of observations with a batch."""
         margins = self.margins_at(observations)
         for part in self.parts:
             part.see(observations, margins)
 
     def unseen(self, observations: Array) -> BoolArray:
-        """[batch]: whether an observation lies nowhere near any that was seen, as far as vectors tell."""
+        """[batch]: whether an observation is far from all observations seen; known for vectors only."""
         return self.parts[0].unseen(observations)
 
     def features(
         self, observations: Array, actions: Array | None = None, margins: Array | None = None
     ) -> Tensor:
-        """[batch, features] of both parts; margins [batch, 1]: if they are known already."""
+        """[batch, features] of both parts; margins [batch, 1]: the agent's margins if already computed."""
         margins = self.margins_at(observations) if margins is None else margins
         return torch.cat([part.features(observations, actions, margins) for part in self.parts], dim=1)
 
@@ -156,7 +156,7 @@ class OutcomeNetwork(nn.Module):
         return torch.cat([part.outputs(its, actions) for part, its in both], dim=1)
 
     def channels(self, outputs: Tensor) -> Channels:
-        """What the outputs [..., outputs] stand for."""
+        """The outputs [..., outputs] grouped by meaning."""
         columns, horizon = self.columns, self.horizon
         steps, ending, first = torch.split(
             outputs,
@@ -175,7 +175,7 @@ class OutcomeNetwork(nn.Module):
         return Channels(partition, events, again, real, ending if columns.over_time else None, first)
 
     def expected(self, outputs: Tensor) -> Tensor:
-        """[..., horizon, outcome]: in the network's order (`columns.order`), in true units."""
+        """[..., horizon, outcome]: expected outcomes in the network's order (`columns.order`), unscaled."""
         columns, channels = self.columns, self.channels(outputs)
         first = channels.first.softmax(dim=-1)[..., :-1].transpose(-1, -2)
         found = [
@@ -194,13 +194,13 @@ class OutcomeNetwork(nn.Module):
 
 
 def _again(first: Tensor, again: Tensor) -> Tensor:
-    """[..., horizon, event]: that it happens, for the first time or again if it has happened before."""
+    """[..., horizon, event]: P(at h), from first occurrences and the probability of repetition."""
     before = torch.cumsum(first, dim=-2) - first
     return (first + before.clamp(0, 1) * again).clamp(max=1)
 
 
 def _geometric(rates: Tensor, horizon: int) -> Tensor:
-    """[event * horizon + 1]: logits of which event is first, and when, if each has its rate at every step."""
+    """[event * horizon + 1]: logits of the first event and its step, if each has a constant rate."""
     alive = torch.log1p(-rates.sum().clamp(max=0.99))
     when = rates.log()[:, None] + alive * torch.arange(horizon)
     return torch.cat([when.flatten(), (alive * horizon)[None]])

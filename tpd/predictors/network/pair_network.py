@@ -1,4 +1,4 @@
-"""A network of pairs: an encoder of observations, a trunk, and a head that tells actions apart."""
+"""A network over state-action pairs: observation encoder, trunk, and heads for the actions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +21,11 @@ from tpd.predictors.network.encoders import (
 )
 
 RANK = 16
-"""Of what differs between actions: few numbers of the features matter for it."""
+"""Rank of the difference between actions."""
 
 
 class Heads(nn.Module):
-    """A linear layer for all actions, and what differs for each, which is of low rank and starts from 0."""
+    """A linear layer shared by all actions, plus a low-rank difference for each action, initialised to 0."""
 
     def __init__(self, features: int, num_actions: int, outputs: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Heads(nn.Module):
         self.offset = nn.Parameter(torch.zeros(differing, outputs))
 
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
-        """[batch, outputs] for features [batch, features] and the number of an action each."""
+        """[batch, outputs] for features [batch, features] and action numbers [batch]."""
         shared: Tensor = self.shared(features)
         if not len(self.difference):
             return shared
@@ -52,9 +52,9 @@ class Heads(nn.Module):
 
 
 class PairNetwork(nn.Module):
-    """Gives each pair so many outputs; numbered actions have heads, others are inputs.
+    """Maps each pair to `outputs` numbers. Discrete actions have heads; other actions are inputs.
 
-    margin: whether the agent's margin at each observation is an input too (`margins.py`).
+    margin: whether the agent's action margin is an input too (`margins.py`).
     """
 
     low: Tensor
@@ -101,14 +101,14 @@ class PairNetwork(nn.Module):
         self.trunk = nn.Sequential(*layers)
         self.num_actions = int(action_space.n) if isinstance(action_space, spaces.Discrete) else 1
         self.heads = Heads(size, self.num_actions, outputs)
-        self.eval()  # nothing is hidden, unless a learner wants it so
+        self.eval()  # no dropout, unless a learner calls train()
 
     @property
     def device(self) -> torch.device:
         return self.heads.shared.weight.device
 
     def see(self, observations: Array, margins: Array | None = None) -> None:
-        """Learn the scales of observations, and of margins [batch, 1], from a batch."""
+        """Update the running scales of observations and margins [batch, 1] with a batch."""
         self.encoder.see(tensors(observations, self.device))
         if self.margin is not None:
             assert margins is not None
@@ -116,13 +116,13 @@ class PairNetwork(nn.Module):
 
     @torch.no_grad()
     def unseen(self, observations: Array) -> BoolArray:
-        """[batch]: whether an observation lies nowhere near any that was seen, as far as can be told."""
+        """[batch]: whether an observation is far from all observations seen; False if it cannot tell."""
         return np.asarray(self.encoder.unseen(tensors(observations, self.device)).numpy(force=True))
 
     def features(
         self, observations: Array, actions: Array | None = None, margins: Array | None = None
     ) -> Tensor:
-        """[batch, features] of observations, with actions and margins [batch, 1] where they are inputs."""
+        """[batch, features] of observations, and of actions and margins [batch, 1] if they are inputs."""
         encoded: Tensor = self.encoder(tensors(observations, self.device))
         if self.margin is not None:
             assert margins is not None
@@ -133,12 +133,12 @@ class PairNetwork(nn.Module):
         return self.trunk(encoded)  # type: ignore[no-any-return]
 
     def _given(self, actions: Array) -> Tensor:
-        """[batch, features] of actions that are inputs: one-hot where they have parts, else scaled."""
+        """[batch, features] of actions as inputs: one-hot if they consist of choices, else scaled."""
         if self.choices is not None:
             encoded: Tensor = self.choices(torch.as_tensor(np.asarray(actions), device=self.device))
             return encoded
         flat = torch.as_tensor(actions, dtype=torch.float32, device=self.device).reshape(len(actions), -1)
-        span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no choice
+        span = (self.high - self.low).clamp(min=1e-6)  # some dimensions have no range
         return 2 * (flat - self.low) / span - 1
 
     def outputs(self, features: Tensor, actions: Array) -> Tensor:

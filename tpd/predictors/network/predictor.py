@@ -1,4 +1,4 @@
-"""Networks that predict outcomes, as plain values and arrays."""
+"""A trained network as a predictor, and its storage as plain values and arrays."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,7 +24,7 @@ WEIGHT, RETURN = "weight.", "return."
 
 
 class NetworkPredictor:
-    """Predicts with a network that learns no more."""
+    """Predicts with a network; it makes no updates itself."""
 
     tie = 0.03  # networks are never exact
 
@@ -37,11 +37,11 @@ class NetworkPredictor:
     ) -> None:
         self.network = network
         self.tried = tried
-        """[num_actions]: how often each action was seen; all together where they are not numbered"""
+        """[num_actions]: how often each action was seen; one total if actions are not discrete"""
         self.discount = discount
-        """Of the value functions that the network holds; None if it holds outcomes."""
+        """Discount of the value functions that the network predicts; None if it predicts outcomes."""
         self.of_returns = of_returns
-        """Knows how the return is distributed; None if that was not asked for."""
+        """Predicts return distributions; None if that was not asked for."""
 
     @property
     def horizon(self) -> int:
@@ -49,11 +49,11 @@ class NetworkPredictor:
 
     @property
     def complete(self) -> bool:
-        """Whether it has the agent, if its network looks at the agent's action values."""
+        """Whether it has the agent, if the agent's action margins are an input."""
         return self.network.complete
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "NetworkPredictor":
-        """The same with the agent; without one, it does not predict."""
+        """The same predictor with the agent."""
         if policy is not None:
             self.network.ask(policy)
         return self
@@ -75,7 +75,7 @@ class NetworkPredictor:
         return self._consistent(values) if network.columns.partition else values
 
     def _consistent(self, expected: FloatArray) -> FloatArray:
-        """Terminations that add up to what a partition leaves."""
+        """Set termination so that it is consistent with the partition: what its events leave to 1."""
         before = 1 - expected[:, :, list(self.network.columns.partition)].sum(axis=2)
         ended = np.empty_like(before)
         ended[:, :-1] = before[:, 1:]
@@ -85,14 +85,14 @@ class NetworkPredictor:
         return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all, as a network knows no single pairs; 0 for
-        observations that lie nowhere near any that was seen.
+        """[batch]: how often the action was tried in any state, because a network does not count pairs; 0 for
+        observations far from all training data.
         """
         numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
         return np.where(self.network.unseen(observations), 0.0, self.tried[numbers])
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
-        """[batch]: the return over the horizon; anything possible where there is no support."""
+        """[batch]: the return distribution; any possible return if there is no support."""
         if self.of_returns is None:
             return None
         self._check(actions)
@@ -106,12 +106,12 @@ class NetworkPredictor:
             raise ValueError(f"actions are numbered from 0 to {last}, got {actions[wrong][0]}")
 
     def description(self) -> dict[str, Any]:
-        """How the network is built, and that of the returns if there is one."""
+        """The architecture of the network, and of the return network if there is one."""
         returns = {} if self.of_returns is None else {"returns": asdict(self.of_returns.of_returns)}
         return {"discount": self.discount, **self.network.description(), **returns}
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, and what they stand on."""
+        """The weights, and the counts of actions."""
         networks = {WEIGHT: self.network} | ({RETURN: self.of_returns} if self.of_returns is not None else {})
         weights = {
             f"{prefix}{name}": value.numpy(force=True)
@@ -126,7 +126,7 @@ def read(
     arrays: Mapping[str, Array],
     features_extractor: FeaturesExtractor | None = None,
 ) -> NetworkPredictor:
-    """What `description` and `arrays` of a predictor say; features extractors are not stored."""
+    """The predictor with this `description` and these `arrays`; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
     both = space_from(description["observation_space"]), space_from(description["action_space"])
@@ -144,18 +144,18 @@ def read(
 
 
 def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:
-    """Give a network its weights, for good."""
+    """Load weights into a network, and freeze it."""
     put_weights(network, weights)
     network.requires_grad_(False)
 
 
 def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays whose names start so, by the rest of their names."""
+    """The arrays with this prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The space that was described; the bounds are among the weights."""
+    """The inverse of `describe_space`; bounds of actions are stored with the weights."""
     if description["kind"] == "Discrete":
         return spaces.Discrete(description["n"], start=description.get("start", 0))
     if description["kind"] == "Dict":

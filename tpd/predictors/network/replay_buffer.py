@@ -1,4 +1,4 @@
-"""The replay buffer: observed transitions, the newest so many, with the order that they came in."""
+"""The replay buffer: a ring of the newest transitions with their outcomes, linked in time order."""
 
 from dataclasses import dataclass, fields
 
@@ -11,7 +11,7 @@ from tpd.guards.sizes import require_memory
 
 @dataclass(frozen=True)
 class Experience:
-    """A batch of transitions with their outcomes observed."""
+    """A batch of transitions with their outcomes."""
 
     observation: Array
     """[batch, ...]"""
@@ -26,9 +26,9 @@ class Experience:
     own: BoolArray
     """[batch]: whether the policy is known to have chosen the action"""
     selecting: BoolArray
-    """[batch]: whether it belongs to an episode that is kept for selection"""
+    """[batch]: whether it belongs to an episode that is held out for model selection"""
     following: IntArray
-    """[batch]: the row of the transition that came next in the same episode; -1 if none did so far"""
+    """[batch]: the row of the next transition of the same episode; -1 if there is none so far"""
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -42,18 +42,21 @@ class Experience:
 
 
 class ReplayBuffer:
-    """A ring: once it is full, the oldest are overwritten. A transition is always older than its follower."""
+    """A ring buffer: once it is full, the oldest transitions are overwritten.
+
+    A transition is always older than the one that `following` names.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all transitions."""
         self._columns: tuple[Array, ...] = ()
         self._written = 0
         self._latest: dict[int, int] = {}
-        """By stream: the number of its latest transition, counted from the first one ever written."""
+        """Stream -> number of its latest transition, counted from the first one ever written."""
 
     def __len__(self) -> int:
         return min(self._written, self.capacity)
@@ -61,7 +64,7 @@ class ReplayBuffer:
     def add(
         self, transitions: Transitions, outcome: FloatArray, continuation: FloatArray, selecting: BoolArray
     ) -> None:
-        """Keep a batch, and link each transition to the one that came before it."""
+        """Add a batch, and link each transition to its predecessor."""
         count, before = len(transitions), self._before(transitions)
         rows = (self._written + np.arange(count)) % self.capacity
         experience = Experience(
@@ -81,7 +84,7 @@ class ReplayBuffer:
         self.kept.following[before[linked] % self.capacity] = rows[linked]
 
     def _before(self, transitions: Transitions) -> IntArray:
-        """[batch]: the number of the transition before each in its stream; -1 where an episode begins."""
+        """[batch]: the number of each transition's predecessor in its stream; -1 if an episode starts."""
         before = np.full(len(transitions), -1, dtype=np.int64)
         if transitions.stream is None:
             return before
@@ -107,7 +110,7 @@ class ReplayBuffer:
         self._written += count
 
     def _make_room(self, experience: Experience) -> None:
-        """Grow with what comes, for the capacity may never be needed."""
+        """Allocate on demand, because the capacity may never be reached."""
         room = len(self._columns[0]) if self._columns else 0
         due = min(self.capacity, self._written + len(experience))
         if due <= room:
@@ -126,17 +129,17 @@ class ReplayBuffer:
 
     @property
     def kept(self) -> Experience:
-        """All that is kept, in the rows that `following` names; to be written to where that is meant."""
+        """All transitions, in the rows that `following` refers to; a view, so writes reach the buffer."""
         return Experience(*(column[: len(self)] for column in self._columns))
 
     def state(self) -> State:
-        """All that is kept, where the next is written, and the latest transition of each stream."""
+        """All transitions, the write position, and the latest transition of each stream."""
         kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
         latest = np.array(list(self._latest.items()), dtype=np.int64).reshape(-1, 2)
         return {"written": np.array(self._written), "latest": latest, **kept}
 
     def restore(self, state: State) -> None:
-        """Keep that, and nothing else."""
+        """Replace the contents by a saved state."""
         self.clear()
         stored = CheckedArrays(state)
         written = stored.number("written")
@@ -155,7 +158,7 @@ class ReplayBuffer:
         self._written, self._latest = written, dict(latest.tolist())
 
     def _check_links(self, stored: CheckedArrays, kept: Experience, written: int) -> None:
-        """Refuse a follower that is older, of another episode, that of two, or not where its step led to."""
+        """Refuse links to an older or shared row, another split, or an observation that does not match."""
         age = (np.arange(len(kept)) - written) % len(kept)  # 0 is the oldest
         linked = kept.following >= 0
         before, after = np.flatnonzero(linked), kept.following[linked]
@@ -167,6 +170,6 @@ class ReplayBuffer:
 
 
 def _alike(observations: Array, others: Array) -> BoolArray:
-    """[batch]: which of them are the same."""
+    """[batch]: which rows are equal."""
     same = observations == others
     return np.asarray(same.all(axis=tuple(range(1, same.ndim))))

@@ -1,7 +1,7 @@
-"""The distribution of the return over every number of steps, learned by a network: categorical FHTD.
+"""Categorical FHTD: a network that learns the distribution of the return over 1, 2, ... steps.
 
-Every pair has atoms of its own, laid out around a centre in units of a spread, and both are learned like the
-probabilities of the atoms. So it does not matter how much larger a reward could be than those that occur.
+Every pair has its own atoms, around a learned centre and in units of a learned spread. So the resolution does
+not suffer if the bound of the reward is much larger than the rewards that occur.
 """
 
 import copy
@@ -45,9 +45,9 @@ def standard_atoms(count: int) -> Tensor:
 
 
 def project(values: Tensor, mass: Tensor, atoms: Tensor) -> Tensor:
-    """[..., atom]: the mass of values [..., value] on standard atoms, divided so that the mean is kept.
+    """[..., atom]: the mass of values [..., value], projected onto standard atoms so that the mean is kept.
 
-    What lies beyond the last atoms is kept there.
+    Values beyond the last atoms are clipped to them.
     """
     count = len(atoms)
     values = values.clamp(-REACH, REACH)
@@ -77,23 +77,23 @@ class Returns(NamedTuple):
 
     @property
     def mass_before(self) -> Tensor:
-        """[batch, horizon, atom]: the probabilities over one step less; any over none, for all is 0 then."""
+        """[batch, horizon, atom]: probabilities of the return over one step less (arbitrary at 0 steps)."""
         return torch.roll(self.logits.softmax(dim=-1), 1, dims=1)
 
 
 @dataclass(frozen=True)
 class ReturnSettings:
-    """What a network of returns has to know beyond what it shares with that of the outcomes."""
+    """Settings of a return network beyond those that it shares with the outcome network."""
 
     atoms: int
     discount: float
-    """The policy's."""
+    """The policy's discount."""
     bound: float
     """The largest possible |reward|."""
 
 
 def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
-    """What a network of returns has to know, if they can be learned."""
+    """The settings of a return network; raises if returns cannot be learned."""
     bound = outcomes.legend.reward_bound
     if bound is None:
         raise ValueError(
@@ -106,7 +106,7 @@ def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnS
 
 
 class ReturnNetwork(PairNetwork):
-    """Gives each pair a centre, a spread, and the probabilities of its atoms, for every number of steps."""
+    """Predicts centre, spread and atom probabilities of each pair, for every number of steps."""
 
     unit: Tensor
     atoms: Tensor
@@ -144,21 +144,21 @@ class ReturnNetwork(PairNetwork):
 
     @torch.no_grad()
     def start_at(self, mean: float, size: float) -> None:
-        """Expect this mean reward at every step, of this size, and returns like a bell around it."""
+        """Initialise the biases: a normal distribution around this mean reward, with this size per step."""
         self.unit.copy_(size * self.steps)
         bell = torch.log(torch.gradient(self.atoms)[0]) - self.atoms**2 / 2
         level = torch.cat([torch.tensor([mean / size, 0.0], device=self.device), bell])
         self.heads.shared.bias.copy_(level.repeat(self.horizon))
 
     def returns(self, outputs: Tensor) -> Returns:
-        """What the outputs [..., outputs] mean."""
+        """The outputs [..., outputs] as distributions."""
         outputs = outputs.view(*outputs.shape[:-1], self.horizon, -1)
         spread = LEAST_SPREAD + outputs[..., 1].clamp(max=LARGEST_LOG).exp()
         return Returns(outputs[..., 0] * self.unit, spread * self.unit, outputs[..., 2:])
 
     @torch.no_grad()
     def distribution(self, observations: Array, actions: Array, unknown: BoolArray) -> BoundedDistribution:
-        """[batch]: of the return over the horizon; anything possible for pairs [batch] that are unknown."""
+        """[batch]: the return distribution over the horizon; any possible return for unknown pairs."""
         values, mass = (np.empty((0, len(self.atoms))) for _ in range(2))
         for start in range(0, len(observations), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -172,10 +172,10 @@ class ReturnNetwork(PairNetwork):
 
 
 class ReturnLearner:
-    """Learns `Z_h` as one reward and the discounted `Z_{h-1}` of the policy's next action, projected.
+    """Learns `Z_h` from the target: reward plus discounted `Z_{h-1}` of the policy's next action, projected.
 
-    It learns from the batches that the outcomes are learned from. Its network is its own, so that what is
-    expected is the same whether returns are learned or not.
+    It uses the batches of the outcome network, but a network of its own. So expected outcomes are the same
+    whether returns are learned or not.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class ReturnLearner:
         self._beyond: list[float] = []
 
     def update_scales(self, observations: Array, outcome: FloatArray, first: bool) -> None:
-        """Learn the scales of observations and, from the first batch, of rewards."""
+        """Update the scales of observations and, with the first batch, of rewards."""
         reward = self._reward(outcome)
         size = float(reward.square().mean().sqrt()) or 1.0  # a bound may be far larger than what occurs
         for network in (self.network, self.target_network):
@@ -198,7 +198,7 @@ class ReturnLearner:
             network.see(observations)
 
     def learn(self, batch: Experience, following: NextActions) -> None:
-        """One update, with what the policy does after each transition."""
+        """One update, given the policy's next actions after each transition."""
         loss = self._loss(self._of_pairs(self.network, batch), batch, following)
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -210,11 +210,11 @@ class ReturnLearner:
             )
 
     def _loss(self, predicted: Returns, batch: Experience, following: NextActions) -> Tensor:
-        """The cross-entropy of the atoms, and that of a normal distribution of this centre and spread.
+        """Cross-entropy of the atoms, plus that of a normal distribution with this centre and spread.
 
-        The target is one step of reward and then what the target network says of the next action. The atoms
-        are laid out where the target network has them. Centre and spread learn from those of it alone:
-        if they followed its atoms as well, each could correct what the other has corrected already.
+        The target is the reward, then the target network's distribution for the next action. Atoms are placed
+        by the target network. Centre and spread learn only from its centre and spread: if they followed its
+        atoms too, both would correct the same error.
         """
         with torch.no_grad():
             placed = self._of_pairs(self.target_network, batch)
@@ -236,13 +236,13 @@ class ReturnLearner:
         return (atoms + bell).mean()
 
     def _of_pairs(self, network: ReturnNetwork, batch: Experience) -> Returns:
-        """What a network says of the pairs of a batch."""
+        """A network's distributions for the pairs of a batch."""
         return network.returns(
             network.outputs(network.features(batch.observation, batch.action), batch.action)
         )
 
     def longer(self, values: Tensor, batch: Experience, following: NextActions) -> Tensor:
-        """[choice, horizon, atom]: returns one step longer than these, which only termination ends."""
+        """[choice, horizon, atom]: reward plus discounted return of one step less, unless terminated."""
         later = torch.cat([torch.zeros_like(values[:, :1]), values[:, :-1]], dim=1)
         goes_on = 1 - torch.from_numpy(batch.outcome[:, -1]).to(values.device)
         reward, factor = (
@@ -252,16 +252,16 @@ class ReturnLearner:
         return reward + factor * later
 
     def _reward(self, outcome: FloatArray) -> Tensor:
-        """[batch]: of outcomes [batch, outcome], termination last."""
+        """[batch]: the reward of outcomes [batch, outcome], whose last column is termination."""
         return torch.from_numpy(outcome[:, :-1] @ self._weights).to(self.network.device)
 
     def metrics(self) -> dict[str, float]:
-        """How much of the mass was beyond the last atoms, and kept there, since last asked."""
+        """The fraction of mass clipped to the last atoms, since the last call."""
         beyond, self._beyond = self._beyond, []
         return {"explainer/returns_beyond": float(np.mean(beyond))} if beyond else {}
 
     def state(self) -> State:
-        """Both networks, and what the optimizer remembers."""
+        """Both networks and the optimizer."""
         return {
             **prefixed("network", weights(self.network)),
             **prefixed("target_network", weights(self.target_network)),
@@ -269,7 +269,7 @@ class ReturnLearner:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         put_weights(self.network, unprefixed("network", state))
         put_weights(self.target_network, unprefixed("target_network", state))
         put_optimizer_state(self._optimizer, unprefixed("optimizer", state))

@@ -1,4 +1,4 @@
-"""Which of the networks on the way to the last update predict the select episodes best."""
+"""Selects the network weights with the lowest loss on held-out episodes during training."""
 
 from collections.abc import Sequence
 
@@ -10,38 +10,38 @@ from tpd.guards.files import CheckedArrays
 from tpd.predictors.network.state import check_weights, prefixed, put_weights, unprefixed, weights
 
 LEAST_LOSS = -1e6
-"""Less is no loss; none was measured yet where it is infinite."""
+"""Lower bound of a valid loss; infinity means that none was measured yet."""
 
 
 class Selection:
-    """Keeps the best weights of each of several parts."""
+    """Keeps the best weights of each part of a network."""
 
     def __init__(self, parts: int) -> None:
         self.losses = np.full(parts, np.inf)
-        """[part]: of the best so far"""
+        """[part]: the lowest loss so far"""
         self._best: list[State] = [{} for _ in range(parts)]
 
     def offer(self, parts: Sequence[nn.Module], losses: Sequence[float]) -> None:
-        """Keep the weights of the parts that are better than any before."""
+        """Keep the weights of each part whose loss is the lowest so far."""
         for k, (part, loss) in enumerate(zip(parts, losses, strict=True)):
             if loss <= self.losses[k]:
                 self.losses[k], self._best[k] = loss, weights(part)
 
     def put_best(self, parts: Sequence[nn.Module]) -> None:
-        """Give each part its best weights."""
+        """Load the best weights into each part."""
         for part, best in zip(parts, self._best, strict=True):
             if best:
                 put_weights(part, best)
 
     def state(self) -> State:
-        """The best so far."""
+        """The best weights and losses so far."""
         kept = {
             name: value for k, best in enumerate(self._best) for name, value in prefixed(str(k), best).items()
         }
         return {"losses": self.losses, **kept}
 
     def restore(self, state: State, parts: Sequence[nn.Module]) -> None:
-        """Go on from there, with weights of these parts."""
+        """Continue from that state; the weights are checked against these parts."""
         self.losses = CheckedArrays(state).like("losses", self.losses, low=LEAST_LOSS, finite=False).copy()
         self._best = [unprefixed(str(k), state) for k in range(len(self.losses))]
         for part, best in zip(parts, self._best, strict=True):

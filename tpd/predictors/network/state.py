@@ -1,4 +1,4 @@
-"""What a network and its training have come to, as plain arrays."""
+"""The state of networks, optimizers and random generators as plain arrays, for checkpoints."""
 
 import json
 import math
@@ -13,17 +13,17 @@ from tpd.guards.files import REAL, CheckedArrays
 
 STEP = "step"
 REMEMBERED = {"betas": {STEP, "exp_avg", "exp_avg_sq"}, "alpha": {STEP, "square_avg"}}
-"""What an optimizer remembers of a parameter at least, by a setting that tells Adam and RMSprop apart."""
+"""Required optimizer state of a parameter, by the setting that identifies Adam or RMSprop."""
 SQUARES = (STEP, "exp_avg_sq", "max_exp_avg_sq", "square_avg")
-"""Those of which a root or a power is taken."""
+"""State of which a root or a power is taken, so it must not be negative."""
 COUNTED, DIVIDED_BY = ("count", "variance"), ("deviation", "change_deviation", "scale", "unit")
-"""Statistics that a network keeps beside its weights: from 0, and above 0."""
+"""Statistics in a network's buffers that must be at least 0, and those that must be above 0."""
 LARGEST_WEIGHT = 1e6
-"""No training that goes well comes to such weights, and sums over some layers of them are no numbers."""
+"""Sane training never reaches such weights, and a few layers of them overflow."""
 
 
 def prefixed(prefix: str, state: State) -> dict[str, Array]:
-    """The same arrays, with the prefix before each name."""
+    """The arrays with a prefix before each name."""
     return {f"{prefix}.{name}": value for name, value in state.items()}
 
 
@@ -34,30 +34,30 @@ def unprefixed(prefix: str, state: State) -> dict[str, Array]:
 
 
 def weights(module: nn.Module) -> State:
-    """All that a module has learned."""
+    """The parameters and buffers of a module."""
     return {name: value.numpy().copy() for name, value in module.state_dict().items()}
 
 
 def put_weights(module: nn.Module, state: State) -> None:
-    """Make a module as it was."""
+    """Load weights into a module, after checking them."""
     check_weights(module, state)
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
 
 
 def check_weights(module: nn.Module, state: State) -> None:
-    """Refuse what are not the weights of such a module."""
+    """Refuse weights that do not fit the module."""
     stored, due, trained = CheckedArrays(state), module.state_dict(), dict(module.named_parameters())
     for name in due.keys() | state.keys():
         if name not in due:
             raise ValueError(f"there are weights {name}, which the network has not")
-        largest = LARGEST_WEIGHT if name in trained else math.inf  # else statistics, of whatever is observed
+        largest = LARGEST_WEIGHT if name in trained else math.inf  # buffers hold statistics of any size
         value = stored.like(name, due[name].numpy(force=True), low=-largest, high=largest)
         if (kind := name.rpartition(".")[2]) in (*COUNTED, *DIVIDED_BY) and name not in trained:
             stored.check(name, value >= 0 if kind in COUNTED else value > 0)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
-    """What an optimizer remembers of each parameter."""
+    """The optimizer state of each parameter."""
     remembered: Mapping[int, Mapping[str, torch.Tensor | int]] = optimizer.state_dict()["state"]
     return {
         f"{number}.{name}": torch.as_tensor(value).numpy().copy()
@@ -67,7 +67,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
 
 
 def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
-    """Make an optimizer remember; torch itself does not look at the shapes that it is to index."""
+    """Load an optimizer's state after checking shapes, which torch does not check."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     stored, names = CheckedArrays(state), dict.fromkeys(key.partition(".")[2] for key in state)
     due = next((names for setting, names in REMEMBERED.items() if setting in optimizer.defaults), {STEP})
@@ -89,17 +89,17 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
 
 
 def _number(word: str, count: int) -> int:
-    """Which of so many parameters a word names."""
+    """The index of a parameter, parsed from text; there are `count` parameters."""
     if not word.isdecimal() or int(word) >= count:
         raise ValueError(f"there is no parameter {word!r}, but {count}")
     return int(word)
 
 
 def generator_state(rng: np.random.Generator) -> Array:
-    """Where a random generator is."""
+    """The state of a random generator, as JSON text."""
     return np.array(json.dumps(rng.bit_generator.state))
 
 
 def put_generator_state(rng: np.random.Generator, state: Array) -> None:
-    """Take a random generator there."""
+    """Load the state of a random generator."""
     rng.bit_generator.state = json.loads(str(state))

@@ -1,4 +1,4 @@
-"""What a network that predicts outcomes is taught, and how far it is from that."""
+"""Targets and losses of the outcome network."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from tpd.predictors.network.outcome_network import OutcomeNetwork
 
 
 class Targets(NamedTuple):
-    """What is to be learned of the futures of a batch of pairs."""
+    """Training targets for a batch of pairs."""
 
     outcome: Tensor
     """[batch, horizon, outcome]: expected future outcomes, or value functions, in the network's order"""
     weight: Tensor | None = None
-    """[batch, horizon]: how much each step counts, 0 beyond what is known; None if all count alike"""
+    """[batch, horizon]: weight of each step, 0 where the target is unknown; None for equal weights"""
 
 
 class Losses(NamedTuple):
-    """How far the two parts of a network are from their targets."""
+    """Losses of the two parts of a network."""
 
     steps: Tensor
     """[batch]"""
@@ -28,9 +28,9 @@ class Losses(NamedTuple):
 
 
 def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
-    """Cross-entropy for events, squares for the rest, summed over outcomes; means over steps.
+    """Cross-entropy for events, squared error for the rest; summed over outcomes, averaged over steps.
 
-    An event that can happen again is learned where it has happened before, as far as the target says so.
+    Repetitions of an event are weighted by the target probability that it has happened before.
     """
     channels, wanted = network.channels(outputs), network.columns.split(target.outcome)
     steps = _binary(channels.events, wanted.events, torch.ones_like(wanted.events))
@@ -58,17 +58,17 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
 
 
 def _binary(logits: Tensor, happens: Tensor, weight: Tensor) -> Tensor:
-    """[...]: cross-entropy of events [..., event] that happen to such a part of their weight, summed."""
+    """[...]: weighted cross-entropy summed over events [..., event]; `happens` is weight times target."""
     never = torch.zeros_like(logits)
     softplus = functional.binary_cross_entropy_with_logits(logits, never, reduction="none")  # the fastest
     return (weight * softplus - happens * logits).sum(dim=-1)
 
 
 def _over_time(logits: Tensor, happens: Tensor, known: Tensor | None) -> Tensor:
-    """[batch]: cross-entropy of when it happens, given logits [batch, event * horizon + 1].
+    """[batch]: cross-entropy of a distribution over steps, given logits [batch, event * horizon + 1].
 
-    happens: [batch, event, horizon], how likely it happens when. Where only some steps are known
-    [batch, horizon], it is learned of the rest that it does not happen before.
+    happens: [batch, event, horizon], target probabilities. If only some steps are known [batch, horizon], the
+    remaining mass is right-censored: the event does not happen within the known steps.
     """
     likely = logits.log_softmax(dim=-1)
     if known is None:

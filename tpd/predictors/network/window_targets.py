@@ -1,4 +1,4 @@
-"""Targets from replayed transitions: observed while the policy itself acted, then as a network expects."""
+"""n-step targets from the replay buffer: observed outcomes while the policy acted, then bootstrapped."""
 
 from dataclasses import replace
 
@@ -16,17 +16,17 @@ from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
 from tpd.predictors.network.targets import Targets
 
 FOILS = 0.25
-"""Part of each batch that starts with an action that the policy did not choose."""
+"""Minimum fraction of a batch that starts with an action that the policy did not choose."""
 BACKUPS = 4
-"""Tree backups after a window, at most: each costs as much as the first target."""
+"""Maximum number of tree backups after a window; each costs as much as the first target."""
 MOST_SELECTED = 10_000
 
 
 class WindowTargets:
-    """Keeps transitions, and says of each what is to be learned from it.
+    """A replay buffer that computes n-step targets for its transitions.
 
-    window: how many steps of the policy's own a target observes at most; 1 gives the one-step target.
-    discount: of the value functions that are learned; None if outcomes are.
+    window: maximum number of observed steps in a target; 1 gives the one-step target.
+    discount: discount of the value functions that are learned; None if outcomes are learned.
     """
 
     def __init__(
@@ -46,32 +46,33 @@ class WindowTargets:
         self._discount = discount
         self._replay = ReplayBuffer(capacity)
         self._rows: tuple[IntArray, IntArray] | None = None
-        """Rows to train on: where the policy chose the action, and where it did not."""
+        """Training rows in which the policy chose the action, and those in which it did not."""
         self._next: FloatArray | None = None
-        """[row, num_actions]: what the policy does next, once it changes no more; NaN until that is needed"""
+        """[row, num_actions]: cached action probabilities in the next state, once the policy is final; NaN
+        until needed"""
         self._margins: FloatArray | None = None
-        """[row, 1]: the agent's margins at the observations, likewise"""
+        """[row, 1]: cached margins of the agent at the observations, likewise"""
 
     def __len__(self) -> int:
         return len(self._replay)
 
     @property
     def kept(self) -> Experience:
-        """All transitions that are kept."""
+        """All transitions in the replay buffer."""
         return self._replay.kept
 
     def add(self, transitions: Transitions, observed: Observed, selecting: BoolArray) -> None:
-        """Keep a batch; selecting [batch] says which belong to episodes that are not trained on."""
+        """Add a batch; selecting [batch]: which transitions belong to held-out episodes."""
         self._replay.add(transitions, *observed, selecting)
         self._rows = self._next = self._margins = None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all transitions."""
         self._replay.clear()
         self._rows = self._next = self._margins = None
 
     def consult_policy(self) -> None:
-        """Find the actions that the policy, as it is now, would have chosen; it changes no more."""
+        """Mark the transitions whose action the current policy would choose. The policy must be final."""
         kept = self.kept
         others = np.flatnonzero(~kept.own)
         if len(others):
@@ -84,7 +85,7 @@ class WindowTargets:
             self._margins = np.full((len(kept), 1), np.nan, dtype=np.float32)
 
     def margins(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
-        """[batch, 1]: the agent's margins in these rows, if the network looks at them and they are kept."""
+        """[batch, 1]: the agent's margins in these rows; None if the network does not use or cache them."""
         if self._margins is None or not network.margin:
             return None
         asked = np.unique(rows[np.isnan(self._margins[rows, 0])])
@@ -93,7 +94,7 @@ class WindowTargets:
         return self._margins[rows]
 
     def _margins_after(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
-        """[batch, 1]: those after the transitions of these rows."""
+        """[batch, 1]: the agent's margins at the next observations of these rows."""
         after = self.kept.following[rows]
         margins = self.margins(np.maximum(after, 0), network)
         last = np.flatnonzero(after < 0)
@@ -102,7 +103,7 @@ class WindowTargets:
         return margins
 
     def following(self, rows: IntArray) -> NextActions:
-        """What the policy does after the transitions of these rows."""
+        """The policy's next actions after the transitions of these rows."""
         observations = self.kept.next_observation[rows]
         if self._next is None or not isinstance(self._policy, DiscretePolicy):
             return NextActions.of(self._policy, observations, self._rng)
@@ -112,7 +113,7 @@ class WindowTargets:
         return NextActions.among(observations, self._next[rows])
 
     def batch(self, size: int) -> IntArray:
-        """[batch]: random rows to train on, a part of them actions that the policy did not choose."""
+        """[batch]: random training rows; at least `FOILS` of them have actions that are not the policy's."""
         if self._rows is None:
             kept = self.kept
             trained = ~kept.selecting
@@ -127,7 +128,7 @@ class WindowTargets:
 
     @property
     def selected(self) -> IntArray:
-        """Rows of the episodes that are not trained on, at most so many, spread evenly."""
+        """Rows of the held-out episodes, at most `MOST_SELECTED`, evenly spaced."""
         rows = np.flatnonzero(self.kept.selecting) if len(self) else np.zeros(0, dtype=np.int64)
         return rows[np.linspace(0, len(rows) - 1, min(MOST_SELECTED, len(rows))).astype(np.int64)]
 
@@ -135,11 +136,11 @@ class WindowTargets:
     def targets(
         self, rows: IntArray, network: OutcomeNetwork, bootstrap: bool, backups: int = BACKUPS
     ) -> Targets:
-        """What was observed in the windows of these rows; with `bootstrap`, then what the network expects.
+        """The n-step targets of these rows: outcomes observed in their windows, then bootstrapped if asked.
 
-        Where it is not known whether the policy chose the action after a window, but how likely it is to, the
-        window is followed by a tree backup: the target of that action counts as much as it is likely, and the
-        network is asked about the others only. So many backups follow each other at most.
+        If the action after a window may not be the policy's own but its probability is known, the window is
+        followed by a tree backup: the target of that action is weighted by its probability, and the network
+        predicts only the other actions. At most `backups` of them follow each other.
         """
         kept, order = self.kept, np.array(network.columns.order)
         seen, going_on, known, last = read_windows(
@@ -169,7 +170,7 @@ class WindowTargets:
         return Targets(target, None if weight is None else torch.from_numpy(weight).to(target))
 
     def _back_up(self, after: FloatArray, rows: IntArray, network: OutcomeNetwork, backups: int) -> None:
-        """Put the targets of the actions taken after these rows into what is expected then [row, ...]."""
+        """Tree backup: put the targets of the actions taken after these rows into `after` [row, ...]."""
         assert self._next is not None
         taken = self.kept.following[rows]
         likely = np.where(taken >= 0, self._next[rows, self.kept.action[taken]], 0)
@@ -183,7 +184,7 @@ class WindowTargets:
         after[some] += likely * (target - guess)
 
     def select_windows(self, at_most: int) -> Windows:
-        """What was observed in the episodes that are not trained on, from at most so many steps on."""
+        """Windows of the held-out episodes that start at `at_most` evenly spaced rows."""
         rows, kept = self.selected, self.kept
         rows = rows[np.linspace(0, len(rows) - 1, min(at_most, len(rows))).astype(np.int64)]
         every, horizon = np.arange(kept.outcome.shape[1]), self._horizon
@@ -194,10 +195,10 @@ class WindowTargets:
         return Windows(kept.observation[rows], kept.action[rows], seen, weight)
 
     def state(self) -> State:
-        """All that is kept."""
+        """The replay buffer."""
         return self._replay.state()
 
     def restore(self, state: State) -> None:
-        """Keep that, and nothing else."""
+        """Replace the replay buffer by a saved state."""
         self.clear()
         self._replay.restore(state)

@@ -1,1 +1,1 @@
-"""Counted transitions, solved exactly: certainty-equivalent evaluation of the policy."""
+"""Counts transitions and solves the counted model exactly: certainty-equivalent policy evaluation."""

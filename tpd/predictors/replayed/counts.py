@@ -1,4 +1,4 @@
-"""Counts of transitions, and the tabular model that they make."""
+"""Counts of transitions, and the tabular model estimated from them."""
 
 import numpy as np
 
@@ -9,9 +9,10 @@ from tpd.predictors.pair_table import Edges
 
 
 class Counts:
-    """How often each (pair, next state, outcome) was seen: all that replaying transitions can teach.
+    """The count of each distinct (pair, next state, outcomes), called an edge.
 
-    Each such combination is an edge. The arrays grow as edges appear, whatever the number of states.
+    These counts are a sufficient statistic of the transitions. Memory grows with the number of edges, not
+    with the number of states.
     """
 
     def __init__(self, width: int, room: int = 1024) -> None:
@@ -27,7 +28,7 @@ class Counts:
 
     @property
     def edges(self) -> Edges:
-        """All that was counted."""
+        """All edges with their counts."""
         seen = slice(self._number)
         pair, next_state = self._edges[seen].T
         return Edges(pair, next_state, self._outcome[seen], self._continuation[seen], self._count[seen])
@@ -60,10 +61,10 @@ class Counts:
                 self._grow()
 
     def merge(self, edges: Edges) -> None:
-        """Add what was counted elsewhere, exactly.
+        """Add the counts of other edges, exactly.
 
-        Edges can only be counted one by one, so each is counted once, and then as often as is missing:
-        a binary digit of all the numbers at a time.
+        `add` counts each edge once per call. So each edge is added once, and the rest of its count is added
+        one binary digit at a time.
         """
         self.add(edges.pair, edges.next_state, edges.outcome, edges.continuation)
         missing, counted = edges.count - 1, self._count
@@ -82,10 +83,10 @@ class Counts:
 
 
 def counted_model(edges: Edges, outcomes: OutcomeSet, num_states: int, num_actions: int) -> TabularModel:
-    """The dynamics as they were seen; pairs never tried are not valid.
+    """The dynamics estimated from counts; untried pairs are invalid actions.
 
-    A state in which nothing was tried has no valid action, which a model shows as all valid, and no
-    transitions. Where episodes start is not counted, and 0 everywhere.
+    In a state without any tried action all actions are marked valid, and none has transitions. Initial states
+    are not counted: their distribution is 0 everywhere.
     """
     legend = outcomes.legend
     if legend.reward_bound is None:

@@ -1,8 +1,8 @@
-"""The Dirichlet prior: what a pair may lead to, seen or not, as the counts that posterior samples come from.
+"""The Dirichlet prior over successors of a pair, which posterior samples of the dynamics are drawn from.
 
-What an action did in other states is expected of it in every state: to change the number of the state by as
-much, with the same outcomes. Numbers that stand for rows, columns and the like make that a fair prior; where
-it is not, the counts themselves say so, and the prior gets less weight.
+The prior assumes that an action does in every state what it did in others: it changes the state's number by
+the same amount, with the same outcomes. That fits state numbers that encode rows, columns and the like. The
+weight of the prior is fitted to the counts, so it is small where the assumption is wrong.
 """
 
 from typing import NamedTuple
@@ -14,19 +14,19 @@ from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.pair_table import PairTable
 
 WEIGHTS = np.geomspace(0.02, 2.5, 13)
-"""How many visits the prior may count for: docs/results/uncertainty.md says why no more."""
+"""Candidate weights of the prior, in visits; docs/results/uncertainty.md says why not more."""
 MOST_PATTERNS = 128
-"""How many things that an action did, the most frequent ones, are expected of it elsewhere.
+"""The most frequent patterns (state change and outcomes) of an action that the prior uses.
 
-Where an outcome is a field of the state, one change of the state is as many things as the field has values.
+If an outcome is a field of the state, one state change gives as many patterns as the field has values.
 """
 
 
 class Successors(NamedTuple):
-    """All that the pairs of a table may lead to, in the order of the pairs."""
+    """All possible successors of the pairs of a table, in the order of the pairs."""
 
     row: IntArray
-    """[successor]: which pair of the table"""
+    """[successor]: row of the pair in the table"""
     next_state: IntArray
     """[successor]"""
     outcome: FloatArray
@@ -34,24 +34,24 @@ class Successors(NamedTuple):
     continuation: FloatArray
     """[successor, outcome]"""
     amount: FloatArray
-    """[successor]: how often it was seen, and what the prior adds to that"""
+    """[successor]: its count plus the pseudo-count of the prior"""
 
 
 class _Led(NamedTuple):
-    """What pairs led to, everything as a number."""
+    """Successors of pairs, with states and outcomes as indices."""
 
     row: IntArray
-    """[led]: which pair of the table"""
+    """[led]: row of the pair in the table"""
     arrival: IntArray
-    """[led]: which of the states ever seen"""
+    """[led]: index of the next state among all states seen"""
     kind: IntArray
-    """[led]: which of the different outcomes with their continuations"""
+    """[led]: index among the distinct combinations of outcomes and continuations"""
     amount: FloatArray
-    """[led]: how often, or which share"""
+    """[led]: count, or probability"""
 
 
 def successors(table: PairTable) -> Successors:
-    """What was seen, and what may be expected since the same action did it elsewhere."""
+    """The successors that were seen, and those that the prior adds."""
     if table.edges is None:
         raise ValueError("this table holds no counts of what was seen, so nothing can be drawn from them")
     edges, width = table.edges, table.edges.outcome.shape[1]
@@ -72,7 +72,7 @@ def successors(table: PairTable) -> Successors:
 
 
 def _prior(table: PairTable, states: IntArray, seen: _Led, ends: BoolArray) -> _Led:
-    """For every pair what its action did anywhere, where that leads to a state seen; shares that sum to 1."""
+    """The prior of every pair: its action's patterns that lead to a known state; probabilities sum to 1."""
     own_state, own_action = np.divmod(table.pairs, table.num_actions)
     pattern_action, change, kind, frequency = _patterns(table, states, seen)
     begin = np.searchsorted(pattern_action, np.arange(table.num_actions + 1))
@@ -88,10 +88,10 @@ def _prior(table: PairTable, states: IntArray, seen: _Led, ends: BoolArray) -> _
 
 
 def _as_met(led: _Led, seen: _Led, ends: BoolArray, num_states: int) -> FloatArray:
-    """[led]: the amounts, once the kind of each arrival is taken from the arrivals seen in the same state.
+    """[led]: the amounts, redistributed among kinds by the kinds seen on arrival in the same state.
 
-    What a pair leads to in one state counts as much as before in all. As many end the episode as there, and
-    kinds never met there are left out, if another was.
+    The total amount of each (pair, next state) does not change. Kinds that end the episode get the fraction
+    of arrivals in that state that ended. Kinds never seen there get 0 if another kind was seen.
     """
     arrivals = np.bincount(seen.arrival, seen.amount, num_states)
     ended = np.bincount(seen.arrival, seen.amount * ends[seen.kind], num_states) / np.maximum(1, arrivals)
@@ -106,9 +106,9 @@ def _as_met(led: _Led, seen: _Led, ends: BoolArray, num_states: int) -> FloatArr
 def _patterns(
     table: PairTable, states: IntArray, seen: _Led
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """What actions did: action, change of the state's number, kind and frequency among the pairs, [pattern].
+    """The patterns of all actions: action, change of the state's number, kind and frequency, each [pattern].
 
-    Ascending by action, for each the most frequent first.
+    Ascending by action, and for each action the most frequent first.
     """
     own_state, own_action = np.divmod(table.pairs[seen.row], table.num_actions)
     did = np.stack([own_action, states[seen.arrival] - own_state, seen.kind])
@@ -121,7 +121,7 @@ def _patterns(
 
 
 def _weights(table: PairTable, row: IntArray, amount: FloatArray, share: FloatArray) -> FloatArray:
-    """[successor]: the weight of the prior that makes the counts of the action likeliest."""
+    """[successor]: the prior weight that maximises the likelihood of the action's counts."""
     action = table.pairs % table.num_actions
     from_prior = np.flatnonzero(share * amount)
     n, q, of = amount[from_prior], share[from_prior], action[row[from_prior]]

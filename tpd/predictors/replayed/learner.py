@@ -1,4 +1,4 @@
-"""FHTD replayed to convergence: count the transitions, and solve the counts exactly."""
+"""The fixed point of FHTD on replayed transitions: counts transitions and solves the counts exactly."""
 
 import copy
 from typing import Protocol, runtime_checkable
@@ -22,17 +22,18 @@ from tpd.predictors.tabular import check_numbers
 
 @runtime_checkable
 class VersionedPolicy(DiscretePolicy, Protocol):
-    """A policy that counts its changes, so that it need not be compared state by state."""
+    """A policy with a version number, so that changes are found without comparing probabilities."""
 
     @property
     def version(self) -> int:
-        """Another number whenever the policy may have changed."""
+        """Differs whenever the policy may have changed."""
 
 
 class ReplayedFHTD:
-    """What FHTD converges to if the transitions seen so far are replayed for ever.
+    """Predicts what FHTD converges to if all transitions seen so far are replayed for ever.
 
-    Solved backwards over the horizon when an answer is wanted and something has changed since.
+    Counts transitions, and solves the counts backwards over the horizon when a prediction is needed and
+    counts or policy have changed.
     """
 
     tie = 0.0
@@ -60,13 +61,13 @@ class ReplayedFHTD:
         self._table = None
 
     def empty(self) -> "ReplayedFHTD":
-        """Another one, for the same policy and outcomes, that has seen nothing."""
+        """A new learner for the same policy and outcomes, without counts."""
         other = copy.copy(self)
         other._counts, other._table = Counts(self.outcomes.width), None
         return other
 
     def merge(self, other: "ReplayedFHTD") -> None:
-        """Count all that the other one has counted."""
+        """Add the counts of another learner."""
         self._counts.merge(other._counts.edges)
         self._table = None
 
@@ -75,7 +76,7 @@ class ReplayedFHTD:
         return vars(self._counts.edges)
 
     def restore(self, state: State) -> None:
-        """Go on counting from there."""
+        """Continue with those counts."""
         stored, counts = CheckedArrays(state), Counts(self.outcomes.width)
         due = counts.edges
         count = stored.like("count", due.count, rows=None, low=1)
@@ -92,21 +93,21 @@ class ReplayedFHTD:
         self._counts, self._table = counts, None
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]; 0 for pairs never tried, whose support is 0."""
+        """[batch, horizon, outcome]; 0 for untried pairs, whose support is 0."""
         return self.table().predict(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often each pair was tried."""
+        """[batch]: visits of each pair."""
         return self.table().support(observations, actions)
 
     def table(self) -> PairTable:
-        """Every pair that was tried, solved for the policy as it is now."""
+        """Every tried pair, solved for the current policy."""
         if self._table is None or self._policy_changed():
             self._table = self._solve()
         return self._table
 
     def solved(self) -> PairTable:
-        """The answers as they are now."""
+        """The current table."""
         return self.table()
 
     def _policy_changed(self) -> bool:
@@ -115,8 +116,8 @@ class ReplayedFHTD:
         return not np.array_equal(self.policy.probabilities(self._next_states), self._solved_for)
 
     def _solve(self) -> PairTable:
-        """Solve the counts, with one row more for all that was never tried and one column more for how
-        likely the future has come to it: where it starts there, that is certain, and stays so.
+        """Solve the counts. An extra row stands for all untried pairs, and an extra column for the
+        probability of having reached one: in the extra row it is 1 at every step.
         """
         chain = self._chain()
         edges, pairs = chain.edges, len(chain.pairs)
@@ -127,7 +128,7 @@ class ReplayedFHTD:
             chain.arrival,
             chain.weight,
             np.pad(edges.outcome, ((0, 0), (0, 1))),
-            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # as long as the episode, the last outcome
+            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # ends with the episode, like termination
             chain.next_rows,
             chain.next_probabilities,
             solution,
@@ -136,14 +137,14 @@ class ReplayedFHTD:
         return CountedTable(self._num_actions, chain.pairs, expected, chain.visits, into_unknown, edges)
 
     def _chain(self) -> PairChain:
-        """What was counted, with the policy as it is now, which is remembered."""
+        """The pair chain of the counts and the current policy, which is remembered."""
         chain = PairChain.of(self._counts.edges, self.policy, self._num_actions)
         self._next_states, self._solved_for = chain.next_states, chain.next_probabilities
         self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
         return chain
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
-        """The shape of the solution for so many pairs, refused if it is too large."""
+        """The shape of the solution for this number of pairs; raises if it is too large."""
         shape = (pairs, self.horizon, self.outcomes.width + 1)
         require_memory("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
         return shape

@@ -1,4 +1,4 @@
-"""The Markov chain over pairs that the counted model and the policy make."""
+"""The Markov chain over state-action pairs, from the counted model and the policy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ from tpd.predictors.pair_table import Edges
 
 @dataclass(frozen=True)
 class PairChain:
-    """All pairs that were tried, where they led to, and what the policy does there.
+    """All tried pairs, their counted transitions, and the policy in the next states.
 
-    One row more stands for all that was never tried.
+    One extra row stands for all untried pairs.
     """
 
     num_actions: int
@@ -24,21 +24,21 @@ class PairChain:
     """[pair]"""
     edges: Edges
     row: IntArray
-    """[edge]: which of the pairs it starts with"""
+    """[edge]: row of its pair"""
     weight: FloatArray
-    """[edge]: its share of the visits of that pair"""
+    """[edge]: its probability given the pair, by counts"""
     arrival: IntArray
-    """[edge]: which of the next states it leads to"""
+    """[edge]: index of its next state in `next_states`"""
     next_states: IntArray
     """[next state]"""
     next_rows: IntArray
-    """[next state, action]: which of the pairs that is; the number of pairs where it was never tried"""
+    """[next state, action]: row of the pair; for untried pairs, the number of pairs"""
     next_probabilities: FloatArray
-    """[next state, action]: how likely the policy takes it"""
+    """[next state, action]: the policy's probabilities"""
 
     @classmethod
     def of(cls, edges: Edges, policy: DiscretePolicy, num_actions: int) -> "PairChain":
-        """From counts, for the policy as it is now."""
+        """The chain of these counts and the current policy."""
         pairs, row = np.unique(edges.pair, return_inverse=True)
         visits = np.bincount(row, edges.count, len(pairs)).astype(np.float64)
         next_states, arrival = np.unique(edges.next_state, return_inverse=True)
@@ -57,7 +57,7 @@ class PairChain:
         )
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """[pair, ...]: what is expected of values [edge, ...] after each pair."""
+        """[pair, ...]: the expectation of values [edge, ...] after each pair."""
         means = np.zeros((len(self.pairs), *values.shape[1:]))
         np.add.at(means, self.row, self.weight.reshape(-1, *(1,) * (values.ndim - 1)) * values)
         return means
@@ -67,7 +67,7 @@ class PairChain:
         return np.asarray(np.einsum("sa,sa...->s...", self.next_probabilities, values[self.next_rows]))
 
     def transition_matrix(self, continuation: FloatArray) -> Any:
-        """[pair, pair + 1], sparse: how likely one pair follows another, where edges go on [edge]."""
+        """[pair, pair + 1], sparse: probabilities of the next pair; `continuation` [edge] is 0 at an end."""
         from scipy import sparse  # takes long to import
 
         actions = range(self.num_actions)

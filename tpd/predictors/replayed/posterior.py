@@ -1,4 +1,4 @@
-"""How far an expectation could be from its estimate: posterior samples of models that fit the same counts."""
+"""Posterior samples of expected outcomes: models drawn from the Dirichlet posterior of the counts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 
 
 class Posterior:
-    """Models of the dynamics drawn from the Dirichlet posterior of the counts, each solved for the policy.
+    """Samples models of the dynamics from the Dirichlet posterior of the counts, and solves each one.
 
-    The seed follows from the counts: what is explained from the same data is drawn together, so that it fits
-    together, and from other data apart.
+    The seed is a checksum of the counts. So explanations from the same data share their posterior samples,
+    and explanations from other data do not.
     """
 
     def __init__(self, table: PairTable, policy: DiscretePolicy) -> None:
@@ -35,9 +35,9 @@ class Posterior:
         self._probabilities = policy.probabilities(states)
 
     def draws(self, count: int) -> Iterator[FloatArray]:
-        """Expected outcomes [pair, horizon, outcome] of every pair of the table, model after model.
+        """Expected outcomes [pair, horizon, outcome] of every pair of the table, for each sampled model.
 
-        Each is overwritten by the next. What was never tried counts as 0, as it does in the table.
+        Each array is overwritten by the next. Untried pairs count as 0, as in the table.
         """
         from tpd.kernels.counts import solve_backwards  # numba takes long to import
 
@@ -58,7 +58,7 @@ class Posterior:
             yield solution[:-1]
 
     def dynamics(self, count: int) -> Iterator[TabularDynamics]:
-        """The same models, to be followed forwards."""
+        """The same models as `TabularDynamics`, to be propagated forwards."""
         of, pairs = self._successors, self.table.pairs
         for weight in self._weights(count):
             yield TabularDynamics(
@@ -66,14 +66,14 @@ class Posterior:
             )
 
     def _weights(self, count: int) -> Iterator[FloatArray]:
-        """[successor]: how likely each is after its pair, model after model."""
+        """[successor]: the probability of each successor given its pair, for each sampled model."""
         rng, of = generator(self._seed, "posterior"), self._successors
         for _ in range(count):
             drawn = rng.standard_gamma(of.amount)
             yield drawn / np.bincount(of.row, drawn, len(self.table.pairs))[of.row]
 
     def rests(self, count: int, rewards: FloatArray, discount: float) -> Iterator[FloatArray]:
-        """[pair]: the return after the horizon in each of the models that `draws` solves."""
+        """[pair]: the return after the horizon, in each of the models of `draws`."""
         of = self._successors
         reward, goes_on = of.outcome[:, :-1] @ rewards, of.continuation[:, -1]
         edges = Edges(of.row, self._next, reward, goes_on, self._next_rows, self._probabilities)
@@ -84,10 +84,10 @@ class Posterior:
 
 @dataclass(frozen=True)
 class CountedTable(PairTable):
-    """A table that knows the counts it was solved from, and draws posterior samples."""
+    """A table with the counts it was solved from, which can draw posterior samples."""
 
     def draws(self, observations: Array, actions: Array, policy: Policy, count: int) -> FloatArray:
-        """[count, batch, horizon, outcome]: expectations in models that could have given the same counts."""
+        """[count, batch, horizon, outcome]: posterior samples of the expected outcomes."""
         assert isinstance(policy, DiscretePolicy)
         row, known = locate(self.pairs, pair_of(observations, actions, self.num_actions))
         drawn = np.zeros((count, *row.shape, *self.expected.shape[1:]), np.float32)
@@ -98,10 +98,10 @@ class CountedTable(PairTable):
     def beyond(
         self, observations: Array, actions: Array, policy: Policy, legend: Legend, draws: int
     ) -> Beyond | None:
-        """The return after the horizon, by solving the counts on to the end; None if they are too many.
+        """The return after the horizon, by solving the counted model to the end; None if it is too large.
 
-        It is not estimated where what was never tried is likely, later steps discounted, or where the
-        episode need not end and nothing discounts it.
+        NaN if the discounted probability of reaching an untried pair exceeds `TOLERATED`, or if the episode
+        may never end and nothing is discounted.
         """
         seen = self.edges
         assert isinstance(policy, DiscretePolicy)

@@ -1,6 +1,6 @@
-"""The distribution of the return over the horizon, solved from the counts that a replayed table keeps.
+"""The distribution of the return over the horizon, solved from the counts of a replayed table.
 
-The probabilities of bins at each step do not give it, for the steps of one episode depend on each other.
+It cannot be computed from the per-step probabilities of bins, because the steps of an episode are dependent.
 """
 
 from dataclasses import dataclass
@@ -22,26 +22,26 @@ from tpd.predictors.replayed.posterior import CountedTable
 
 @dataclass(frozen=True)
 class ReturnTable:
-    """A categorical distribution of the return for every pair known; its atoms are evenly spaced."""
+    """A categorical distribution of the return, on evenly spaced atoms, for every known pair."""
 
     num_actions: int
     pairs: IntArray
     """[pair]: state * num_actions + action, ascending"""
     low: FloatArray
-    """[pair]: the smallest return possible, as far as it is known"""
+    """[pair]: the smallest possible return of the known futures"""
     high: FloatArray
-    """[pair]: the largest one"""
+    """[pair]: the largest possible return of the known futures"""
     mass: FloatArray
-    """[pair, atom + 1]: the probabilities, and last that of the unknown"""
+    """[pair, atom + 1]: the probabilities; the last is that of an unknown future"""
     bound: float
-    """The largest possible |return|, also of what is unknown."""
+    """The largest possible |return|, of unknown futures too."""
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution:
-        """The return after each pair [batch]; what was never tried may be worth anything within the bound.
+        """The return after each pair [batch]; an unknown future may have any return within the bound.
 
-        Low and high are for what is unknown, not for the projection: that keeps the mean, but divides a
-        return between the atoms on both sides of it, so ask `below` and `above` two spacings away from a
-        return that is likely by itself.
+        The lower and upper bounds cover unknown futures, not the projection onto atoms. The projection keeps
+        the mean, but splits a return between its two neighbouring atoms. So ask `below` and `above` at least
+        two spacings away from a return that has much probability by itself.
         """
         row, known = locate(self.pairs, pair_numbers(observations, actions, self.num_actions))
         mass, atoms = np.zeros((len(row), self.mass.shape[1])), self.mass.shape[1] - 1
@@ -54,7 +54,7 @@ class ReturnTable:
 
 
 def predicts_returns(explainer: Explainer) -> PredictsReturns | None:
-    """What knows the distribution of the return: the predictor itself, or the counts that it keeps."""
+    """The object that predicts return distributions: the predictor itself, or one made from its counts."""
     predictor, policy = explainer.predictor, explainer.policy
     if isinstance(predictor, SolvingPredictor):
         predictor = predictor.solved()
@@ -68,8 +68,8 @@ def return_table(
 ) -> ReturnTable:
     """Solve the counts behind a table backwards, for the policy's discounted return over the horizon.
 
-    Between the smallest and the largest return of each pair there are so many atoms, onto which the
-    returns are projected at each step. Where dynamics and policy leave no choice that loses nothing.
+    `atoms` are spaced evenly between the smallest and the largest return of each pair. Returns are projected
+    onto them at each step, which is exact if dynamics and policy are deterministic.
     """
     whole_number("horizon", horizon, at_least=1)
     whole_number("atoms", atoms, at_least=2)
@@ -84,7 +84,7 @@ def return_table(
     share = edges.count / np.bincount(row, edges.count)[row]
     reward = edges.outcome[:, :-1] @ legend.rewards
     states, arrival = np.unique(edges.next_state, return_inverse=True)
-    arrival = np.where(edges.outcome[:, -1] == 1, len(states), arrival)  # one more, for all that has ended
+    arrival = np.where(edges.outcome[:, -1] == 1, len(states), arrival)  # an extra state for ended episodes
     follower, tried = locate(table.pairs, states[:, None] * table.num_actions + np.arange(table.num_actions))
     followers = np.vstack([np.where(tried, follower, unknown), np.full(table.num_actions, over)])
     choices = np.vstack([policy.probabilities(states), np.eye(1, table.num_actions)])
@@ -98,6 +98,6 @@ def return_table(
         low, high, mass = returns_one_step_longer(
             row, arrival, share, reward, followers, choices, policy.discount, low, high, mass
         )
-        mass[unknown] = np.eye(atoms + 1)[-1]  # not before: with no step left there is nothing to know
+        mass[unknown] = np.eye(atoms + 1)[-1]  # only now: with 0 steps left the return is known to be 0
     largest = legend.reward_bound * float(np.sum(powers(policy.discount, horizon)))
     return ReturnTable(table.num_actions, table.pairs, low[:over], high[:over], mass[:over], largest)

@@ -1,5 +1,5 @@
-"""What other methods of the field say of the same policy, from the same transitions.
+"""Baselines: other explanation methods of the field, for the same policy and the same transitions.
 
-Each is a predictor like all others here, with its own quantity and its limits: what a method cannot tell is
-`Verdict.UNANSWERABLE`, and no number is given for it. docs/results/comparison.md compares them.
+Each is a predictor with its own quantity and limits. Quantities that a method does not predict have the
+verdict `Verdict.UNANSWERABLE`, and no number is reported. docs/results/comparison.md compares the methods.
 """

@@ -1,9 +1,9 @@
 """Belief maps (Yau, Russell, Hadfield 2020, "What did you think would happen?", NeurIPS).
 
-`H(s', a' | s, a) = E[sum_t discount^t 1{(s_t, a_t) = (s', a')}]`: the discounted number of visits of every
-pair that the agent expects, over an infinite horizon. The total of an outcome is this map times what is
-expected of the outcome at each pair. A map has no order in time, so it knows no first occurrences and no
-steps; it has as many numbers as there are pairs, for each pair, so it needs numbered states.
+`H(s', a' | s, a) = E[sum_t discount^t 1{(s_t, a_t) = (s', a')}]`: the expected discounted number of visits of
+every pair, over an infinite horizon. The total of an outcome is this map times the expected outcome of each
+pair. A map has no time axis, so it predicts neither single steps nor first occurrences. Its size is the
+number of pairs squared, so it needs discrete states.
 """
 
 import numpy as np
@@ -14,21 +14,21 @@ from tpd.predictors.replayed.pair_chain import PairChain
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals, Totals
 
 AT_ONCE = 256
-"""Maps that are held at the same time."""
+"""Maps that are kept in memory at the same time."""
 
 
 class BeliefMap(DiscountedTotals):
-    """Expected visits, solved from counts; totals of outcomes follow from them."""
+    """Belief maps solved from counts, and totals of outcomes computed from them."""
 
     method = "a belief map"
 
     @property
     def tells(self) -> BoolArray:
-        """[outcome + 1]: all but first occurrences, which depend on what happened before."""
+        """[outcome + 1]: all except first occurrences, which depend on the past."""
         return np.array([*(not outcome.first for outcome in self.outcomes.outcomes), True])
 
     def maps(self, observations: Array, actions: Array) -> tuple[IntArray, FloatArray]:
-        """The numbers [pair] of the pairs that were tried, and the maps [batch, pair]; NaN where unknown."""
+        """The numbers [pair] of the tried pairs, and the maps [batch, pair]; NaN for untried pairs."""
         chain = self._chain()
         row, known = locate(chain.pairs, pair_of(observations, actions, chain.num_actions))
         maps = np.full((len(row), len(chain.pairs)), np.nan)
@@ -47,7 +47,7 @@ class BeliefMap(DiscountedTotals):
 
 
 class _Visits:
-    """Solves for maps, a few pairs at a time."""
+    """Solves the linear system for the maps of a few pairs at a time."""
 
     def __init__(self, chain: PairChain, discount: float) -> None:
         from scipy.sparse import identity
@@ -57,7 +57,7 @@ class _Visits:
         matrix = discount * chain.transition_matrix(chain.edges.continuation[:, -1])
         self._solver = splu((identity(self._size, format="csc") - matrix[:, : self._size]).tocsc())
         self.into_unknown = matrix[:, self._size].toarray()[:, 0]
-        """[pair]: the discounted probability that what follows was never tried"""
+        """[pair]: the discounted probability that the next pair is untried"""
 
     def after(self, rows: IntArray) -> FloatArray:
         """[row, pair]"""

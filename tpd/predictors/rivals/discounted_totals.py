@@ -1,4 +1,4 @@
-"""Discounted totals over an infinite horizon, solved from counts: where expected Sarsa converges to.
+"""Discounted totals over an infinite horizon, solved from counts: the fixed point of expected Sarsa.
 
 `G_k(s, a) = E[o_k + discount * G_k(s', a')]` with `a' ~ pi`, for the fixed policy, from the counted model.
 """
@@ -23,13 +23,13 @@ class Totals(NamedTuple):
     outcome: FloatArray
     """[pair, outcome]"""
     unknown: FloatArray
-    """[pair]: the discounted probability of coming to what was never tried, where nothing is expected"""
+    """[pair]: the discounted probability of reaching an untried pair, whose totals count as 0"""
 
 
 def solve_totals(chain: PairChain, discount: float, outcome: FloatArray, continuation: FloatArray) -> Totals:
-    """Of outcomes [edge, outcome], each of which goes on as its continuation [edge, outcome] says.
+    """The totals of outcomes [edge, outcome] with their continuations [edge, outcome].
 
-    The last outcome goes on as long as the episode.
+    The last outcome continues as long as the episode.
     """
     from scipy.sparse import identity
     from scipy.sparse.linalg import splu
@@ -49,7 +49,7 @@ def solve_totals(chain: PairChain, discount: float, outcome: FloatArray, continu
 
 
 def limits(horizon: int, width: int) -> Verdicts:
-    """[1, ...]: of a method that knows the return over an infinite horizon, and nothing of single steps."""
+    """[1, ...]: the limits of a method that predicts the infinite-horizon return but no single steps."""
     untold = np.full((1, horizon, width), Verdict.UNANSWERABLE, dtype=np.int8)
     returns = untold[..., 0].copy()
     returns[:, -1] = Verdict.NOT_JUDGED
@@ -57,7 +57,7 @@ def limits(horizon: int, width: int) -> Verdicts:
 
 
 def check_discount(discount: float, method: str) -> float:
-    """Refuse the discount 1, for which totals over an infinite horizon need not be finite."""
+    """Refuse a discount of 1, for which totals over an infinite horizon may be infinite."""
     if not 0 < discount < 1:
         raise ValueError(
             f"{method} sums over an infinite horizon, so the policy's discount must lie between 0 and 1; "
@@ -67,10 +67,10 @@ def check_discount(discount: float, method: str) -> float:
 
 
 class DiscountedTotals(ReplayedFHTD):
-    """A rival that knows one number for each pair and outcome, from the same counts as `ReplayedFHTD`.
+    """A baseline that predicts one total for each pair and outcome, from the same counts as `ReplayedFHTD`.
 
-    In the contract of predictors it stands at the last step: divided by its discount there, so that the
-    return up to the last step is the total itself.
+    `predict` puts the total at the last step, divided by the discount of that step, so that the return up to
+    the last step is the total itself.
     """
 
     method = "this method"
@@ -84,16 +84,16 @@ class DiscountedTotals(ReplayedFHTD):
 
     @property
     def tells(self) -> BoolArray:
-        """[outcome + 1]: whose discounted total the method knows, the last being termination."""
+        """[outcome + 1]: the outcomes whose total the method predicts; the last is termination."""
         return np.ones(self.outcomes.width, dtype=np.bool_)
 
     @property
     def limits(self) -> Verdicts:
-        """[1, ...]: nothing is told of single steps."""
+        """[1, ...]: single steps are not predicted."""
         return limits(self.horizon, self.outcomes.width)
 
     def totals(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, outcome + 1]: discounted totals over an infinite horizon; NaN for what is not known."""
+        """[batch, outcome + 1]: discounted totals over an infinite horizon; NaN where unknown."""
         table = self.table()
         row, known = locate(table.pairs, pair_of(observations, actions, table.num_actions))
         found = np.full((len(row), self.outcomes.width), np.nan)
@@ -109,7 +109,7 @@ class DiscountedTotals(ReplayedFHTD):
         self._totals, unknown = self._solve_totals(chain)
         expected = np.zeros((len(chain.pairs), self.horizon, self.outcomes.width))
         expected[:, -1] = np.where(self.tells, self._totals, 0) / self.discount ** (self.horizon - 1)
-        expected[:, -1, -1] = 1 - unknown  # nothing is left to come after an infinite horizon
+        expected[:, -1, -1] = 1 - unknown  # nothing follows after an infinite horizon
         return LimitedTable(
             chain.num_actions,
             chain.pairs,

@@ -1,8 +1,8 @@
 """Rollouts in a learned model, without a planner (Chua, Calandra, McAllister, Levine 2018, PETS).
 
-For numbered states the learned model is the counted one; `explainer=model` is the same for vectors, with an
-ensemble of networks. As many rollouts as asked for start with every pair, so an answer has the noise of
-sampling on top of that of the counts; with ever more of them it comes to `explainer=replayed`.
+For discrete states the learned model is the counted one; `explainer=model` is the same method for vectors,
+with an ensemble of networks. Predictions are means over `rollouts` rollouts of each pair, so they have
+sampling noise in addition to the error of the counts. With more rollouts they approach `explainer=replayed`.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ class ModelRollouts(ReplayedFHTD):
         return PairTable(chain.num_actions, chain.pairs, expected, chain.visits, unknown)
 
     def _roll_out(self, chain: PairChain, rows: IntArray, rng: np.random.Generator) -> FloatArray:
-        """[row, horizon, outcome + 1]: means, and last how likely the future is unknown by then."""
+        """[row, horizon, outcome + 1]: means; the last is the probability of an untried pair by step h."""
         order = np.argsort(chain.row, kind="stable")
         # each pair has an interval of length 1, divided among its edges
         ends = np.cumsum(chain.weight[order])

@@ -1,8 +1,8 @@
 """The most likely trajectory (van der Waa, van Diggelen, van den Bosch, Neerincx 2018, IJCAI XAI workshop).
 
-Each step takes the most frequent transition of the counted model and the policy's most likely action, so
-every event is said to happen or not, and never with a probability. A foil is a policy of its own: it keeps
-deviating, that is, it goes on with the foil's action wherever that was tried.
+Each step takes the most frequent transition of the counted model and the policy's most likely action. So
+every event is predicted to happen or not, without a probability. A foil is a policy of its own: it repeats
+the foil's action in later states too, wherever that action was tried.
 """
 
 import numpy as np
@@ -16,10 +16,10 @@ from tpd.predictors.replayed.learner import ReplayedFHTD
 
 
 class MostLikelyTrajectory(ReplayedFHTD):
-    """One trajectory for each pair.
+    """Predicts the most likely trajectory of each pair.
 
-    foil_steps: for how many steps a foil keeps its action; None for all of them, as in the original. With 1
-    it answers the question that the other predictors answer.
+    foil_steps: number of steps in which a foil repeats its action; None for all steps, as in the original.
+    With 1 it predicts the same quantity as the other predictors.
     """
 
     def __init__(

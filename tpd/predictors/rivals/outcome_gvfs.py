@@ -1,9 +1,9 @@
 """User outcomes as general value functions (Lin, Lam, Fern 2021, embedded self-predictions, ICLR).
 
 One GVF for each outcome, `G_k(s, a) = E[sum_t discount^t o_k,t]`, and a second stage that predicts the
-agent's value from them. In the original the agent acts by that second stage; here the agent is given, so the
-second stage is a surrogate of its values: it explains them as far as its R² says. A contrast is explained by
-integrated gradients between the GVFs of both actions (IGX). It tells no steps.
+agent's value from them. In the original the agent acts by that second stage. Here the agent is given, so the
+second stage is a surrogate of its values, and its R² says how faithful it is. A contrast is explained by
+integrated gradients between the GVFs of both actions (IGX). Single steps are not predicted.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tpd.predictors.rivals.discounted_totals import DiscountedTotals
 
 RIDGE = 1e-6
 HELD_OUT = 0.2
-"""Share of the pairs that R² is measured on."""
+"""Fraction of the pairs that R² is measured on."""
 
 
 class OutcomeGVFs(DiscountedTotals):
@@ -26,9 +26,9 @@ class OutcomeGVFs(DiscountedTotals):
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Predicts the agent's values from GVFs: a quadratic function, by least squares.
+    """Predicts the agent's values from GVFs by a quadratic function, fitted by least squares.
 
-    Its gradient is linear along a path, so integrated gradients are exact, and sum to the difference.
+    Its gradient is linear along a straight path, so integrated gradients are exact and sum to the difference.
     """
 
     centre: FloatArray
@@ -41,11 +41,11 @@ class Surrogate:
     quadratic: FloatArray
     """[outcome, outcome], symmetric"""
     r_squared: float
-    """On pairs that it was not fitted on; 1 is perfect, 0 no better than their mean."""
+    """R² on held-out pairs; 1 is perfect, 0 is no better than their mean."""
 
     @classmethod
     def fitted(cls, gvfs: FloatArray, values: FloatArray, rng: np.random.Generator) -> "Surrogate":
-        """From GVFs [pair, outcome] and the agent's values of the same pairs [pair]."""
+        """Fit to GVFs [pair, outcome] and the agent's values of the same pairs [pair]."""
         if len(gvfs) < 10:
             raise ValueError(f"{len(gvfs)} pairs are too few for a surrogate of the agent's values")
         order = rng.permutation(len(gvfs))
@@ -67,12 +67,12 @@ class Surrogate:
         return cls(centre, scale, float(mean + found[0]), linear, quadratic, r_squared)
 
     def values(self, gvfs: FloatArray) -> FloatArray:
-        """[pair]: what it predicts of GVFs [pair, outcome]."""
+        """[pair]: predicted values for GVFs [pair, outcome]."""
         x = (gvfs - self.centre) / self.scale
         return np.asarray(self.constant + x @ self.linear + np.einsum("pi,ij,pj->p", x, self.quadratic, x))
 
     def integrated_gradients(self, fact: FloatArray, foil: FloatArray) -> FloatArray:
-        """[pair, outcome]: what each outcome adds to the value of the fact over that of the foil (IGX)."""
+        """[pair, outcome]: contribution of each outcome to the value difference, fact minus foil (IGX)."""
         middle = ((fact + foil) / 2 - self.centre) / self.scale
         gradient = (self.linear + 2 * middle @ self.quadratic) / self.scale
         return np.asarray((fact - foil) * gradient)

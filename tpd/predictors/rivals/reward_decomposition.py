@@ -2,7 +2,7 @@
 
 One Q function for each term of the reward, `Q_c(s, a) = E[sum_t discount^t r_c,t]`, over an infinite horizon.
 The original learns them for the policy that is greedy in their sum; here the policy is given and fixed, so
-they are learned by expected Sarsa. It tells *how much* each term adds to the return, and never *when*.
+they are learned by expected Sarsa. They tell *how much* each term adds to the return, not *when*.
 """
 
 import numpy as np
@@ -27,17 +27,17 @@ class RewardDecomposition(DiscountedTotals):
 
     @property
     def tells(self) -> BoolArray:
-        """[outcome + 1]: only what is a term of the reward."""
+        """[outcome + 1]: only terms of the reward."""
         return np.array([*(weight is not None for weight in self.outcomes.legend.weights), False])
 
 
 def minimal_sufficient(differences: FloatArray) -> tuple[BoolArray, BoolArray]:
     """[component] both: the minimal sufficient explanation of a choice (MSX+), and why it is needed (MSX-).
 
-    differences [component]: what each term of the reward adds to the value of the chosen action, minus what
-    it adds to that of the other one (RDX); their sum is positive. MSX+ are the fewest advantages that
-    together outweigh all disadvantages. MSX- are the fewest disadvantages that outweigh MSX+ without its
-    smallest.
+    differences [component]: the value of each reward term for the chosen action, minus its value for the
+    other action (RDX); their sum is positive. MSX+ is the smallest set of advantages that together outweigh
+    all disadvantages. MSX- is the smallest set of disadvantages that outweigh MSX+ without its smallest
+    member.
     """
     differences = np.asarray(differences, dtype=np.float64)
     if (total := differences.sum()) <= 0:
@@ -49,7 +49,7 @@ def minimal_sufficient(differences: FloatArray) -> tuple[BoolArray, BoolArray]:
 
 
 def _fewest(amounts: FloatArray, limit: float) -> BoolArray:
-    """[component]: the fewest amounts whose sum exceeds the limit, the largest first."""
+    """[component]: the smallest set of amounts whose sum exceeds the limit, largest first."""
     order = np.argsort(-amounts, kind="stable")
     count = int(np.argmax(np.cumsum(amounts[order]) > limit)) + 1
     chosen = np.zeros(len(amounts), dtype=np.bool_)

@@ -1,8 +1,8 @@
 """Temporal reward decomposition (Towers, Du, Freeman, Norman 2024), for a fixed policy.
 
-Bin i < N - 1 is `discount^i E[r_i]`, the expected reward i steps ahead; the last bin keeps all that follows,
-`E[sum_{i >= N-1} discount^i r_i]`, so the bins sum to Q. It tells when reward is expected, as a whole: it
-does not know which events it comes from, unless the reward is the only outcome.
+Bin i < N - 1 is `discount^i E[r_i]`, the expected reward i steps ahead. The last bin sums all later rewards,
+`E[sum_{i >= N-1} discount^i r_i]`, so the bins sum to Q. It tells when reward is expected, but not which
+events it comes from, unless the reward is the only outcome.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from tpd.predictors.rivals.discounted_totals import check_discount, limits, solv
 
 
 def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
-    """The outcome in whose place the reward stands, and its weight: the first that is worth something.
+    """The outcome whose column holds the whole reward, and its weight: the first with a weight other than 0.
 
-    Returns are sums of outcomes times their weights, so one outcome can carry the whole reward.
+    Returns are weighted sums of outcomes, so one outcome can stand for the whole reward.
     """
     if outcomes.legend.reward_bound is None:
         raise ValueError("temporal reward decomposition needs outcomes that account for the reward")
@@ -32,7 +32,7 @@ def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
 
 
 def temporal_limits(outcomes: OutcomeSet, horizon: int) -> Verdicts:
-    """[1, ...]: returns are told, outcomes only where a single one is all of the reward."""
+    """[1, ...]: returns are predicted; an outcome only if it alone makes up the reward."""
     told = limits(horizon, outcomes.width)
     told.returns[:] = Verdict.NOT_JUDGED
     if sum(weight is not None for weight in outcomes.legend.weights) == 1:
@@ -42,7 +42,7 @@ def temporal_limits(outcomes: OutcomeSet, horizon: int) -> Verdicts:
 
 
 class TemporalReward(ReplayedFHTD):
-    """The expected reward at every step and its tail, as a table."""
+    """A table of the expected reward at every step and of its tail."""
 
     def __init__(
         self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
@@ -57,7 +57,7 @@ class TemporalReward(ReplayedFHTD):
         return temporal_limits(self.outcomes, self.horizon)
 
     def bins(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon]: discounted expected reward of each step, and last of all that follow."""
+        """[batch, horizon]: discounted expected reward of each step; the last bin sums all later steps."""
         expected = self.predict(observations, actions)[..., self._carrier]
         return np.asarray(self._weight * expected * powers(self.discount, self.horizon))
 

@@ -1,1 +1,1 @@
-"""Rivals for observations that no table can hold: the same quantities, with a network each."""
+"""The baselines with neural networks, for observations that are not discrete."""

@@ -1,4 +1,4 @@
-"""Rivals learned by TD with a target network: expected Sarsa under the fixed policy.
+"""Baselines learned by TD with a target network: expected Sarsa under the fixed policy.
 
 The quantities are those of `rivals/reward_decomposition`, `rivals/outcome_gvfs` and `rivals/temporal_reward`.
 """
@@ -30,16 +30,16 @@ from tpd.predictors.rivals.networks.predictor import Places, RivalPredictor, Sca
 from tpd.predictors.rivals.temporal_reward import carrier_of, temporal_limits
 
 SLOWEST = 0.05
-"""Part of the learning rate that is left in the end."""
+"""Final fraction of the learning rate."""
 
 
 class _Quantity:
-    """What a rival learns, and the target of one transition."""
+    """The quantity that a baseline learns, and its one-step target; here totals of all outcomes."""
 
     def __init__(self, outcomes: OutcomeSet, horizon: int, discount: float) -> None:
         self.outcomes, self.horizon, self.discount = outcomes, horizon, discount
         self.columns = self._columns()
-        """Whose totals are learned."""
+        """The outcomes whose totals are learned."""
 
     def _columns(self) -> list[int]:
         return list(range(len(self.outcomes.outcomes)))
@@ -51,18 +51,18 @@ class _Quantity:
 
     @property
     def places(self) -> Places:
-        """Totals stand at the last step."""
+        """Totals are placed at the last step."""
         outputs = len(self.columns)
         factor = np.full(outputs, self.discount ** -(self.horizon - 1.0))
         return Places(np.full(outputs, self.horizon - 1), np.array(self.columns, dtype=np.int64), factor)
 
     def scale(self, outcome: FloatArray) -> FloatArray:
-        """[output]: the size to expect, from outcomes [batch, outcome]."""
+        """[output]: the typical size of the quantity, from outcomes [batch, outcome]."""
         size = np.abs(outcome[:, self.columns]).mean(axis=0) / (1 - self.discount)
         return np.asarray(np.maximum(size, np.sqrt((outcome[:, self.columns] ** 2).mean(axis=0))))
 
     def target(self, kept: Experience, following: Tensor) -> Tensor:
-        """[batch, output]: from what is expected of the next pairs [batch, output]."""
+        """[batch, output]: one-step targets, bootstrapped from the next pairs [batch, output]."""
         outcome, continuation = (
             torch.as_tensor(part[:, self.columns]).to(following) for part in (kept.outcome, kept.continuation)
         )
@@ -102,7 +102,7 @@ class _Bins(_Quantity):
         return np.asarray(size)
 
     def target(self, kept: Experience, following: Tensor) -> Tensor:
-        """Each bin is the one before it a step later; the last keeps what it has, too."""
+        """The target of each bin is the next pair's bin before it; that of the last bin adds the last bin."""
         goes_on = torch.as_tensor(kept.continuation[:, -1:]).to(following)
         reward = torch.as_tensor(self._reward(kept.outcome)[:, None]).to(following)
         later = self.discount * goes_on * following
@@ -115,7 +115,7 @@ QUANTITIES = {"reward terms": _RewardTerms, "outcomes": _Quantity, "reward by st
 
 
 class RivalNetwork(FittedLearner[RivalPredictor]):
-    """Learns a rival's quantities from replayed transitions.
+    """Learns a baseline's quantities with a network, from a replay buffer.
 
     quantity: "reward terms" (reward decomposition), "outcomes" (GVFs) or "reward by step" (temporal reward
         decomposition).
@@ -175,11 +175,11 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
 
     @property
     def tells_outcomes(self) -> bool:
-        """Whether its quantities are the totals of all outcomes."""
+        """Whether it learns the totals of all outcomes."""
         return type(self.quantity) is _Quantity
 
     def update(self, transitions: Transitions) -> None:
-        """Keep a batch for replay."""
+        """Add a batch to the replay buffer."""
         observed = self.outcomes.observe(transitions)
         for network in (self.network, self.target_network):
             network.pairs.see(transitions.observation)
@@ -187,7 +187,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         self._count_tries(transitions, self.network.pairs.discrete)
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
-        """Make the updates allowed; with `at_most` so many, and the next call goes on."""
+        """Make all updates; `at_most` limits the updates of this call, and the next call continues."""
         if not len(self._replay):
             return
         kept = self._replay.kept
@@ -207,7 +207,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
             progress(1)
 
     def _learn(self, kept: Experience) -> None:
-        """One update from a random batch of what is kept."""
+        """One update on a random batch from the replay buffer."""
         rows = self._rng.integers(len(kept), size=self.batch_size)
         batch = kept[rows]
         if self._next_probabilities is None:
@@ -227,7 +227,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         self._losses.append(float(loss.detach()))
 
     def state(self) -> State:
-        """The networks, what is kept for replay, and how far fitting is."""
+        """The networks, the replay buffer, and the progress of the fit."""
         return {
             **super().state(),
             **prefixed("network", weights(self.network)),
@@ -236,7 +236,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from there."""
+        """Continue from that state."""
         super().restore(state)
         put_weights(self.network, unprefixed("network", state))
         put_weights(self.target_network, unprefixed("target_network", state))
@@ -249,6 +249,6 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
             self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
 
     def metrics(self) -> dict[str, float]:
-        """How learning goes, since last asked."""
+        """Training metrics since the last call."""
         loss = self._mean_loss()
         return {} if loss is None else {"explainer/loss": loss}

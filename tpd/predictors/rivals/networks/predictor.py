@@ -1,4 +1,4 @@
-"""A network of a rival's quantities that learns no more, as plain values and arrays."""
+"""A trained network of a baseline as a predictor, and its storage as plain values and arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ KIND, WEIGHT, LIMIT = "rival", "weight.", "limit_"
 
 @dataclass(frozen=True)
 class Places:
-    """Where each output of a network stands among expected outcomes."""
+    """The position of each network output in the array of expected outcomes."""
 
     step: IntArray
     """[output]"""
     column: IntArray
-    """[output]: which outcome"""
+    """[output]: index of the outcome"""
     factor: FloatArray
-    """[output]: from the quantity to the expectation, which returns discount and weigh again"""
+    """[output]: expected outcome = quantity * factor, which undoes the discount and weight of returns"""
 
 
 class ScaledNetwork(nn.Module):
-    """A pair network whose outputs have the size of what it learns."""
+    """A pair network with a scale for each output."""
 
     scale: Tensor
 
@@ -43,7 +43,7 @@ class ScaledNetwork(nn.Module):
 
 
 class RivalPredictor:
-    """Predicts a rival's quantities, and says what they are not."""
+    """Predicts a baseline's quantities, with the limits of the method."""
 
     tie = NetworkPredictor.tie
 
@@ -55,7 +55,7 @@ class RivalPredictor:
         return int(self.limits.returns.shape[1])
 
     def quantities(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, output]: what the method is about, undivided."""
+        """[batch, output]: the quantities of the method, in original units."""
         pairs, parts = self.network.pairs, [np.empty((0, len(self.places.step)), dtype=np.float32)]
         wrong = (actions < 0) | (actions >= len(self.tried))
         if pairs.discrete and wrong.any():
@@ -72,20 +72,20 @@ class RivalPredictor:
         expected = np.zeros((len(observations), *self.limits.at.shape[1:]))
         found = self.quantities(observations, actions) * self.places.factor
         expected[:, self.places.step, self.places.column] = found
-        expected[:, -1, -1] = 1  # nothing is left to come after an infinite horizon
+        expected[:, -1, -1] = 1  # nothing follows after an infinite horizon
         return expected
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often an action was tried at all; 0 for observations nowhere near those seen."""
+        """[batch]: how often the action was tried in any state; 0 far from all training data."""
         numbers = actions if self.network.pairs.discrete else np.zeros(len(actions), dtype=np.int64)
         return np.where(self.network.pairs.unseen(observations), 0.0, self.tried[numbers])
 
     def description(self) -> dict[str, Any]:
-        """How the network is built."""
+        """The architecture of the network."""
         return {"kind": KIND, "horizon": self.horizon, **self.network.pairs.settings}
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, what they stand on, and what the outputs are."""
+        """The weights, the counts of actions, the places of the outputs, and the limits."""
         weights = {f"{WEIGHT}{name}": value for name, value in self.network.state_dict().items()}
         return {
             **{name: value.numpy(force=True) for name, value in weights.items()},
@@ -96,7 +96,7 @@ class RivalPredictor:
 
 
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array], limits: Verdicts) -> RivalPredictor:
-    """What `description` and `arrays` of a predictor say."""
+    """The predictor with this `description` and these `arrays`."""
     if description["extracted"]:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
     both: tuple[spaces.Space[Any], spaces.Space[Any]] = (
