@@ -1,11 +1,13 @@
-"""The map of a run. What it is done with is made in `run/parts.py`; where a transition goes from there:
+"""The map of the code: every step of a run, in order.
 
-collected    `learn`: `run/training` has `sources/collection` step the environment, or reads a dataset
-learned      `learn`: every batch goes to the predictor's `update` (`predictors/`), in resumable stages
-judged       `judge`: errors against the truth and skill of forecasts (`evaluation/`)
-drawn        `save_results` and `write_overview`: figures, tables, maps, the report (`show/`)
-saved        the same two, in the run's folder (`store/`)
-tracked      everywhere: `tracked` is told metrics, tables, files and the model (`tracking/`)
+`run/parts.py` builds the objects of a run from its config. From there a transition goes this way:
+
+collected    `learn`: `run/training` steps the environment (`sources/collection`), or reads a dataset
+learned      `learn`: each batch is passed to the predictor's `update` (`predictors/`), in resumable stages
+judged       `judge`: errors against the truth, and the skill of forecasts in fresh episodes (`evaluation/`)
+drawn        `save_results`, `write_overview`: figures, tables, maps and the report (`show/`)
+saved        the same two functions write them to the run's folder (`store/`)
+tracked      all along: `tracked` receives metrics, tables, files and the model (`tracking/`)
 """
 
 import logging
@@ -41,10 +43,14 @@ FIT_STAGES = 10
 
 @interruptible()
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overview: bool = True) -> Findings:
-    """Train the policy, learn to explain it, judge the explanations, and save what was found."""
+    """Train the policy, learn to explain it, judge the explanations, and save the results in `folder`.
+
+    tracked: the run in the tracking store.
+    overview: whether to write maps, turning points and the report.
+    """
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars, folder)
-        save_explainer(parts, folder)  # judging it may fail, or take long
+        save_explainer(parts, folder)  # first, since judging may take long or fail
     with _timed("evaluation", tracked), ProgressBars(progress) as bars:
         findings = judge(parts, bars)
         if findings.errors is not None:
@@ -62,10 +68,11 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
 
 
 def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = None) -> dict[int, Errors]:
-    """Train the policy, and the explainer from its transitions or from others collected after.
+    """Train the policy, then the explainer; or both at once, if `training.alongside` is set.
 
-    Returns the errors measured on the way, by the number of transitions learned from. With a folder, the
-    work resumes from the checkpoint in it, and saves others there.
+    Returns the learning curve: errors against the truth by the number of transitions learned from. If a
+        folder
+    is given, training resumes from the checkpoint in it and writes new checkpoints there.
     """
     predictor, total = parts.explainer.predictor, parts.training.transitions(parts.trainer)
     points = parts.evaluation.curve_points if parts.examiner else 0
@@ -98,13 +105,13 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 
 
 def judge(parts: Parts, bars: ProgressBars) -> Findings:
-    """Compare forecasts with fresh episodes, and the explanations with the truth, within a budget of seconds.
+    """Judge the forecasts by fresh episodes and the explanations by the truth, within a time budget.
 
-    What the explainer is found not to know it says no more.
+    Sets the explainer's verdicts. Without the verdict "learned", it gives no number for an event.
     """
     budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
     if evaluation.forecast_episodes:
-        rng = generator(parts.seed, "verification")  # names a random stream: another name, other episodes
+        rng = generator(parts.seed, "verification")  # renaming the stream changes the episodes
         forecasts = judge_forecasts(
             parts.explainer, parts.env, parts.outcomes, rng, evaluation.forecast_episodes, budget
         )
@@ -121,7 +128,7 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
 
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
-    """The findings with the return of fresh episodes, or of the recorded ones, if any were played."""
+    """Add the mean return of the policy, from the fresh episodes or else from the recorded ones."""
     returns = None if recording is None else episode_returns(recording.episodes)
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
@@ -141,7 +148,10 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
 
 
 def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
-    """Move bars, each of a total and so many stages in turn, to where a resumed run begins."""
+    """Advance the progress bars of a resumed run past the `done` stages.
+
+    bars: (advance, total, stages) of each phase, in order.
+    """
     for advance, total, stages in bars:
         before = min(done, stages)
         if before:
@@ -150,9 +160,9 @@ def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) 
 
 
 def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None], tracked: Run) -> list[Stage]:
-    """The updates once all transitions have come, in stages that a checkpoint can lie between.
+    """Split the updates made after the last transition into stages, so that checkpoints fit between them.
 
-    After each, the figures of its updates are logged, by how many there have been.
+    After each stage, the predictor's metrics are logged by the number of updates.
     """
     updates = math.ceil(predictor.fit_updates / FIT_STAGES)
 
