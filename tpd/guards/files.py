@@ -98,7 +98,7 @@ class CheckedArrays:
     ) -> Array:
         """An array with the dtype and shape of `due`, within bounds.
 
-        Rows: its length, None for any length.
+        rows: the length; None for any length.
         """
         shape = due.shape if rows == "as many" else (rows, *due.shape[1:])
         array = self.take(name, shape, due.dtype.kind, finite=finite)
