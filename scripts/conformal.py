@@ -131,8 +131,7 @@ def random_steps(
     """[episode]: a random step of each episode whose window the time limit cannot cut.
 
     Windows that it could cut are left out whatever happens in them: keeping those that terminate earlier
-        would
-    be a selection by outcome.
+    would be a selection by outcome.
     """
     if time_limit is not None and time_limit < horizon:
         raise ValueError(f"episodes end after {time_limit} steps, so none shows {horizon} steps")

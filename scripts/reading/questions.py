@@ -248,8 +248,7 @@ def reward_functions(legend: Legend) -> list[dict[str, float]]:
     """The true reward function and three others with a wrong reward for every outcome.
 
     They are the same for all questions about a world: otherwise the overlap of several questions' options
-        would
-    give the true one away. Outcomes of equal weight are changed alike, so that all look natural.
+    would give the true one away. Outcomes of equal weight are changed alike, so that all look natural.
     """
     weights = {n: float(w) for n, w in zip(legend.names, legend.weights, strict=True) if w is not None}
     rng = np.random.default_rng(list("".join(weights).encode()))

@@ -321,8 +321,7 @@ class Environment:
         """Parse an action: by name or number, or as a vector if actions are continuous.
 
         If actions consist of parts: a list of choices, or `{part: choice}`, by name or number, which changes
-            these
-        parts of `base` and keeps the others.
+        these parts of `base` and keeps the others.
         """
         if isinstance(name, Mapping) and self.parts is not None:
             if base is None:

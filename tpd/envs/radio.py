@@ -53,9 +53,8 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
     """Five users and three cells; each user is served by at most one cell.
 
     An action has one part per user: stay, or be handed over to a cell, which fails out of its range.
-        mobile-env
-    itself allows several cells per user, charges nothing for handovers, and ignores the seed of `reset`. The
-    destinations of the users are not observed.
+    mobile-env itself allows several cells per user, charges nothing for handovers, and ignores the seed of
+    `reset`. The destinations of the users are not observed.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}

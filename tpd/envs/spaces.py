@@ -17,7 +17,7 @@ DEEPEST = 10
 """Upper bound on the nesting of Dict spaces."""
 LONGEST_NUMBER = 60
 BEYOND = 10
-"""A value may exceed the bounds of a Box by this many times its width: Gymnasium does not enforce bounds,
+"""A float may exceed the bounds of a Box by this many times its width: Gymnasium does not enforce bounds,
 and LunarLander rises to five times the height of its Box.
 """
 

@@ -28,7 +28,7 @@ NO_CHOICE = "There is no other valid action here."
 def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) -> Answer:
     """Answer for a fact and its foil.
 
-    what_if: the name of a reward; adds the value of it at which the ranking of fact and foil flips.
+    what_if: an outcome; adds the reward of that outcome at which the ranking of fact and foil flips.
     """
     compared = [fact] if foil is None else [fact, foil]
     explained = _explained(compared)

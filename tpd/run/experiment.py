@@ -39,6 +39,7 @@ from tpd.tracking.runs import Run
 
 log = logging.getLogger(__name__)
 FIT_STAGES = 10
+"""The updates after the last transition are split into this many stages; checkpoints lie between stages."""
 
 
 @interruptible()
@@ -70,16 +71,15 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
 def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = None) -> dict[int, Errors]:
     """Train the policy, then the explainer; or both at once, if `training.alongside` is set.
 
-    Returns the learning curve: errors against the truth by the number of transitions learned from. If a
-        folder
-    is given, training resumes from the checkpoint in it and writes new checkpoints there.
+    Returns the learning curve: errors against the truth, by the number of transitions learned from. With a
+    folder, training resumes from the checkpoint in it and writes new checkpoints there.
     """
     predictor, total = parts.explainer.predictor, parts.training.transitions(parts.trainer)
     points = parts.evaluation.curve_points if parts.examiner else 0
     curve = LearningCurve(partial(_measure, parts, tracked), total, points)
     trained, learning = bars.counter("policy", parts.trainer.steps), list[TransitionsHandler]()
     learned = bars.counter("explainer", total if isinstance(predictor, Learner) else 0)
-    if isinstance(predictor, Learner):
+    if isinstance(predictor, Learner):  # an exact predictor learns nothing
         learning = [predictor.update, curve, counting(learned)]
     stages = parts.training.stages(
         parts.env,
@@ -90,12 +90,14 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
         info_keys=parts.outcomes.info_keys,
         on_metrics=tracked.metrics,
     )
+    # (advance, total, number of stages) of each phase, to restore the progress bars of a resumed run
     bar_of_stages = [(trained, parts.trainer.steps, parts.trainer.stages)]
     bar_of_stages += [(learned, total, len(stages) - parts.trainer.stages)]
     if isinstance(predictor, FittingLearner):
         fitted = bars.counter("fitting", predictor.fit_updates)
         stages += _fit_stages(predictor, fitted, tracked)
         bar_of_stages += [(fitted, predictor.fit_updates, FIT_STAGES)]
+    # what a checkpoint stores
     resumable: dict[str, object] = {"policy": parts.trainer, "curve": curve}
     if isinstance(predictor, Learner):
         resumable["explainer"] = predictor
@@ -107,7 +109,8 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 def judge(parts: Parts, bars: ProgressBars) -> Findings:
     """Judge the forecasts by fresh episodes and the explanations by the truth, within a time budget.
 
-    Sets the explainer's verdicts. Without the verdict "learned", it gives no number for an event.
+    Sets the explainer's verdicts, unless it is a table. From then on the explainer gives no number for an
+    outcome without the verdict "learned".
     """
     budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
     if evaluation.forecast_episodes:
@@ -141,6 +144,7 @@ def with_return(parts: Parts, findings: Findings, recording: Recording | None) -
 
 
 def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
+    """Measure and track the errors at one point of the learning curve."""
     assert parts.examiner is not None
     errors = parts.examiner.errors(parts.evaluation.curve_episodes)
     tracked.metrics(errors.metrics(), step)
@@ -176,6 +180,7 @@ def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None], track
 
 @contextmanager
 def _timed(phase: str, tracked: Run) -> Iterator[None]:
+    """Log and track the duration of a phase."""
     start = time.perf_counter()
     yield
     seconds = time.perf_counter() - start

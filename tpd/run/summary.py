@@ -146,9 +146,8 @@ def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = ""
     """Write tables of mean and standard deviation, and plots with one line per seed.
 
     Returns the contents of a note: links to the runs, tables and pictures. Metrics are logged with the number
-        of
-    jobs as their step, since it grows when a sweep is resumed.
-    missing: added to every title to tell that jobs are missing.
+    of jobs as their step, since it grows when a sweep is resumed.
+    missing: added to every title, to tell that jobs are missing.
     """
     errors, forecasts = list[pd.DataFrame](), list[pd.DataFrame]()
     curves = defaultdict[str, dict[str, pd.DataFrame]](dict)

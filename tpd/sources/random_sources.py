@@ -59,5 +59,5 @@ def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
 
 
 def random_state(env: gym.Env[Any, Any]) -> bytes:
-    """The states of all generators; unchanged if and only if nothing was drawn."""
+    """The states of all generators; unchanged as long as nothing is drawn."""
     return pickle.dumps(list(random_sources(env)))

@@ -161,7 +161,7 @@ class MlflowRun:
         self.end("KILLED")
 
     def metrics(self, values: Mapping[str, float], step: int = 0, milliseconds: int | None = None) -> None:
-        """Log numbers at a time (milliseconds since 1970; default: now); repeated calls are stored once."""
+        """Log numbers at a time (in milliseconds since 1970; default: now); repetitions are stored once."""
         when = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
         self._pending += [
             Metric(re.sub(r"[^\w\-. /:]", "_", name), value, when, step)

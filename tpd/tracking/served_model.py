@@ -39,8 +39,7 @@ class ServedExplainer:
     """Answers rows of `state`, `action` and, optionally, `foil`.
 
     The answer has one line per row, role and step ahead: the expected outcomes of the `fact` and, if a foil
-        is
-    given, those of the `foil` and of the `contrast`, which is fact minus foil. `support` is the number of
+    is given, those of the `foil` and of the `contrast`, which is fact minus foil. `support` is the number of
     times the state-action pair was tried, null if it is known exactly. If it is 0, nothing is known, and the
     outcomes are null; so are outcomes that were not learned. `unknown` is the probability of having reached
     an untried pair by this step; the outcomes cover the remaining futures only. `return` is the discounted
@@ -143,8 +142,7 @@ def signature(folder: Path) -> ModelSignature:
     """The MLflow signature of the saved explainer in a folder.
 
     Inputs have any type: with a narrower one, MLflow would refuse rows without naming them, and would refuse
-        to
-    mix rows with and without a foil.
+    to mix rows with and without a foil.
     """
     any_type = AnyType()  # type: ignore[no-untyped-call]
     legend = explainers.load(folder, with_agent=False).legend
