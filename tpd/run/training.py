@@ -44,9 +44,10 @@ COPY = 1000
 class Training:
     """Feeds transitions to the learner: from the policy's own training, or collected afterwards.
 
+    The settings of exploration are the fields of `Exploration`.
+
     steps: transitions to collect after the policy's training.
     alongside: also learn from the transitions of the policy's training.
-    epsilon, least_tried, restarts, every, cut_long: see `Exploration`.
     shards: the collected transitions come in this many shards, each with its own random stream. Results
         depend on the number of shards, not on the number of `processes` (None: one per core) that collect
         them.
