@@ -225,7 +225,7 @@ def _page(group: str) -> str:
 
 
 def commands_page() -> str:
-    """The page with the help of every command."""
+    """What every command says of itself."""
     lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they lie in `.venv/bin`."]
     for name, (module, function, told) in COMMANDS.items():
         lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
