@@ -38,7 +38,7 @@ class Findings:
     played: PlayedReturn | None = None
     """The return of the policy in these episodes, beside the expected one."""
     hidden: str = ""
-    """How the simulator's state exceeds the observation that the explainer sees, as a sentence."""
+    """A warning if rollouts settle events that forecasts leave open, so the simulator knows more."""
 
     @property
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Truncates episodes that last much longer than those that terminate, lest they dominate the data."""
+"""Truncates episodes that last much longer than those that terminate; they would dominate the data."""
 
 from typing import Any
 

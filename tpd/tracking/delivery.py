@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 DELIVERY_STATE = "tracking.json"
 TRIES = 3
-"""After this many refusals by a store that answers, an entry is set aside, lest it block the others."""
+"""After this many refusals by a store that answers, an entry is set aside and blocks no others."""
 RUN_ID = "[0-9a-f]{32}"
 LARGEST_OPENED, MOST_OFTEN = 2**18, 10
 """Upper bounds: characters of JSON that open a run, and how often a run may send the same file."""
