@@ -17,7 +17,7 @@ _HOMES = {
     "explainer_for": "sb3_ext.explaining",
     "load_agent": "sb3_ext.loading",
 }
-"""Where each name lives; it is imported when it is first asked for, and a saved run asks for none."""
+"""The module of each public name; imported on first use, and not needed to load a saved run."""
 
 
 def __getattr__(name: str) -> Any:

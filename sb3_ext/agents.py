@@ -1,4 +1,4 @@
-"""Policy sources: an agent that somebody trained, a model at hand, and one that is trained here."""
+"""Policy sources for Stable-Baselines3: an agent from a zip, a live model, and an agent trained here."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 class LoadedAgent(Pretrained):
     """An agent from a zip, which is not trained any further.
 
-    path: the zip, or the folder of an RL-Zoo agent, which also knows its statistics and its environment.
-    vec_normalize: the file of VecNormalize's statistics that belong to it, or the wrapper itself, applied as
-    they are; False for none, where the zip shows that it was trained with some.
-    trust: run the pickles of the zip, as SB3 itself does, and of statistics that cannot be read else.
-    expected_return: the mean return that it should reach; None looks for it in the zip and beside it.
+    path: the zip, or the folder of an RL Zoo agent, which also has its statistics and its environment.
+    vec_normalize: the file with its VecNormalize statistics, or the wrapper itself, applied without further
+        updates; False for none, if the zip shows that it was trained with some.
+    trust: unpickle the zip, as SB3 itself does, and statistics that cannot be read otherwise.
+    expected_return: the mean return that it should reach; None: look for it in the zip and beside it.
     """
 
     def __init__(
@@ -84,7 +84,10 @@ class LoadedAgent(Pretrained):
 
 
 def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
-    """Those of a file, read plainly; by running its pickle where only that works, and it is trusted."""
+    """Read the statistics of a file without unpickling.
+
+    Unpickle only if that fails and the file is trusted.
+    """
     try:
         return load_normalization(file, env.observation_space)
     except ValueError:
@@ -96,8 +99,8 @@ def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormali
 class GivenModel(Pretrained):
     """A live model, given from Python, which is not trained any further.
 
-    vec_normalize: the file of its statistics, or the wrapper itself; None takes the VecNormalize that the
-    model has; False for none. They are applied as they are now.
+    vec_normalize: the file of its statistics, or the wrapper itself; None: the VecNormalize of the model, if
+        it has one; False: none. The current statistics are applied.
     """
 
     def __init__(
@@ -126,8 +129,8 @@ class TrainedAgent:
     """An agent trained by one of SB3's algorithms.
 
     algorithm: makes the model, given `env`, `seed` and `device`.
-    stages: the training is cut into so many, each of which starts the environments anew in a random stream
-    of its own; what is learned depends on their number.
+    stages: the training is split into this many stages, each of which resets the environments and has its own
+        random stream; the result depends on their number.
     """
 
     def __init__(
@@ -167,9 +170,9 @@ class TrainedAgent:
         on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
-        """Learn, showing the transitions to the callbacks, and SB3's own figures to whoever asks.
+        """Train a stage (None: all), passing transitions to the callbacks and SB3's metrics to `on_metrics`.
 
-        The rollouts that SB3 finishes beyond the end of a stage are the beginning of the next.
+        Steps that SB3 takes beyond the end of a stage, to finish a rollout, count for the next stage.
         """
         recurrent = self.policy if isinstance(self.policy, RecurrentPolicy) else None
         watching = TransitionCallback(tuple(callbacks), info_keys=info_keys, recurrent=recurrent, resets=True)
@@ -182,10 +185,10 @@ class TrainedAgent:
                     self.model.learn(left, callback=watching, reset_num_timesteps=False)
 
     def state(self) -> State:
-        """What the agent acts by, and what the stages that are left start from."""
+        """The state of the agent, and what the remaining stages start from."""
         return state(self.model, over=self.model.num_timesteps >= self.steps)
 
     def restore(self, state: State) -> None:
-        """Act and go on as the agent that was trained."""
+        """Restore a state, to act and to continue training."""
         done = CheckedArrays(state).number("num_timesteps")
         restore(self.model, state, over=done >= self.steps)

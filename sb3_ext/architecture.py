@@ -1,4 +1,4 @@
-"""How the networks of a saved agent are built, as its settings state and its weights show."""
+"""Finds the network architecture of a saved agent from its settings and the shapes of its weights."""
 
 import inspect
 import itertools
@@ -22,7 +22,7 @@ Space = spaces.Space[Any]
 
 TRUST = "trust=true runs the file's own code"
 
-# Where the layers of each head of net_arch are, and which of these networks end before their output.
+# the layers of each head of net_arch, and which of these networks lack an output layer
 ACTOR_CRITIC = {"pi": "mlp_extractor.policy_net", "vf": "mlp_extractor.value_net"}
 NETWORKS: Mapping[Algorithm, Mapping[str, str]] = {
     **dict.fromkeys((A2C, MaskablePPO, PPO, RecurrentPPO, TRPO), ACTOR_CRITIC),
@@ -41,18 +41,18 @@ ACTIVATIONS = {
 }
 EXTRACTORS = {str(extractor): extractor for extractor in (FlattenExtractor, NatureCNN, CombinedExtractor)}
 KERNELS_AND_STRIDES = ((8, 4), (4, 2), (3, 1))
-"""Of the convolutions of NatureCNN, of which the last has 64 channels."""
+"""Of the convolutions of NatureCNN; the last one has 64 channels."""
 LSTM_OPTIONS = {"bias", "dropout"}
 SWITCHES = {"enable_critic_lstm", "full_std", "normalize_images", "share_features_extractor", "shared_lstm"}
 SWITCHES |= {"squash_output", "use_expln", "with_bias"}
 WITHOUT_EFFECT = {":serialized:", ":type:", "device", "log_std_init", "optimizer_class", "optimizer_kwargs"}
-WITHOUT_EFFECT |= {"ortho_init", "use_sde"}  # the use_sde beside policy_kwargs is the one that counts
+WITHOUT_EFFECT |= {"ortho_init", "use_sde"}  # only the use_sde beside policy_kwargs has an effect
 
 
 def policy_arguments(
     agent: SavedAgent, algorithm: Algorithm, policy_class: Any, actions: Space
 ) -> dict[str, Any]:
-    """The keyword arguments with which a policy of these settings and weights is built."""
+    """The keyword arguments to build a policy with these settings and weights."""
     stated = agent.settings.get("policy_kwargs", {})
     if not isinstance(stated, dict):
         raise ValueError(f"has policy_kwargs={stated}, which should be a table")
@@ -90,7 +90,7 @@ def policy_arguments(
 
 
 def _sizes(agent: SavedAgent, algorithm: Algorithm, actions: Space) -> dict[str, Any]:
-    """What the shapes of the weights say of the networks."""
+    """The sizes of the networks, from the shapes of the weights."""
     hidden, outputs = {}, {}
     for head, network in NETWORKS[algorithm].items():
         layers = agent.layers(network)
@@ -124,13 +124,13 @@ def _extractor_arguments(weights: Weights, stated: Mapping[str, Any]) -> dict[st
             _check_size(name, value, arguments[name])
         elif name == "normalized_image" and isinstance(value, bool):
             arguments[name] = value
-        elif name != "cnn_output_dim":  # it has no effect where there are no images
+        elif name != "cnn_output_dim":  # has no effect without images
             raise ValueError(f"has {name}={value} for its features extractor, which is not plain; {TRUST}")
     return arguments
 
 
 def _check_size(name: str, stated: Any, found: Any) -> None:
-    if name == "net_arch":  # what is no plain list of layers is left to the weights
+    if name == "net_arch":  # anything but a plain list of layers is inferred from the weights
         heads = found if isinstance(found, dict) else {"": found}
         plain = isinstance(stated, list | dict)
         agrees = not plain or all(_stated_layers(stated, head) == layers for head, layers in heads.items())
@@ -141,7 +141,7 @@ def _check_size(name: str, stated: Any, found: Any) -> None:
 
 
 def _stated_layers(net_arch: Any, head: str) -> list[Any]:
-    """One head's layers, in any form that net_arch has had: [64], {pi: [64]} or [64, {pi: [64]}]."""
+    """The layers of one head, in any form that net_arch has had: [64], {pi: [64]} or [64, {pi: [64]}]."""
     parts = net_arch if isinstance(net_arch, list) else [net_arch]
     layers: list[Any] = []
     for part in parts:
@@ -151,7 +151,7 @@ def _stated_layers(net_arch: Any, head: str) -> list[Any]:
 
 
 def check_spaces(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
-    """Refuse spaces that are wider than the weights, before networks for them take any memory."""
+    """Refuse spaces larger than the weights, before networks for them are allocated."""
     empty = [name for name, weight in weights.items() if 0 in weight.shape]
     if empty:
         raise ValueError(f"its weights {empty[0]} are empty")
@@ -169,7 +169,7 @@ def check_spaces(observations: Space, actions: Space, weights: Weights, images: 
 
 
 def _features(space: Space, images: bool) -> int:
-    """How many numbers a network is given of it, or tells apart."""
+    """Number of inputs that a network gets for this space, or of actions that it distinguishes."""
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):

@@ -30,7 +30,7 @@ OBSERVED, ONE_EACH = ("observations", "next_observations"), ("rewards", "dones",
 
 @dataclass(frozen=True)
 class SavedBuffer:
-    """What `model.save_replay_buffer` has written of a buffer; its fields are called as SB3 calls them."""
+    """A replay buffer saved by `model.save_replay_buffer`; its fields have SB3's names."""
 
     observations: Any
     """[row, env, ...], or a dict of such"""
@@ -56,7 +56,7 @@ class SavedBuffer:
 
 
 def load_replay_buffer(path: str | Path) -> SavedBuffer:
-    """A buffer saved by `model.save_replay_buffer`, without running any of the pickle that it is."""
+    """Load a buffer saved by `model.save_replay_buffer`, without running its pickle."""
     try:
         file = Path(path)
         if file.is_file():
@@ -72,7 +72,7 @@ def load_replay_buffer(path: str | Path) -> SavedBuffer:
 
 
 def _saved(state: dict[Any, Any]) -> SavedBuffer:
-    """The buffer that a record says, if its arrays fit together."""
+    """The buffer of a pickled record; refused if its arrays do not fit together."""
     shared, told = (_flag(state, name) for name in ("optimize_memory_usage", "handle_timeout_termination"))
     observed = [_arrays(state.get(name)) for name in OBSERVED[: 1 if shared else 2]]
     actions, *one_each = (array_of(state.get(name)) for name in ("actions", *ONE_EACH[: 3 if told else 2]))
@@ -98,7 +98,7 @@ def _saved(state: dict[Any, Any]) -> SavedBuffer:
 
 
 def _flag(state: dict[Any, Any], name: str) -> bool:
-    """False where it is missing, as in old buffers."""
+    """False if it is missing, as in old buffers."""
     return boolean(name, state.get(name, False))
 
 
@@ -110,10 +110,10 @@ def _arrays(stored: Any) -> Any:
 
 
 def from_replay_buffer(buffer: ReplayBuffer | SavedBuffer, **settings: Any) -> Transitions:
-    """Every step that the buffer holds, in the order of time; the steps of several envs alternate.
+    """All steps of a buffer in order of time; the steps of several environments alternate.
 
-    settings: those of `replay_buffer_batches`. Under VecNormalize, SB3 has stored the last observation of an
-    episode as far as its clipping allows; the callback sees the true one.
+    settings: those of `replay_buffer_batches`. Under VecNormalize, SB3 stores the last observation of an
+        episode after clipping; the callback sees the true one.
     """
     (whole,) = replay_buffer_batches(buffer, buffer.buffer_size * buffer.n_envs, **settings)
     return whole
@@ -128,11 +128,12 @@ def replay_buffer_batches(
     observation_space: spaces.Space[Any] | None = None,
     action_space: spaces.Space[Any] | None = None,
 ) -> Iterator[Transitions]:
-    """The steps that the buffer holds, in batches of about `batch_size`, one at a time in memory.
+    """Yield the steps of a buffer in batches of about `batch_size`, with one batch in memory at a time.
 
-    time_limits: False says that the env has none, for buffers that do not tell a time limit from
-    a termination. The spaces are the env's own: those of a saved buffer are not read, and SB3 stores images
-    channels first.
+    time_limits: False if the environment has none, for buffers that do not distinguish time limits from
+        terminations.
+    observation_space, action_space: those of the environment itself, since a saved buffer's spaces are not
+        read, and SB3 stores images channels first.
     """
     if isinstance(buffer, ReplayBuffer):
         if observation_space is None and any(map(is_image_space, _parts(buffer.observation_space))):
@@ -173,7 +174,7 @@ def _rows(buffer: ReplayBuffer | SavedBuffer) -> IntArray:
 def _checked(
     buffer: ReplayBuffer | SavedBuffer, rows: IntArray, info_keys: Sequence[str], time_limits: bool
 ) -> BoolArray:
-    """[step, env]: which steps were cut by a time limit, if all that is asked for can be had."""
+    """[step, env]: which steps were truncated by a time limit; refused if a requested entry is missing."""
     if info_keys:
         raise ValueError(
             f"a replay buffer keeps no info, so outcomes that read {', '.join(info_keys)} cannot be seen "
@@ -187,7 +188,7 @@ def _checked(
             "a replay buffer with optimize_memory_usage=True has lost the last observation of every "
             "episode: train with optimize_memory_usage=False, or use ExplainerCallback"
         )
-    if getattr(buffer, "handle_timeout_termination", False):  # old buffers know no such thing
+    if getattr(buffer, "handle_timeout_termination", False):  # old buffers do not have it
         return np.asarray((buffer.timeouts[rows] > 0) & done)
     if time_limits and done.any():
         raise ValueError(
@@ -241,11 +242,11 @@ def _in_space(stored: Array, space: spaces.Space[Any]) -> Array:
 
 
 def _actions(stored: Array, space: spaces.Space[Any]) -> Array:
-    """[batch, ...] from [step, env, action]: as the env received them."""
+    """[batch, ...] from [step, env, action]: the actions as the environment received them."""
     if isinstance(space, spaces.Discrete):
         return stored.reshape(-1).astype(np.int64)
     assert space.shape is not None
     actions = stored.reshape(-1, *space.shape)
-    if isinstance(space, spaces.Box):  # off-policy algorithms store them rescaled to [-1, 1]
+    if isinstance(space, spaces.Box):  # off-policy algorithms store them scaled to [-1, 1]
         return np.asarray(space.low + 0.5 * (actions + 1.0) * (space.high - space.low), dtype=space.dtype)
     return actions

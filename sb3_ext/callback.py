@@ -1,4 +1,4 @@
-"""Transitions as they happen in `model.learn`, and an explainer that learns from them."""
+"""Callbacks for `model.learn`: pass on its transitions, or train an explainer on them."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,17 +24,17 @@ from tpd.core.types import (
 from tpd.guards.settings import boolean, one_of, whole_number
 from tpd.predictors.explainer import Explainer
 
-if TYPE_CHECKING:  # importing mlflow takes seconds
+if TYPE_CHECKING:  # mlflow takes seconds to import
     from tpd.tracking.runs import Run
 
 
 class TransitionCallback(BaseCallback):
-    """Hands every transition of `model.learn` to functions, about `batch_size` at a time.
+    """Passes every transition of `model.learn` to functions, about `batch_size` at a time.
 
-    They carry the observations and rewards of the environment itself and the actions it received.
-    With a `recurrent` policy, observations carry its hidden state in their last columns; what
-    was seen with one set of weights is handed over before they change.
-    resets: every `model.learn` starts the environments anew, also where it goes on with a training.
+    Transitions have the raw observations and rewards of the environment, and the actions that it received.
+    With a `recurrent` policy, the hidden state is appended to the observations; pending transitions are
+    passed on before the weights change.
+    resets: every `model.learn` resets the environments, even if it continues a training.
     As in SB3, an episode that ends without `TimeLimit.truncated` in its info has terminated.
     """
 
@@ -70,7 +70,7 @@ class TransitionCallback(BaseCallback):
             self._raw.release()
         self._raw = RawValues(env)
         self._observation = self._raw.observations(self.model._last_obs)
-        # SB3 resumes after an early stop with an observation that the env has already left
+        # after an early stop, SB3 resumes with an outdated observation
         self._doubtful = self.resumed
         if self._carried is not None:
             self._hidden_states = HiddenStates(self._carried, self.num_envs, known=not self.resumed)
@@ -91,7 +91,7 @@ class TransitionCallback(BaseCallback):
         return True
 
     def _step(self) -> Transitions:
-        """[env]: the step that was just taken."""
+        """[env]: the latest step."""
         assert self._raw is not None
         dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
         observation, self._observation = (
@@ -139,13 +139,13 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
 
 
 class ExplainerCallback(TransitionCallback):
-    """Trains an explainer on the transitions of `model.learn`: alongside it, or after it from those kept.
+    """Trains an explainer on the transitions of `model.learn`, during the training or after it.
 
-    Alongside, a network makes few updates, for training is not to wait; with `fit_at_end` it makes the most
-    of what it kept once the training is over. Figures of the learning, and the share of the training
-    time that it takes, go to the run, or to SB3's own logger where there is none. A recurrent agent's
-    hidden states are those of its weights at the time, and `RecurrentPolicy.version` tells the learner which;
-    after training they are worked out again with the final weights.
+    During training, a network makes few updates, so as not to slow it down; with `fit_at_end` it is fitted to
+    the transitions in memory once the training is over. Metrics of the learning, and the fraction of the
+    training time that it takes, go to the run, or to SB3's logger without one. The hidden states of a
+    recurrent agent depend on its weights at the time, and `RecurrentPolicy.version` identifies these for the
+    learner; after the training, hidden states are recomputed with the final weights.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class ExplainerCallback(TransitionCallback):
 
     def _on_training_end(self) -> None:
         began = time.perf_counter()
-        self.model.policy.set_training_mode(False)  # the last update has left it on
+        self.model.policy.set_training_mode(False)  # the last update left it on
         super()._on_training_end()
         for batch in self._recollected():
             self._learn(batch)
@@ -213,7 +213,7 @@ class ExplainerCallback(TransitionCallback):
         self._spent_since(began)
 
     def _recollected(self) -> Iterator[Transitions]:
-        """The transitions kept, dropped as they are read, with the hidden states of the final weights."""
+        """The stored transitions, freed as they are read, with the hidden states of the final weights."""
         hidden_states = None
         if self.recurrent is not None:
             hidden_states = HiddenStates(self.recurrent, self.num_envs, known=not self.resumed)

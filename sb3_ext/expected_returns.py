@@ -1,4 +1,4 @@
-"""The return that an agent is expected to reach, by what lies in its zip or beside it."""
+"""The return that an agent is expected to reach, from the files in its zip or beside it."""
 
 import base64
 import binascii
@@ -19,9 +19,9 @@ LARGEST = 1e30
 
 
 def expected_return(zipped: Path, given: float | None) -> ExpectedReturn | None:
-    """What was given, or the mean of the agent's own evaluations, or that of its last training episodes.
+    """The given return, or the mean of the agent's evaluations, or of its last training episodes.
 
-    None where nothing tells.
+    None if none of them is known.
     """
     if given is not None:
         return ExpectedReturn(number("expected_return", given, -LARGEST, LARGEST), "policy.expected_return")
@@ -34,7 +34,7 @@ def expected_return(zipped: Path, given: float | None) -> ExpectedReturn | None:
 
 
 def expected_of_model(model: BaseAlgorithm) -> ExpectedReturn | None:
-    """The mean of the last episodes of its training, as far as the model still has them."""
+    """The mean return of the last training episodes, if the model still has them."""
     kept = [episode.get("r") for episode in model.ep_info_buffer or ()]
     returns = np.array([np.nan if value is None else value for value in kept], dtype=np.float64)
     return _of_training(returns if np.isfinite(returns).all() else None)
@@ -47,7 +47,7 @@ def _of_training(returns: FloatArray | None) -> ExpectedReturn | None:
 
 
 def training_returns(zipped: Path) -> FloatArray | None:
-    """[episode]: of the last episodes of its training, which SB3 keeps in the zip; None where it does not.
+    """[episode]: returns of the last training episodes, which SB3 stores in the zip; None if it does not.
 
     They are pickled, and read without running anything.
     """

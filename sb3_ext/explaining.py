@@ -1,4 +1,4 @@
-"""An explainer for a model at hand, set up by the same configs as the command line."""
+"""Builds an explainer for a live model, from the same configs as the command line."""
 
 from pathlib import Path
 from typing import Literal
@@ -20,12 +20,12 @@ def explainer_for(
     deterministic: bool = True,
     vec_normalize: str | Path | VecNormalize | Literal[False] | None = None,
 ) -> Explainer:
-    """What explains the model, before or while it is trained: `explainer_for(model, "env=lunar_lander")`.
+    """The explainer of a model, before or during its training: `explainer_for(model, "env=lunar_lander")`.
 
-    Overrides are those of the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
-    Under VecNormalize the explainer sees raw observations, and the model its normalised ones.
+    overrides: as on the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
     vec_normalize: the file of its statistics or the wrapper itself, for a model that was loaded without its
-    environment; False if there are none to be used.
+        environment; False if none are to be used. Under VecNormalize the explainer sees raw observations, and
+        the model normalised ones.
     """
     cfg = composed(["explainer=network_alongside", *overrides])
     env = make_env(cfg)

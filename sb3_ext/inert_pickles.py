@@ -1,7 +1,7 @@
-"""Pickles that others wrote, read into plain records.
+"""Reads pickles into plain records, without running or importing anything in them.
 
-Nothing in them is run or imported, and nothing in them can make the reading long, deep or large: the opcodes
-are few and counted, lengths are bounded by the file, and only words and small numbers are ever hashed.
+The input cannot make reading slow, deep or large: few opcodes are allowed, and their number is limited,
+lengths are bounded by the file, and only strings and small integers are hashed.
 """
 
 import io
@@ -16,7 +16,7 @@ import numpy as np
 
 from tpd.core.types import Array
 
-LARGEST_PICKLE = 64 * 2**20  # text in it takes up to four times its size
+LARGEST_PICKLE = 64 * 2**20  # text takes up to four times its size in memory
 MOST_OPCODES = 300_000
 LARGEST_NUMBER = 2**63
 CONTAINERS = {"builtins.set", "builtins.frozenset", "collections.OrderedDict", "collections.deque"}
@@ -25,45 +25,45 @@ NUMPY = re.compile(
 )
 NUMBERS = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
 PLAIN = re.compile(r"(SHORT_)?(BIN)?(INT[12]?|LONG[14]?|FLOAT|STRING|BYTES8?|UNICODE8?)|BYTEARRAY8")
-"""Opcodes that bring a value with them."""
+"""Opcodes that carry a value."""
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class RefusedPickleError(ValueError):
-    """A pickle that could be read as usual, and is not: what it says is the reason."""
+    """A pickle that is well-formed but not accepted; the message gives the reason."""
 
 
 class PickledName(NamedTuple):
-    """A class or function that a pickle names."""
+    """A class or function named in a pickle."""
 
     origin: str
 
 
 @dataclass(eq=False)
 class PickledObject:
-    """What a pickle says of one object: where its class lives, its arguments and its state.
+    """A pickled object as a record: the name of its class, its arguments and its state.
 
-    It stands for everything that a pickle names, whatever that is, and does nothing.
+    It is a placeholder for whatever the pickle names, and does nothing.
     """
 
     origin: str
     arguments: tuple[Any, ...]
     state: Any = None
     items: list[Any] = field(default_factory=list)
-    """What was appended to it, where it is a container."""
+    """The elements appended to it, if it is a container."""
     mapping: dict[Any, Any] = field(default_factory=dict)
-    """What was set in it, where it is a mapping."""
+    """The items set in it, if it is a mapping."""
 
 
 class PersistentId(NamedTuple):
-    """What is kept outside of the pickle."""
+    """A reference to data outside of the pickle."""
 
     value: Any
 
 
 class InertUnpickler:
-    """A stack machine for the opcodes of plain objects; every other one is refused."""
+    """A stack machine for the opcodes of plain objects; all others are refused."""
 
     def __init__(self, content: io.BytesIO) -> None:
         self._content = content
@@ -73,7 +73,7 @@ class InertUnpickler:
         self._memo: dict[int, Any] = {}
 
     def load(self) -> Any:
-        """The object of the next pickle of the content."""
+        """Read the next pickle of the content."""
         for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
             if count >= MOST_OPCODES:
                 raise RefusedPickleError(f"has more than {MOST_OPCODES} opcodes")
@@ -84,7 +84,7 @@ class InertUnpickler:
         raise EOFError
 
     def _push(self, opcode: str, argument: Any) -> bool:
-        """Whether it was an opcode that puts a new value on the stack."""
+        """Handle opcodes that push a value; returns whether it was one."""
         if PLAIN.fullmatch(opcode):
             self._stack.append(argument)
         elif opcode in CONSTANTS:
@@ -108,7 +108,7 @@ class InertUnpickler:
         return True
 
     def _gather(self, opcode: str) -> bool:
-        """Whether it was an opcode that makes one value of those at the top of the stack."""
+        """Handle opcodes that combine the top values into one; returns whether it was one."""
         pop = self._stack.pop
         if opcode in TUPLES:
             taken = [pop() for _ in range(TUPLES[opcode])]
@@ -139,7 +139,7 @@ class InertUnpickler:
         return True
 
     def _change(self, opcode: str, argument: Any) -> None:
-        """What changes the value at the top of the stack, or is kept of it."""
+        """Handle opcodes that change or memoise the top value."""
         if opcode == "POP":
             self._stack.pop()
         elif opcode == "POP_MARK":
@@ -171,7 +171,7 @@ class InertUnpickler:
         return taken
 
     def _container(self, kind: type, part: str) -> Any:
-        """The container at the top of the stack, or that of the object there."""
+        """The container at the top of the stack, or the one of the object there."""
         top = self._stack[-1]
         if isinstance(top, PickledObject):
             return getattr(top, part)
@@ -181,7 +181,7 @@ class InertUnpickler:
 
 
 def _named(module: Any, name: Any) -> PickledName:
-    """A name that such a file may have; it is never imported."""
+    """The name of a class or function, checked; it is never imported."""
     if not isinstance(module, str) or not isinstance(name, str):
         raise RefusedPickleError("names what is no name")
     origin, root = f"{module}.{name}", module.partition(".")[0]
@@ -205,14 +205,14 @@ def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _key(key: Any) -> Any:
-    """A key, if it is hashed at once and not among many of the same hash."""
+    """A dictionary key, if hashing it is fast and cannot collide on purpose."""
     if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31):
         return key
     raise RefusedPickleError(f"has {shown(key)} for a key, where words are due")
 
 
 def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
-    """The pickle with records in place of objects; a ValueError says what is wrong with it."""
+    """Read a pickle file, with records in place of objects; a ValueError says what is wrong."""
     if not path.is_file():
         raise ValueError("there is no such file")
     if path.stat().st_size > largest:
@@ -221,12 +221,12 @@ def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
 
 
 def unpickled(content: bytes, largest: int = LARGEST_PICKLE) -> Any:
-    """The same of a pickle that is at hand."""
+    """The same for a pickle in memory."""
     return next_pickle(io.BytesIO(content), largest)
 
 
 def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
-    """The same of the next of several pickles."""
+    """The same for the next of several pickles."""
     begin = content.tell()
     part = io.BytesIO(content.read(largest))
     cut_off = bool(content.read(1))
@@ -245,7 +245,7 @@ def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
 
 
 def array_of(value: Any) -> Array:
-    """The array that numpy's record, or a plain number, stands for."""
+    """The array of NumPy's pickled record, or of a plain number."""
     match value:
         case bool() | float():
             return np.asarray(value)
@@ -280,5 +280,5 @@ def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
 
 
 def shown(value: Any) -> str:
-    """What a value is, in a word."""
+    """The type of a value, for error messages."""
     return value.origin if isinstance(value, PickledObject | PickledName) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""A live model beside the environment that it is explained in: the same world, the same observations."""
+"""Checks that a live model fits the environment it is explained in, and finds its VecNormalize."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ GivenStatistics = str | Path | VecNormalize | Literal[False] | None
 def find_statistics(
     model: BaseAlgorithm, env: Environment, given: GivenStatistics
 ) -> VecNormalize | ObservationNormalization | Literal[False] | None:
-    """What normalises the observations of a model: as given, else the VecNormalize that it has."""
+    """The normalisation of a model's observations: as given, or else the VecNormalize of the model."""
     if isinstance(given, str | Path):
         return load_normalization(Path(given).expanduser(), env.observation_space)
     if isinstance(given, VecNormalize) or given is False:
@@ -29,7 +29,7 @@ def find_statistics(
 
 
 def check_same_world(env: Environment, model: BaseAlgorithm) -> None:
-    """Refuse an environment that is not the model's."""
+    """Refuse an environment other than the model's."""
     actions, others = env.action_space, model.action_space
     seen, given = env.observation_space, model.observation_space
     if not _alike(actions, others) or not _alike(seen, given):
@@ -42,5 +42,5 @@ def check_same_world(env: Environment, model: BaseAlgorithm) -> None:
 def _alike(space: spaces.Space[Any], other: spaces.Space[Any]) -> bool:
     if isinstance(space, spaces.Discrete) and isinstance(other, spaces.Discrete):
         return bool(space.n == other.n)
-    turned = len(space.shape or ()) >= 3  # SB3 turns images round
+    turned = len(space.shape or ()) >= 3  # SB3 transposes images
     return type(space) is type(other) and (turned or space.shape == other.shape)

@@ -1,4 +1,4 @@
-"""Saved Stable-Baselines3 agents, rebuilt from the plain parts of their zip."""
+"""Loads Stable-Baselines3 agents from the plain parts of their zip, without unpickling."""
 
 import copy
 import inspect
@@ -27,7 +27,7 @@ from tpd.predictors.network.state import LARGEST_WEIGHT
 
 Env = gym.Env[Any, Any]
 
-# In this order: what is a sign of one algorithm also holds for some of those below it.
+# order matters: the sign of one algorithm also holds for some of those below it
 SIGNS: Mapping[Algorithm, Callable[[SavedAgent], bool]] = {
     ARS: lambda agent: "n_delta" in agent.settings,
     TQC: lambda agent: "top_quantiles_to_drop_per_net" in agent.settings,
@@ -61,11 +61,11 @@ UNFIT = (ArithmeticError, AssertionError, AttributeError, RuntimeError, TypeErro
 def load_agent(
     path: str | Path, env: Env, *, algorithm: str | None = None, trust: bool = False
 ) -> BaseAlgorithm:
-    """The agent of a zip as a model that plays in this environment; it has no buffers to train with.
+    """Load the agent of a zip as a model that plays in this environment; it has no buffers for training.
 
-    Spaces come from the environment, settings and weights from the plain parts of the zip. Its
-    pickles are run only if it is trusted, and then by Stable-Baselines3's own `load`.
-    The algorithm is found in the zip; where it is not, it has to be named.
+    Spaces come from the environment, settings and weights from the plain parts of the zip. Its pickles are
+    run only if it is trusted, and then by Stable-Baselines3's own `load`.
+    algorithm: must be given if it cannot be found in the zip.
     """
     file = zip_file(path)
     try:
@@ -79,13 +79,13 @@ def load_agent(
 
 
 def seems_normalised(path: str | Path) -> bool:
-    """Whether an agent was trained under VecNormalize, as far as an on-policy algorithm shows it."""
+    """Whether an agent was trained under VecNormalize; only on-policy algorithms show it."""
     settings = read_agent(zip_file(path)).settings
     return "gae_lambda" in settings and settings.get("_last_original_obs") is not None
 
 
 def zip_file(path: str | Path) -> Path:
-    """The file itself, also where its suffix was left out as SB3 allows."""
+    """The path of the zip; the suffix may be left out, as in SB3."""
     file = Path(path)
     suffixed = file.with_name(f"{file.name}.zip")
     return suffixed if not file.exists() and suffixed.exists() else file
@@ -110,7 +110,7 @@ def _rebuilt(agent: SavedAgent, algorithm: Algorithm, env: Env) -> BaseAlgorithm
     arguments = policy_arguments(agent, algorithm, policy_class, action_space)
     policy = build_policy(agent.weights, policy_class, observation_space, action_space, arguments)
     model = playing_model(algorithm, policy, arguments)
-    # ARS sums rewards as they are.
+    # ARS sums undiscounted rewards
     model.gamma = 1.0 if algorithm is ARS else _fraction(agent, "gamma")
     if algorithm in EPSILON_GREEDY:
         model.exploration_rate = _fraction(agent, "exploration_rate")
@@ -119,7 +119,7 @@ def _rebuilt(agent: SavedAgent, algorithm: Algorithm, env: Env) -> BaseAlgorithm
 
 
 def playing_model(algorithm: Algorithm, policy: Any, arguments: dict[str, Any]) -> Any:
-    """A model that plays by this policy, made of these arguments, and has no buffers to train with."""
+    """A model that plays by this policy, built with these arguments, without buffers for training."""
     model: Any = algorithm(type(policy), env=None, device="cpu", _init_setup_model=False)  # type: ignore[call-arg]
     model.observation_space, model.action_space = policy.observation_space, policy.action_space
     model.policy, model.policy_kwargs, model.n_envs = policy, arguments, 1
@@ -138,14 +138,14 @@ def _fraction(agent: SavedAgent, name: str) -> float:
 
 
 def _spaces(agent: SavedAgent, env: Env) -> tuple[Space, Space]:
-    """The environment's own spaces, if they are of the kind that the agent was trained for."""
+    """The environment's own spaces, if they match those that the agent was trained with."""
     _check_space(env.action_space, agent.settings.get("action_space"), "actions")
     observations = _observation_space(env.observation_space, agent.settings.get("observation_space"))
     return observations, copy.deepcopy(env.action_space)
 
 
 def _observation_space(space: Space, saved: Any) -> Space:
-    """The environment's space as SB3 shows it to an agent: images channels first, keys in its own order."""
+    """The space as SB3 shows it to an agent: images channels first, Dict keys in SB3's order."""
     if isinstance(space, spaces.Dict):
         _check_space(space, saved, "observations")
         keys = list(space.spaces)
@@ -157,7 +157,7 @@ def _observation_space(space: Space, saved: Any) -> Space:
             keys.sort(key=places.__getitem__)
         return spaces.Dict(OrderedDict((key, _observation_space(space[key], None)) for key in keys))
     if isinstance(space, spaces.Box) and is_image_space(space):
-        if isinstance(saved, dict) and saved.get("dtype") == "float32":  # a VecNormalize makes numbers of it
+        if isinstance(saved, dict) and saved.get("dtype") == "float32":  # under VecNormalize
             space = spaces.Box(-np.inf, np.inf, space.shape)
         elif not is_image_space_channels_first(space):
             space = VecTransposeImage.transpose_space(space)
@@ -166,13 +166,13 @@ def _observation_space(space: Space, saved: Any) -> Space:
 
 
 def _check_space(space: Space, saved: Any, what: str) -> None:
-    """Refuse an environment whose space differs from what the zip shows of the agent's."""
+    """Refuse an environment whose space differs from the agent's, as far as the zip shows it."""
     if not isinstance(saved, dict):
         return
     kind = re.search(r"\.(Box|Discrete|MultiDiscrete|MultiBinary|Dict|Tuple)'>$", str(saved.get(":type:")))
     shape = saved.get("_shape", saved.get("shape"))
     fits = (kind is None or kind[1] == type(space).__name__) and shape in (None, list(space.shape or ()))
-    # Bounds of observations have changed between versions of the same environment.
+    # bounds of observations differ between versions of the same environment
     numbers = ("n", "nvec", "low", "high") if what == "actions" else ("n", "nvec")
     for name in numbers:
         if name in saved and hasattr(space, name):
@@ -185,19 +185,19 @@ def _check_space(space: Space, saved: Any, what: str) -> None:
 
 
 def _in_words(kind: str, shape: Sequence[int] | None, numbers: Mapping[str, Any]) -> str:
-    """A space, as far as agents and environments are compared by it."""
+    """The properties of a space by which agents and environments are compared, as text."""
     of_shape = f" of shape {tuple(shape)}" if shape else ""
     return ", ".join([kind + of_shape, *(f"{n}={' '.join(str(v).split())}" for n, v in numbers.items())])
 
 
 def _same_numbers(text: str, numbers: Any) -> bool:
-    """Whether numpy's print of an array shows these numbers; of a long one it shows too few to tell."""
+    """Whether NumPy's print of an array shows these numbers; abbreviated prints always pass."""
     found = [float(number) for number in re.findall(r"[-+]?(?:inf|\d+\.?\d*(?:e[-+]?\d+)?)", text)]
     return "..." in text or (len(found) == numbers.size and np.allclose(found, numbers.ravel(), rtol=1e-4))
 
 
 def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) -> Any:
-    """The class for such observations and weights, if the agent's own is one of its algorithm's."""
+    """The policy class for these observations and weights, if the agent's class belongs to its algorithm."""
     saved = agent.class_name("policy_class")
     module, _, name = saved.rpartition(".")
     module = OLD_MODULES.get(module, module)
@@ -225,7 +225,7 @@ def build_policy(
     """A policy of this class with these weights, all of which must fit."""
     if "lr_schedule" in inspect.signature(policy_class).parameters:
         arguments = {**arguments, "lr_schedule": BasePolicy._dummy_schedule}
-    with torch.random.fork_rng(devices=[]):  # the first weights are drawn only to be replaced
+    with torch.random.fork_rng(devices=[]):  # the initial weights are replaced anyway
         try:
             policy = policy_class(observations, actions, **arguments)
         except UNFIT as error:
@@ -251,13 +251,13 @@ def build_policy(
 
 
 def _fitted(weights: Weights, due: Weights) -> tuple[Weights, list[str]]:
-    """The weights by the names that are due, and what keeps them from fitting."""
+    """The weights under their expected names, and the reasons why some do not fit."""
     given = dict(weights)
-    for name in due.keys() - given.keys():  # before SB3 1.7 an extractor that is shared went by one name
+    for name in due.keys() - given.keys():  # before SB3 1.7, a shared extractor had a single name
         shared = re.sub(r"^(pi|vf)_features_extractor\.", "features_extractor.", name)
         if shared in given:
             given[name] = given[shared]
-    for name in given.keys() - due.keys():  # before SB3 1.0 the policy kept a name for the actor's extractor
+    for name in given.keys() - due.keys():  # before SB3 1.0, another name of the actor's extractor
         if name.startswith("features_extractor.") and any(other.endswith(f".{name}") for other in due):
             del given[name]
     complaints = [f"it lacks {name}" for name in sorted(due.keys() - given.keys())]

@@ -1,4 +1,4 @@
-"""SB3's own metrics in the run that keeps the explanations."""
+"""Sends SB3's own metrics to the tracked run of the explainer."""
 
 from typing import Any
 
@@ -11,10 +11,9 @@ FORMAT = "mlflow"
 
 
 class RunOutput(KVWriter):
-    """An output format of SB3's Logger that keeps finite numbers in a run, which its owner ends.
+    """An output format of SB3's Logger that logs finite numbers to a run; it does not end the run.
 
-    Text, images, figures and videos are for other formats, and so is what was recorded with
-    `exclude="mlflow"`.
+    Text, images, figures, videos and values recorded with `exclude="mlflow"` are ignored.
     """
 
     def __init__(self, on_metrics: MetricsCallback) -> None:
@@ -31,7 +30,7 @@ class RunOutput(KVWriter):
         self._on_metrics(numbers, step)
 
     def close(self) -> None:
-        """The run stays open."""
+        """Do nothing: the run stays open."""
 
 
 def _is_finite_number(value: object) -> bool:
@@ -40,5 +39,5 @@ def _is_finite_number(value: object) -> bool:
 
 
 def logger(on_metrics: MetricsCallback, *others: KVWriter) -> Logger:
-    """For `model.set_logger`: such as `logger(run.metrics)`, and whatever else is to be written."""
+    """A logger for `model.set_logger`, for example `logger(run.metrics)`, with optional other formats."""
     return Logger(folder=None, output_formats=[RunOutput(on_metrics), *others])

@@ -1,4 +1,4 @@
-"""The observation statistics of a VecNormalize, frozen."""
+"""Frozen observation statistics of a VecNormalize."""
 
 import pickle
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ ORIGIN = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 
 @dataclass(frozen=True, eq=False)
 class ObservationNormalization:
-    """Shows an agent observations as it saw them in training: `(observation - mean) / deviation`, clipped.
+    """Normalises observations as in training: `(observation - mean) / deviation`, clipped.
 
-    For observations of Dict spaces mean and variance are per key, and other keys stay as they are;
-    with no keys at all nothing is normalised.
+    For Dict spaces, mean and variance are per key, and other keys are unchanged; without any keys, nothing is
+    normalised.
     """
 
     mean: FloatArray | Mapping[str, FloatArray]
@@ -34,7 +34,7 @@ class ObservationNormalization:
     clip: float
 
     def __call__(self, observations: Any) -> Any:
-        """[batch, ...]: an array or a dict of arrays, as the observations are."""
+        """[batch, ...]: an array or a dict of arrays, like the observations."""
         if not isinstance(self.mean, Mapping) or not isinstance(self.variance, Mapping):
             return self._normalised(observations, self.mean, self.variance)
         normalised = {
@@ -52,7 +52,7 @@ class ObservationNormalization:
 def load_normalization(
     path: str | Path, observation_space: spaces.Space[Any], *, trust: bool = False
 ) -> ObservationNormalization:
-    """The statistics in a file of `VecNormalize.save`, for observations of this space.
+    """Load the statistics in a file of `VecNormalize.save`, for observations of this space.
 
     The file is a pickle. It is read without running it, unless it is trusted.
     """
@@ -67,7 +67,7 @@ def load_normalization(
 def frozen(
     normalize: VecNormalize, observation_space: spaces.Space[Any] | None = None
 ) -> ObservationNormalization:
-    """The statistics of a VecNormalize as they are now, for observations of this space, else of its own."""
+    """The current statistics of a VecNormalize, for observations of this space (default: its own)."""
     _check_own(normalize)
     return _normalization(vars(normalize), observation_space or normalize.observation_space)
 
@@ -102,7 +102,7 @@ def _check_own(normalize: VecNormalize) -> None:
 
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
     normalised = state.get("norm_obs", True)
-    if not isinstance(normalised, bool | np.bool_):  # by its type, since it may be too deep to be written
+    if not isinstance(normalised, bool | np.bool_):  # it may be nested too deep to print
         raise ValueError(f"has norm_obs of type {type(normalised).__name__}, which is neither true nor false")
     if not normalised:
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
@@ -137,7 +137,7 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
 
 
 def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
-    """[*due]: numbers, whose shape is looked at before there is room made for them."""
+    """[*due]: an array; its shape is checked before memory is allocated."""
     array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
     if array.shape != due:
         where = f"the environment's have shape {due}" if due else "which should be a single number"

@@ -1,4 +1,4 @@
-"""SB3 models as black-box policies."""
+"""Wraps SB3 models as policies for tpd."""
 
 import copy
 from collections.abc import Callable
@@ -28,13 +28,13 @@ def as_policy(
     normalization: Normalization | Literal[False] | None = None,
     mask: Mask | None = None,
 ) -> "SB3Policy":
-    """The model as a policy, trained or still in training.
+    """Wrap a model as a policy, during or after its training.
 
-    deterministic: it does what it thinks best, as SB3's own evaluation plays it; else it is taken as
-    it explores: sampling from its distribution, or epsilon-greedy at its present rate.
-    normalization: what observations go through before the model sees them; False for nothing, where the model
-    shows that it was trained under VecNormalize.
-    mask: the valid actions of observations, which only a model trained with masks asks for.
+    deterministic: take the best action, as in SB3's own evaluation; False: explore as in training, by
+        sampling from its distribution, or epsilon-greedily at its current rate.
+    normalization: applied to observations before the model sees them; False: none, for a model that shows
+        that it was trained under VecNormalize.
+    mask: the valid actions of observations, used only by a model trained with masks.
     """
     discrete = isinstance(model.action_space, spaces.Discrete)
     recurrent = isinstance(model.policy, RecurrentActorCriticPolicy)
@@ -63,7 +63,7 @@ def as_policy(
 
 
 def _lost_normalization(model: BaseAlgorithm) -> bool:
-    """Whether it was trained under VecNormalize, as far as on-policy algorithms show it, and has none."""
+    """Whether it was trained under VecNormalize (only on-policy algorithms show it) but no longer has it."""
     original = getattr(model, "_last_original_obs", None)
     shows = isinstance(model, OnPolicyAlgorithm) and original is not None
     return shows and model.get_vec_normalize_env() is None
@@ -86,12 +86,12 @@ class SB3Policy:
         self.mask = mask
 
     def __getstate__(self) -> dict[str, Any]:
-        """What other processes are sent: the model without its environments and what it has seen."""
+        """Pickle the model without its environments and buffers."""
         model = copy.copy(self.model)
         needed = {"policy", "device", *self.model._get_torch_save_params()[0]}
         for name in set(self.model._excluded_save_params()) - needed:
             setattr(model, name, None)
-        vars(model).pop(PROGRESS, None)  # it knows the whole model
+        vars(model).pop(PROGRESS, None)  # it refers to the whole model
         return {**vars(self), "model": model}
 
     def action(self, observations: Array) -> Array:
@@ -107,11 +107,11 @@ class SB3Policy:
             return self._predict(observations, deterministic=False)
 
     def action_values(self, observations: Array) -> FloatArray | None:
-        """Not of all actions, for there are too many."""
+        """None: there are too many actions to list their values."""
         return None
 
     def _seen(self, observations: Array) -> Any:
-        """Observations as the model is used to them."""
+        """Observations in the form that the model expects."""
         given = unpack(observations)
         return given if self.normalization is None else self.normalization(given)
 
@@ -123,13 +123,13 @@ class SB3Policy:
 
 
 class DiscreteSB3Policy(SB3Policy):
-    """A model with numbered actions: categorical, or with values or quantiles for each action."""
+    """A model with discrete actions: categorical, or with values or quantiles for each action."""
 
     def probabilities(self, observations: Array) -> FloatArray:
         """[batch, num_actions]"""
         if self.deterministic:
             return np.eye(self._num_actions)[self.action(observations)]
-        if hasattr(self.model.policy, "get_distribution"):  # of an actor
+        if hasattr(self.model.policy, "get_distribution"):  # an actor
             return self._distribution(observations)
         greedy = np.eye(self._num_actions)[self.action(observations)]
         anything = uniform(np.ones(greedy.shape, dtype=np.bool_))
@@ -144,7 +144,7 @@ class DiscreteSB3Policy(SB3Policy):
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
-        """[batch, num_actions], where the model learns them."""
+        """[batch, num_actions], if the model learns them."""
         network = getattr(self.model.policy, "q_net", None)
         with torch.no_grad():
             if network is not None:
@@ -165,7 +165,7 @@ class DiscreteSB3Policy(SB3Policy):
         return isinstance(self.model, MaskablePPO)
 
     def _distribution(self, observations: Array) -> FloatArray:
-        """[batch, num_actions]: what an actor samples from."""
+        """[batch, num_actions]: the distribution from which an actor samples."""
         policy: Any = self.model.policy
         masks = {}
         if self._masked:
@@ -177,11 +177,11 @@ class DiscreteSB3Policy(SB3Policy):
 
 
 class RecurrentSB3Policy(SB3Policy):
-    """A recurrent model: the hidden state of its actor, carried in the last columns."""
+    """A recurrent model; the hidden state of its actor is appended to the observations."""
 
     @property
     def version(self) -> int:
-        """How often the model was updated."""
+        """The number of updates of the model."""
         return int(self.model._n_updates)
 
     def start(self, count: int) -> FloatArray:
@@ -213,7 +213,7 @@ class RecurrentSB3Policy(SB3Policy):
         return policy
 
     def _run(self, observations: Array) -> tuple[Any, tuple[torch.Tensor, ...]]:
-        """The distribution of actions, and the hidden states afterwards."""
+        """The distribution of actions, and the next hidden states."""
         layers, size = self._shape
         due = int(np.prod(self.model.observation_space.shape or ())) + 2 * layers * size
         if observations.ndim != 2 or observations.shape[1] != due:
@@ -233,7 +233,7 @@ class RecurrentSB3Policy(SB3Policy):
 
 
 class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
-    """A recurrent model with numbered actions."""
+    """A recurrent model with discrete actions."""
 
     def _distribution(self, observations: Array) -> FloatArray:
         return _exact(self._run(observations)[0].distribution.probs)
@@ -243,6 +243,6 @@ class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
 
 
 def _exact(probabilities: torch.Tensor) -> FloatArray:
-    """Probabilities that add up to one in double precision too."""
+    """Probabilities normalised in double precision."""
     exact = probabilities.numpy(force=True).astype(np.float64)
     return np.asarray(exact / exact.sum(axis=1, keepdims=True))

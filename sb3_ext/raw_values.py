@@ -1,4 +1,4 @@
-"""What the environments of a training really showed, behind what SB3 makes of it for its policy."""
+"""Recovers the raw observations and rewards of training environments, before SB3 preprocesses them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +23,11 @@ OBSERVATIONS_PASS = (VecTransposeImage, VecNormalize, VecMonitor, VecCheckNan, V
 
 
 class RawValues:
-    """Observations and rewards as the environments gave them, before SB3 prepares them for its policy.
+    """Raw observations and rewards of the environments, before SB3 preprocesses them.
 
-    VecNormalize clips what it normalises, and hands on the last observation of an episode in no other
-    form, so those are noted as they pass into it. Images are turned back to the layout of the env.
+    VecNormalize clips the values that it normalises, and passes on the last observation of an episode only in
+    that form; so raw values are recorded before they enter it. Images are transposed back to the layout of
+    the environment.
     """
 
     def __init__(self, env: VecEnv) -> None:
@@ -57,27 +58,30 @@ class RawValues:
             return result
 
         self._inner = inner
-        vars(inner)["step_wait"] = noting  # one more wrapper would upset SB3's comparing of wrappers
+        vars(inner)["step_wait"] = noting  # another wrapper would break SB3's comparison of wrappers
 
     def release(self) -> None:
-        """Leave the environments as they were."""
+        """Restore the environments."""
         if self._normalize is not None:
             vars(self._inner).pop("step_wait", None)
 
     def observations(self, given: Any) -> Array:
-        """[env, ...]: a copy of the latest ones, of which SB3 shows `given`."""
+        """[env, ...]: a copy of the latest observations, which SB3 shows as `given`."""
         if self._normalize is not None:
             given = self._normalize.get_original_obs()
         return np.array(pack(self._turned(given)))
 
     def rewards(self, given: FloatArray) -> FloatArray:
-        """[env]: a copy of the latest ones, of which SB3 shows `given`."""
+        """[env]: a copy of the latest rewards, which SB3 shows as `given`."""
         if self._normalize is not None:
             given = self._normalize.get_original_reward()
         return np.array(given, dtype=np.float64)
 
     def next_observations(self, first: Array, dones: BoolArray, infos: Infos) -> Array:
-        """[env, ...]: the last observation of an episode, where SB3 shows the first of the next one."""
+        """[env, ...]: next observations.
+
+        At the end of an episode its last one, instead of the first of the next.
+        """
         following = first.copy()
         for env, done in enumerate(dones.tolist()):
             if not done:
@@ -104,10 +108,10 @@ class RawValues:
 
 
 class HiddenStates:
-    """Carries the hidden state of a recurrent policy along with the steps of its environments.
+    """Tracks the hidden state of a recurrent policy along the steps of its environments.
 
-    Where training is resumed, an environment's hidden state is known from its next episode on; steps
-    before that are left out.
+    If training is resumed, the hidden state of an environment is known only from its next episode on; earlier
+    steps are left out.
     """
 
     def __init__(self, policy: RecurrentPolicy, num_envs: int, *, known: bool) -> None:
@@ -116,7 +120,7 @@ class HiddenStates:
         self._known = np.full(num_envs, known)
 
     def carry(self, step: Transitions) -> Transitions:
-        """The next step of all environments, with the hidden state in the observations."""
+        """The next step of all environments, with the hidden state appended to the observations."""
         if step.observation.ndim != 2:
             raise TypeError(
                 "the hidden state of a recurrent agent joins observations that are vectors, "

@@ -1,4 +1,4 @@
-"""A training of Stable-Baselines3 in stages: what one leaves to the next, as plain arrays."""
+"""Splits a Stable-Baselines3 training into stages, with its state as plain arrays in between."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from tpd.predictors.network.state import (
 BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
 COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 NUMBERED = COLUMNS[:3]
-"""Those of which each is the number of a state or action, where these are numbered."""
+"""The columns that hold state or action numbers, if these are discrete."""
 FIGURES = (
     "num_timesteps",
     "exploration_rate",
@@ -36,11 +36,11 @@ FIGURES = (
     "_n_updates",
 )
 PROGRESS = "_update_current_progress_remaining"
-"""SB3's method, which is replaced while a stage is trained."""
+"""SB3's method that is replaced during a stage."""
 
 
 def indivisible(model: BaseAlgorithm) -> str | None:
-    """Why the training of a model cannot be put down between two stages; None if it can."""
+    """Why the training of a model cannot be split into stages; None if it can."""
     buffer = _buffer(model)
     if buffer is None:
         return None
@@ -53,7 +53,7 @@ def indivisible(model: BaseAlgorithm) -> str | None:
 
 
 def begin(model: BaseAlgorithm, seed: int) -> None:
-    """Have the next `learn` start its environments anew, in a random stream of its own."""
+    """Prepare the next `learn` to reset its environments, with a new seed."""
     buffer = _buffer(model)
     if buffer is not None and buffer.size():
         last = buffer.pos - 1
@@ -64,7 +64,7 @@ def begin(model: BaseAlgorithm, seed: int) -> None:
 
 @contextmanager
 def progress_of(model: BaseAlgorithm, steps: int) -> Iterator[None]:
-    """Have schedules follow a whole training of so many steps, of which `learn` knows only a stage."""
+    """Let schedules follow a whole training of `steps` steps, although `learn` knows only one stage."""
 
     def update(done: int, stage: int) -> None:
         getattr(type(model), PROGRESS)(model, done, steps)
@@ -77,7 +77,7 @@ def progress_of(model: BaseAlgorithm, steps: int) -> Iterator[None]:
 
 
 def state(model: BaseAlgorithm, *, over: bool) -> State:
-    """What the model acts by and, if its training is not over, what the next stage starts from."""
+    """The state of the model and, if its training is not over, what the next stage starts from."""
     found = {name: np.array(getattr(model, name)) for name in FIGURES if hasattr(model, name)}
     for name, learned in _learned(model).items():
         if isinstance(learned, nn.Module):
@@ -98,7 +98,7 @@ def state(model: BaseAlgorithm, *, over: bool) -> State:
 
 
 def restore(model: BaseAlgorithm, state: State, *, over: bool) -> None:
-    """Make a model what it was; over: whether its training was, so that there are no steps to go on from."""
+    """Restore a state; over: whether the training was over, so that there is no stage to continue."""
     stored = CheckedArrays(state)
     for name in FIGURES:
         if hasattr(model, name):
@@ -132,7 +132,7 @@ def restore(model: BaseAlgorithm, state: State, *, over: bool) -> None:
 
 
 def _learned(model: BaseAlgorithm) -> dict[str, Any]:
-    """Networks, optimizers and single variables, as SB3 itself lists them for its zips."""
+    """Networks, optimizers and single variables, as SB3 lists them for its zips."""
     modules, variables = model._get_torch_save_params()
     found = {}
     for path in [*modules, *variables]:
@@ -150,7 +150,7 @@ def _buffer(model: BaseAlgorithm) -> ReplayBuffer | None:
 
 
 def _columns(buffer: ReplayBuffer) -> dict[str, Array]:
-    """[row, env, ...]: where the buffer keeps its steps; observations of a Dict space by their keys."""
+    """[row, env, ...]: the arrays of the buffer; observations of a Dict space by key."""
     columns: dict[str, Array] = {}
     for name in COLUMNS:
         column = getattr(buffer, name)

@@ -1,7 +1,7 @@
-"""Agents of Stable-Baselines3 as they are stored with their explainers: plain settings and arrays.
+"""Stores Stable-Baselines3 agents with their explainers, as plain settings and arrays.
 
-A stored agent is made again by the same steps as one from a zip: its networks are those that its weights
-show, and its settings must agree with them. It answers bit for bit as the agent that was stored.
+A stored agent is rebuilt like one from a zip: its networks follow from its weights, and its settings must
+agree with them. It acts bit for bit like the original agent.
 """
 
 import inspect
@@ -49,14 +49,14 @@ Layers = list[Size]
 
 
 class NoOptimizer:
-    """In place of an optimizer: a stored agent only plays, and torch takes a second to make its first one."""
+    """Replaces the optimizer: a stored agent only plays, and the first optimizer of torch takes a second."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take what an optimizer takes."""
+        """Accept the arguments of an optimizer."""
 
 
 class ExtractorSettings(Stored):
-    """Of a features extractor."""
+    """Settings of a features extractor."""
 
     features_dim: Size | None = None
     cnn_output_dim: Size | None = None
@@ -64,14 +64,14 @@ class ExtractorSettings(Stored):
 
 
 class LSTMSettings(Stored):
-    """Of an LSTM, besides its sizes."""
+    """Settings of an LSTM, besides its sizes."""
 
     bias: bool | None = None
     dropout: Fraction | None = None
 
 
 class PolicySettings(Stored):
-    """What a policy of SB3 is built of, by the names of its arguments; None leaves SB3's default."""
+    """The arguments of an SB3 policy; None: SB3's default."""
 
     net_arch: Layers | dict[Literal["pi", "vf", "qf"], Layers] | None = None
     activation_fn: Literal[tuple(found.__name__ for found in ACTIVATIONS.values())] | None = None  # type: ignore[valid-type]
@@ -95,33 +95,33 @@ class PolicySettings(Stored):
 
 
 class NormalizationSettings(Stored):
-    """Of VecNormalize, whose mean and variance are among the arrays."""
+    """Settings of VecNormalize; mean and variance are among the arrays."""
 
     epsilon: Annotated[float, Field(ge=0)]
     clip: Annotated[float, Field(ge=0)] | None = None
-    """None does not clip."""
+    """None: no clipping."""
     keys: list[str] | None = None
-    """The parts of Dict observations that are normalised; None for observations that are arrays."""
+    """The keys of Dict observations that are normalised; None for array observations."""
 
 
 class AgentSettings(Stored):
-    """An agent of SB3, besides its weights and discount."""
+    """The settings of an SB3 agent, besides its weights and discount."""
 
     algorithm: Literal[tuple(ALGORITHMS)]  # type: ignore[valid-type]
     policy: Annotated[str, Field(max_length=100)]
-    """As SB3 names it: MlpPolicy, CnnPolicy, ..."""
+    """SB3's name of the policy: MlpPolicy, CnnPolicy, ..."""
     policy_settings: PolicySettings
     observation_space: dict[str, Plain]
     action_space: dict[str, Plain]
     deterministic: bool
     exploration_rate: Fraction | None = None
-    """Of an agent that explores epsilon-greedily."""
+    """For epsilon-greedy agents."""
     updates: Annotated[int, Field(ge=0, le=2**62)]
     normalization: NormalizationSettings | None = None
 
 
 def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The settings and the arrays of an agent; a ValueError says what of it is code."""
+    """The settings and arrays of an agent; a ValueError names a part that is code."""
     model = policy.model
     algorithm = ALGORITHMS.get(type(model).__name__)
     if type(model) is not algorithm:
@@ -149,7 +149,7 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
 
 
 def make(given: Mapping[str, Any], stored: StoredArrays, discount: float, env: Environment | None) -> Policy:
-    """The agent that was stored; an absent one where its masks are not known."""
+    """Rebuild the agent; an absent policy if its action masks are unknown."""
     settings: AgentSettings = validated(AgentSettings, given, "policy.settings")
     if settings.algorithm == MaskablePPO.__name__ and env is None:
         return AbsentPolicy(
@@ -186,7 +186,7 @@ def _alias(model: BaseAlgorithm, algorithm: Algorithm) -> str:
 
 
 def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> dict[str, Any]:
-    """The arguments that the policy was built with, all of which are plain."""
+    """The arguments that the policy was built with, all of which must be plain."""
     policy_class = type(model.policy)
     known = inspect.signature(policy_class).parameters.keys()
     built = {
@@ -209,7 +209,7 @@ def _settings(arguments: Mapping[str, Any]) -> PolicySettings:
 
 
 def _model(settings: AgentSettings, weights: Weights) -> Any:
-    """A model that plays, made as one from a zip is."""
+    """Build a model that plays, like one from a zip."""
     algorithm = ALGORITHMS[settings.algorithm]
     policy_class = algorithm.policy_aliases.get(settings.policy)
     if policy_class is None:

@@ -1,4 +1,4 @@
-"""Saved agents that others wrote, read into plain data: nothing in them is run."""
+"""Reads the zips of saved agents into plain data, without running anything in them."""
 
 import itertools
 import json
@@ -17,22 +17,22 @@ LARGEST_SETTINGS = 16 * 2**20
 LARGEST_WEIGHTS = 2 * 2**30
 LONGEST_LINE = 600
 MUCH = 200 * 2**20
-LARGEST_COMPRESSION = 200  # weights hardly compress, JSON not by that much
+LARGEST_COMPRESSION = 200  # weights hardly compress, and JSON compresses less than this
 
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, RuntimeError)
 
 
 @dataclass(frozen=True)
 class SavedAgent:
-    """What a zip of `model.save` says in plain words."""
+    """The plain parts of a zip written by `model.save`."""
 
     settings: dict[str, Any]
-    """The JSON beside the weights; what was pickled is still text in it."""
+    """The JSON beside the weights; pickled values are still text in it."""
     weights: Weights
-    """By the names of today's Stable-Baselines3."""
+    """Named as in the current version of Stable-Baselines3."""
 
     def class_name(self, setting: str) -> str:
-        """The module and, where a method of its own shows it, the name of a class that was pickled."""
+        """The module and, if one of its methods shows it, the name of a pickled class."""
         saved = self.settings.get(setting)
         if not isinstance(saved, dict):
             return ""
@@ -40,7 +40,7 @@ class SavedAgent:
         return f"{saved.get('__module__')}.{own[1] if own else ''}"
 
     def layers(self, network: str) -> list[int]:
-        """[layer]: how many outputs each linear layer of a network has."""
+        """[layer]: number of outputs of each linear layer of a network."""
         names = [name for name in self.weights if re.fullmatch(rf"{re.escape(network)}\.\d+\.weight", name)]
         names.sort(key=lambda name: int(name.split(".")[-2]))
         shapes = [list(self.weights[name].shape) for name in names if self.weights[name].dim() == 2]
@@ -50,7 +50,7 @@ class SavedAgent:
 
 
 def one_line(path: Path | str, error: ValueError) -> str:
-    """What is wrong with a file, without the pages that a hostile one could make of it."""
+    """An error message for a file, on one line of bounded length."""
     line = " ".join(f"{path}: {error}".split())
     half = LONGEST_LINE // 2
     return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
@@ -110,7 +110,7 @@ def _check_claim(claimed: int, largest: int, name: str) -> None:
 
 
 def _renamed(weights: Weights) -> Weights:
-    """Weights of old or compiled policies, by the names that they have today."""
+    """Weights of old or compiled policies under their current names."""
     critics = {"q1_net": "qf0", "q2_net": "qf1"}
     renamed: Weights = {}
     for name, weight in weights.items():
@@ -120,11 +120,11 @@ def _renamed(weights: Weights) -> Weights:
 
 
 def _unshared(weights: Weights) -> Weights:
-    """Layers that actor and critic shared before SB3 1.8 are the first layers of both today."""
+    """Copy layers that actor and critic shared before SB3 1.8 to both, as their first layers."""
     layer = re.compile(r"mlp_extractor\.(shared|policy|value)_net\.(\d+)\.(\w+)")
     places = {name: found for name in weights if (found := layer.fullmatch(name))}
     shared = [int(found[2]) for found in places.values() if found[1] == "shared"]
-    # Each layer is followed by its activation, which counts as a layer too.
+    # each layer is followed by its activation, which counts as a layer too
     depth = max(shared) // 2 * 2 + 2 if shared else 0
     unshared: Weights = {}
     for name, weight in weights.items():

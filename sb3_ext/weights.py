@@ -1,4 +1,4 @@
-"""The weights of a policy, as torch writes them, read without torch's own unpickler."""
+"""Reads policy weights saved by torch, without torch's unpickler."""
 
 import io
 import re
@@ -13,7 +13,7 @@ import torch
 from sb3_ext.inert_pickles import PersistentId, PickledName, PickledObject, next_pickle, shown, unpickled
 from tpd.guards.files import require_plain_zip
 
-LARGEST_REUSE = 4  # a shared extractor's weights go by three names: its own, the actor's, the critic's
+LARGEST_REUSE = 4  # the weights of a shared extractor have three names: its own, the actor's, the critic's
 MOST_DIMENSIONS = 8
 STORAGES = {
     "FloatStorage": "f4",
@@ -25,17 +25,17 @@ STORAGES = {
     "CharStorage": "i1",
     "ByteStorage": "u1",
     "BoolStorage": "?",
-    "BFloat16Storage": "i2",  # of the same size; numpy has no such numbers
+    "BFloat16Storage": "i2",  # same size; NumPy has no bfloat16
 }
 BEGINNING = 0x1950A86A20F9469CFC6C
-"""The first number of a file that torch wrote before its version 1.6."""
+"""The first number of a file written by torch before version 1.6."""
 REBUILD = re.compile(r"torch\._utils\._rebuild_tensor(_v2)?")
 
 Weights = dict[str, torch.Tensor]
 
 
 def read_weights(content: bytes) -> Weights:
-    """By name; a ValueError says what is wrong with them."""
+    """The weights by name; a ValueError says what is wrong with them."""
     table, storages = _zipped(content) if content.startswith(b"PK") else _legacy(content)
     if isinstance(table, PickledObject) and table.origin == "collections.OrderedDict":
         table = table.mapping
@@ -51,7 +51,7 @@ def read_weights(content: bytes) -> Weights:
 
 
 def _zipped(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
-    """The table of a file of today, and the bytes that it speaks of."""
+    """The table of a current file, and the bytes that it refers to."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         require_plain_zip(archive.infolist())
         claimed = sum(entry.file_size for entry in archive.infolist())
@@ -69,7 +69,7 @@ def _zipped(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
 
 
 def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
-    """The same of a file of torch before its version 1.6: pickles, then the bytes in order."""
+    """The same for a file of torch before version 1.6: pickles, followed by the bytes in order."""
     stream = io.BytesIO(content)
     if next_pickle(stream) != BEGINNING:
         raise ValueError("is no file of weights")
@@ -87,7 +87,7 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
 
 
 def _storage_sizes(table: Any) -> list[tuple[str, int]]:
-    """The keys of the storages that a table speaks of, and how many bytes each of their numbers has."""
+    """The keys of the storages in a table, and the bytes per number of each."""
     records = table.mapping if isinstance(table, PickledObject) else table
     found = list[tuple[str, int]]()
     for name, record in records.items() if isinstance(records, dict) else ():
@@ -97,7 +97,7 @@ def _storage_sizes(table: Any) -> list[tuple[str, int]]:
 
 
 def _storage(name: str, record: Any) -> tuple[str, str]:
-    """Where the numbers of a weight lie, and of which kind they are, one of `STORAGES`."""
+    """The storage of a weight's numbers, and their type, one of `STORAGES`."""
     match record:
         case PickledObject(
             origin=origin, arguments=(PersistentId(("storage", kind, str(key), *rest)), *_)

@@ -1,7 +1,7 @@
-"""Folders of RL-Zoo agents: what their files say, read without running anything.
+"""Reads the folders of RL Zoo agents without running anything in them.
 
 `logs/ppo/CartPole-v1_1/` holds `CartPole-v1.zip` and a folder `CartPole-v1/` with `config.yml`, `args.yml`
-and `vecnormalize.pkl`; on the Hugging Face Hub all of these lie side by side.
+and `vecnormalize.pkl`; on the Hugging Face Hub all of these are in one folder.
 """
 
 import ast
@@ -24,7 +24,7 @@ from tpd.store.yaml_files import read_yaml
 
 CONFIG, ARGS = "config.yml", "args.yml"
 STATISTICS = ("vecnormalize.pkl", "vec_normalize.pkl")
-"""The zoo's name of the file, and that on the Hugging Face Hub."""
+"""The file name in the Zoo, and on the Hugging Face Hub."""
 BEST, METRICS = "best_model.zip", "train_eval_metrics.zip"
 LARGEST_YAML, LONGEST_LITERAL = 2**16, 2000
 PYTHON, ORDERED = "tag:yaml.org,2002:python/", "object/apply:collections.OrderedDict"
@@ -35,25 +35,25 @@ OWN_ENV = "pass env= a function that makes the environment with them"
 
 @dataclass(frozen=True)
 class ZooFolder:
-    """What the folder of an agent holds, and the world that the agent was trained in."""
+    """The files of an agent's folder, and the environment that the agent was trained in."""
 
     zip: Path
     vec_normalize: Path | None
-    """The statistics; None where the config says that nothing was normalised."""
+    """The statistics; None if the config says that nothing was normalised."""
     env_id: str | None
-    """None if it is unknown, or names a module that would be imported."""
+    """None if it is unknown, or names a module to import."""
     env_kwargs: Mapping[str, Any]
-    """Plain values, without what only says how to draw it."""
+    """Plain values, without rendering options."""
     wrappers: tuple[Wrapper, ...]
-    """Each a class, or a partial one with keyword arguments; the first one innermost."""
+    """Each a class, or a partial with keyword arguments; the first one innermost."""
     max_episode_steps: int | None = None
-    """As the environment's keyword arguments had it; None leaves the registered time limit."""
+    """From the environment's keyword arguments; None: the registered time limit."""
 
 
 def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
-    """What the files of a folder say; a ValueError says what is missing, or cannot be done again.
+    """Read a folder; a ValueError says what is missing or cannot be reproduced.
 
-    own_env: the user makes the environment, so that wrappers are not asked for, and none are given.
+    own_env: the user makes the environment, so wrappers are neither required nor returned.
     """
     folder, layers = _read(path)
     refused = [str(layer) for layer in layers if layer.wrapper is None]
@@ -67,7 +67,7 @@ def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
 
 
 def zoo_environment(path: str | None, id: str | None) -> Environment:
-    """The environment that the agent of a folder was trained in; by another id, if one is given."""
+    """The environment that the agent of a folder was trained in; `id` replaces its id."""
     if path is None:
         raise ValueError("name the folder of the agent: policy.path=...")
     folder = read_zoo_folder(Path(path).expanduser())
@@ -79,10 +79,10 @@ def zoo_environment(path: str | None, id: str | None) -> Environment:
 
 
 def zoo_agent(path: Path, env: Environment) -> ZooFolder:
-    """The folder of an agent that is to play in this environment, refused if it was trained in another one.
+    """The folder of an agent for this environment; refused if the agent was trained in another one.
 
-    Wrappers are compared by class. Keyword arguments that the zoo does not name are left to the user, and so
-    is all of an environment that a function makes.
+    Wrappers are compared by class. Keyword arguments that the Zoo does not name are up to the user, and so is
+    an environment that a function makes.
     """
     folder, layers = _read(path)
     if isinstance(env, MadeEnvironment):
@@ -114,7 +114,7 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
 
 
 def _read(path: Path) -> tuple[ZooFolder, list[Layer]]:
-    """What a folder says, still without wrappers, and what was put around the environment."""
+    """The contents of a folder, still without wrappers, and the layers around its environment."""
     parameters = _parameters(path)
     config, args = (_settings(parameters / name) for name in (CONFIG, ARGS))
     name = args.get("env")
@@ -145,7 +145,7 @@ def _zips(path: Path) -> list[Path]:
 
 
 def _parameter_folders(path: Path) -> list[Path]:
-    """Where config.yml or args.yml lie: beside the zip, or in folders there."""
+    """The folders with config.yml or args.yml: beside the zip, or one level below."""
     folders = [path, *sorted(inner for inner in path.iterdir() if inner.is_dir())]
     return [inner for inner in folders if any((inner / name).exists() for name in (CONFIG, ARGS))]
 
@@ -168,7 +168,7 @@ def _parameters(path: Path) -> Path:
 
 
 def _agent(path: Path, parameters: Path, env: Any, algorithm: Any) -> Path:
-    """The zip that is named like the environment or the folder, else the only one, else the best one."""
+    """The zip named like the environment or the folder; otherwise the only zip, or else the best model."""
     zips = _zips(path)
     stems = {path.name, re.sub(r"_\d+$", "", path.name)}
     if parameters != path:
@@ -185,7 +185,7 @@ def _agent(path: Path, parameters: Path, env: Any, algorithm: Any) -> Path:
 
 
 def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path | None:
-    """The statistics of observations, which must be there if these were normalised; None: nobody knows."""
+    """The observation statistics; required if observations were normalised (None: unknown)."""
     if normalised is False:
         return None
     places = (folder / name for folder in (parameters, path) for name in STATISTICS)
@@ -199,7 +199,7 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
 
 
 def _env_id(name: Any, zipped: Path) -> str | None:
-    """By args.yml, else by the name of the zip."""
+    """The environment id from args.yml, or else from the name of the zip."""
     given = zipped.stem if name is None and zipped.name != BEST else name
     return given if isinstance(given, str) and ENV_ID.fullmatch(given) else None
 
@@ -208,11 +208,11 @@ def _names(paths: Sequence[Path]) -> str:
     return ", ".join(path.name for path in paths)
 
 
-# What they say
+# What the files say
 
 
 class _ZooLoader(yaml.SafeLoader):  # type: ignore[misc]
-    """Plain values, and OrderedDicts as such: of every other Python object nothing is made."""
+    """Loads plain values and OrderedDicts; no other Python objects are created."""
 
 
 def _pairs(loader: _ZooLoader, suffix: str, node: yaml.Node) -> dict[Any, Any]:
@@ -231,7 +231,7 @@ _ZooLoader.add_multi_constructor(PYTHON, _pairs)
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """The values of a file, none if there is no such file."""
+    """The values of a file; empty if it does not exist."""
     if not path.exists() and not path.is_symlink():
         return {}
     require_file(path, LARGEST_YAML)
@@ -242,7 +242,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _literal(text: str) -> Any:
-    """A value that is written as Python; `dict(a=1)` too, as the zoo does."""
+    """Parse a Python literal; also `dict(a=1)`, which the Zoo uses."""
     try:
         if len(text) > LONGEST_LITERAL:
             raise ValueError("it is too long")
@@ -264,7 +264,7 @@ def _keywords(given: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError(f"env_kwargs is no table, but {str(value)[:80]!r}")
     for key in ("id", "env_id"):
-        if ":" in str(value.get(key, "")):  # Gymnasium would import what stands before the colon
+        if ":" in str(value.get(key, "")):  # Gymnasium would import the module before the colon
             raise ValueError(f"env_kwargs has {key}={str(value[key])[:80]!r}, which names a module to import")
     if value.get(TIME_LIMIT) is not None:
         value = {**value, TIME_LIMIT: whole_number(TIME_LIMIT, value[TIME_LIMIT], at_least=1)}
@@ -274,7 +274,7 @@ def _keywords(given: Any) -> dict[str, Any]:
 
 
 def _normalised(config: Mapping[str, Any]) -> bool | None:
-    """Whether observations were; None without a config."""
+    """Whether observations were normalised; None without a config."""
     if not config:
         return None
     given = config.get("normalize")

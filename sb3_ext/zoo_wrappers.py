@@ -1,4 +1,4 @@
-"""Wrappers that an RL-Zoo agent was trained behind: which can be applied again, and why others cannot."""
+"""The wrappers that an RL Zoo agent was trained with: which can be applied again, and why others cannot."""
 
 import inspect
 import json
@@ -21,7 +21,7 @@ PACKAGES: Mapping[str, Any] = {
     "stable_baselines3.common.atari_wrappers": atari_wrappers,
     "sb3_contrib.common.wrappers": contrib_wrappers,
 }
-"""Whose wrappers can be applied, by the names that config.yml calls them."""
+"""Packages whose wrappers can be applied, by their names in config.yml."""
 UNFIT = {
     **dict.fromkeys(("NormalizeObservation", "NormalizeReward"), "its statistics are not in the folder"),
     **dict.fromkeys(("RecordVideo", "HumanRendering", "RenderCollection"), "it is for looking on"),
@@ -29,22 +29,22 @@ UNFIT = {
     "ActionMasker": "it needs a function",
     "Autoreset": "episodes would have no end",
 }
-"""Wrappers of these packages that are not applied, and why."""
+"""Wrappers of these packages that are not applied, with the reason."""
 LARGEST_ARGUMENT = 1000
-"""Of frames that are stacked, of the sides of a picture."""
+"""Upper bound on numeric arguments: stacked frames, sides of a picture."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Something that was put around the environment in training."""
+    """A wrapper that was applied to the environment in training."""
 
     name: str
-    """As config.yml calls it."""
+    """Its name in config.yml."""
     arguments: Mapping[str, Any]
     wrapper: type[gym.Wrapper[Any, Any, Any, Any]] | None
     """None if it cannot be applied."""
     reason: str = ""
-    """Why it cannot be."""
+    """Why it cannot be applied."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.reason})" if self.reason else self.name
@@ -55,7 +55,7 @@ class Layer:
 
 
 def layers_of(config: Mapping[str, Any]) -> list[Layer]:
-    """All that was put around the environment, the innermost first."""
+    """All wrappers of the environment, innermost first."""
     found = [_layer(*_named(entry)) for entry in _listed(config.get("env_wrapper"))]
     for entry in _listed(config.get("vec_env_wrapper")):
         name, arguments = _named(entry)
@@ -71,7 +71,7 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
-    """Name and keyword arguments, of a name alone or a table of one name."""
+    """Name and keyword arguments of an entry: a name, or a dict with one name."""
     name, arguments = (
         next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else (entry, {})
     )
@@ -82,7 +82,7 @@ def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def _layer(name: str, arguments: Mapping[str, Any]) -> Layer:
-    """A wrapper by its name, found among those that are imported anyway."""
+    """Find a wrapper by name among modules that are already imported."""
     module, _, last = name.rpartition(".")
     package = next((known for known in PACKAGES if module == known or module.startswith(f"{known}.")), None)
     if package is None:
@@ -101,7 +101,7 @@ def _layer(name: str, arguments: Mapping[str, Any]) -> Layer:
 
 
 def _modest(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments whose numbers ask for no absurd amount of memory; a time limit takes none."""
+    """Keyword arguments; refused if a number would take absurd memory (time limits are exempt)."""
     for key, value in keywords.items():
         values = value if isinstance(value, list) else [value]
         large = any(isinstance(v, int | float) and abs(v) > LARGEST_ARGUMENT for v in values)
@@ -111,21 +111,21 @@ def _modest(keywords: dict[str, Any]) -> dict[str, Any]:
 
 
 def class_of(wrapper: Any) -> Any:
-    """The class or function that a wrapper is made by."""
+    """The class or function that makes a wrapper."""
     while isinstance(wrapper, partial):
         wrapper = wrapper.func
     return wrapper
 
 
 def is_same(layer: Layer, wrapper: Any) -> bool:
-    """Whether that is the wrapper; one that is not known here goes by its name."""
+    """Whether a layer is this wrapper; unknown ones are compared by name."""
     if layer.wrapper is not None:
         return layer.wrapper is wrapper
     return layer.name == f"{getattr(wrapper, '__module__', '')}.{getattr(wrapper, '__qualname__', '')}"
 
 
 def typed(layer: Layer) -> str:
-    """A wrapper as it is typed on the command line."""
+    """A wrapper as command-line syntax."""
     assert layer.wrapper is not None
     target = f"{layer.wrapper.__module__}.{layer.wrapper.__qualname__}"
     words = [f"_target_: {target}", "_partial_: true"]
@@ -133,5 +133,5 @@ def typed(layer: Layer) -> str:
 
 
 def word(value: Any) -> str:
-    """A plain value as it is typed on the command line."""
+    """A plain value as command-line syntax."""
     return value if isinstance(value, str) and value.isidentifier() else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Whether bands hold what they promise: the exact truth against the bands from many data sets.
+"""Measure the coverage of 90 % bands: how often they contain the exact truth, over many data sets.
 
 python scripts/band_coverage.py                                 the table of docs/results/uncertainty.md
 python scripts/band_coverage.py steps=1e5 policies=0 data=10    a part of it: one policy, ten data sets
@@ -31,12 +31,12 @@ from tpd.tracking.mlflow_runs import MlflowTracking
 
 SETTINGS = {"env": "fuel_taxi", "steps": "1e5,5e5,5e6", "policies": "0,1,2,3,4,5,6,7,8", "data": "19"}
 EPISODES = 1000
-CERTAIN = 1e-12  # a truth as near to 0 or 1 as that is not judged
+CERTAIN = 1e-12  # probabilities this close to 0 or 1 are not judged
 VISITS = (1, 3, 10, 30, 100, 300, 1000, np.inf)
 
 
 class Tally:
-    """Figures that are shares of a whole, summed over policies and data sets."""
+    """Fractions, accumulated over policies and data sets."""
 
     def __init__(self) -> None:
         self._sums: dict[str, FloatArray] = defaultdict(lambda: np.zeros(2))
@@ -49,7 +49,7 @@ class Tally:
 
 
 class Study:
-    """One policy, the pairs that it met or could have, and the truth about them."""
+    """One policy, the state-action pairs it visits with their foils, and the truth about them."""
 
     def __init__(self, env: str, seed: int) -> None:
         with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
@@ -63,7 +63,7 @@ class Study:
         exact = ExactSolution(self.parts.env, policy, self.parts.outcomes, horizon=self.horizon)
         self.cases = exact.cases(EPISODES, generator(seed, "evaluation"))
         self.foil = np.flatnonzero(~self.cases.own)
-        met = self.cases.observations[self.cases.own]  # ascending, and before the foils
+        met = self.cases.observations[self.cases.own]  # sorted, and before the foils
         self.fact = np.searchsorted(met, self.cases.observations[self.foil])
         names = self.parts.outcomes.legend.names
         self.each_step = slice(sum(not name.startswith(FIRST) for name in names))  # first occurrences follow
@@ -71,7 +71,7 @@ class Study:
         self.uncertain = _uncertain(self.truth)
 
     def table(self, steps: int, data: int) -> PairTable:
-        """What one data set teaches."""
+        """The table learned from one data set."""
         learner = ReplayedFHTD(self.parts.env, self.policy, self.parts.outcomes, horizon=self.horizon)
         rng = generator(self.parts.seed, f"bands from {steps} steps, data {data}")
         training = self.parts.training
@@ -88,7 +88,7 @@ class Study:
         return learner.table()
 
     def judge(self, steps: int, data_sets: int, tally: Tally) -> None:
-        """Add up how the bands of every data set do."""
+        """Add the coverage of the bands of every data set."""
         pairs = self.cases.observations, self.cases.actions
         estimates, supports, widths = [], [], []
         for data in range(data_sets):
@@ -121,7 +121,7 @@ class Study:
                 tally.add(f"{name}/covered/{least} to {most} visits", within[visited], visited)
 
     def _judge_first(self, band: Band, support: FloatArray, tally: Tally) -> None:
-        """Whether something has happened for the first time by then."""
+        """Judge the bands of first occurrences up to each step."""
         truth = np.cumsum(self.cases.expected[:, :, :-1], axis=1)
         judged = _uncertain(truth)
         judged[:, :, self.each_step] = False
@@ -130,7 +130,7 @@ class Study:
             tally.add(f"{name}/first occurrences covered", _within(band, truth)[of_group], of_group)
 
     def _timed(self, table: PairTable, tally: Tally) -> Explanation:
-        """The cases with their bands, and the time that these take."""
+        """The explained cases with their bands; also measures the time."""
         explainer = Explainer(table, self.policy, self.parts.outcomes.legend)
         start = time.perf_counter()
         explained = explainer.explain(self.cases.observations, self.cases.actions, draws=ENOUGH_DRAWS)
@@ -139,7 +139,7 @@ class Study:
         return explained
 
     def _judge_contrasts(self, explained: Explanation, support: FloatArray, tally: Tally) -> None:
-        """Of all valid actions passed over in the states met, against the action taken there."""
+        """Judge the contrasts between the action taken and all other valid actions, in all visited states."""
         contrast = explained[self.fact] - explained[self.foil]
         low, high = (end[:, -1] for end in contrast.return_band())
         rewards = self.cases.expected[:, :, :-1] @ self.parts.outcomes.legend.rewards
@@ -159,7 +159,7 @@ class Study:
         return Band(band.low[:, :, self.each_step], band.high[:, :, self.each_step])
 
     def _groups(self, support: FloatArray) -> dict[str, BoolArray]:
-        """The actions taken and those passed over, as far as they are known: [case, 1, 1]."""
+        """Masks [case, 1, 1] of the known actions taken, and of the known other actions."""
         own, known = self.cases.own, support > 0
         return {"pi": (own & known)[:, None, None], "foils": (~own & known)[:, None, None]}
 
@@ -173,7 +173,7 @@ def _within(band: Band, truth: FloatArray) -> BoolArray:
 
 
 def table(found: Mapping[int, Mapping[str, float]]) -> str:
-    """Markdown, with a column for each number of steps."""
+    """A Markdown table with one column per number of steps."""
     lines = ["| | " + " | ".join(f"{steps:,} steps" for steps in found) + " |", "|---|" + "--:|" * len(found)]
     figures = list(dict.fromkeys(figure for figures in found.values() for figure in figures))
     for figure in figures:
@@ -183,7 +183,7 @@ def table(found: Mapping[int, Mapping[str, float]]) -> str:
 
 
 def read(arguments: Sequence[str]) -> dict[str, str]:
-    """The settings, with what the arguments say of them."""
+    """The default settings, updated by the arguments."""
     settings = dict(SETTINGS)
     for argument in arguments:
         name, _, value = argument.partition("=")

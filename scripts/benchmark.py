@@ -1,4 +1,4 @@
-"""How fast tpd is: every figure a ratio measured within one run, so that the machine's moods cancel out.
+"""Measure the speed of tpd. Results are ratios within one run, so that the load of the machine cancels out.
 
 python scripts/benchmark.py                       all of it, in a few minutes
 python scripts/benchmark.py learning collecting   some of it
@@ -62,7 +62,7 @@ Figures = Iterator[tuple[str, float]]
 
 
 class Benchmark(Protocol):
-    """Yields figures and their values."""
+    """Yields names and values of figures."""
 
     __name__: str
 
@@ -70,7 +70,7 @@ class Benchmark(Protocol):
 
 
 def measure(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> None:
-    """Print and track the figures of the benchmarks wanted by name; of all, if none is named."""
+    """Run the benchmarks with these names (default: all); print and track their figures."""
     every = {benchmark.__name__: benchmark for benchmark in benchmarks}
     unknown = set(wanted) - set(every)
     if unknown:
@@ -85,7 +85,7 @@ def measure(benchmarks: Sequence[Benchmark], wanted: Sequence[str]) -> None:
 
 
 def trained(*overrides: str) -> Parts:
-    """The paper's experiment, its policy trained."""
+    """The paper's experiment with a trained policy."""
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         parts = build(compose("config", ["experiment=paper", *overrides]))
     parts.trainer.train()
@@ -93,7 +93,7 @@ def trained(*overrides: str) -> Parts:
 
 
 def probabilities(parts: Parts) -> FloatArray:
-    """[state, action]: what the policy does."""
+    """[state, action]: the action probabilities of the policy."""
     policy = parts.trainer.policy
     assert isinstance(policy, DiscretePolicy)
     return policy.probabilities(np.arange(parts.env.table_shape()[0]))
@@ -111,7 +111,7 @@ def gather(parts: Parts, steps: int = STEPS) -> list[Transitions]:
 
 
 def seconds(work: Callable[[], object], repeat: int = 1) -> float:
-    """The fastest of a few times."""
+    """The shortest of several times."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -126,7 +126,7 @@ def seconds(work: Callable[[], object], repeat: int = 1) -> float:
 def numpy_loop(
     values: FloatArray, t: Transitions, outcome: FloatArray, alive: FloatArray, next_actions: IntArray
 ) -> None:
-    """FHTD as one would write it first: a transition at a time, its horizons and events in NumPy."""
+    """A straightforward FHTD loop: one transition at a time, horizons and events vectorised in NumPy."""
     for i in range(len(t)):
         row, next_row = values[t.observation[i], t.action[i]], values[t.next_observation[i], next_actions[i]]
         target = np.repeat(outcome[i][None], HORIZON, axis=0)
@@ -145,7 +145,10 @@ def loop_cost(parts: Parts, batches: Sequence[Transitions]) -> float:
 
 
 def learning() -> Figures:
-    """Learning 5e6 transitions x 30 horizons x 7 events, against the loop above and a copy of memory."""
+    """Learn 5e6 transitions x 30 horizons x 7 events.
+
+    Compared with the loop above and with copying memory.
+    """
     parts = trained()
     batches = gather(parts)
     observed = [parts.outcomes.observe(batch) for batch in batches]
@@ -191,7 +194,7 @@ def learning() -> Figures:
         for _ in range(500):
             np.copyto(other, values)
 
-    # in turns, so that both meet the same moods of the machine
+    # interleaved, so that both see the same machine load
     turns = [(seconds(compiled) / STEPS, seconds(copies) / 500) for _ in range(7)]
     ours, copy = np.min(turns, axis=0)
     moved = 3 * values[0, 0].nbytes  # read and written for (s, a), read for (s', a')
@@ -215,7 +218,7 @@ def learning() -> Figures:
 
 
 def gymnasium_loop(parts: Parts, steps: int) -> None:
-    """The same behaviour in `gymnasium.make`, a step at a time."""
+    """The same behaviour in `gymnasium.make`, one step at a time."""
     env, rng = gym.make("FuelTaxi-v0"), np.random.default_rng(0)
     best, epsilon = probabilities(parts).argmax(axis=1).tolist(), parts.training.exploration.epsilon
     states = np.arange(parts.env.table_shape()[0])
@@ -230,7 +233,7 @@ def gymnasium_loop(parts: Parts, steps: int) -> None:
 
 
 def collecting() -> Figures:
-    """Collecting 5e6 transitions with the vector env, against single steps."""
+    """Collect 5e6 transitions with the vector environment; compared with single steps."""
     parts = trained()
     loop = seconds(lambda: gymnasium_loop(parts, LOOP_STEPS), repeat=3) / LOOP_STEPS
     gather(parts, 10_000)
@@ -243,9 +246,9 @@ def collecting() -> Figures:
 
 
 def sharding() -> Figures:
-    """The same two shards collected for one explainer by one process and by two, and what a dataset costs.
+    """Collect two shards with one process and with two, and measure the cost of a dataset.
 
-    A table is cheap to step and to learn from, an environment with physics is not to step.
+    A table is cheap to step and to learn from; an environment with physics is expensive to step.
     """
     parts, rng = trained("explainer=replayed", "policy.steps=100000"), generator(0, "benchmark")
     agent = GivenFunction(parts.env, rng, function=parts.trainer.policy.action, discount=0.99)
@@ -263,7 +266,7 @@ def sharding() -> Figures:
 def by_two(
     what: str, env: Environment, agent: Trainer, steps: int, learner: Callable[[], TransitionsHandler]
 ) -> Figures:
-    """Two processes against one, which starting them has no part in."""
+    """Two processes against one, without the time to start them."""
 
     def learn(steps: int, processes: int) -> None:
         training = Training(
@@ -279,7 +282,7 @@ def by_two(
         training.run(env, agent, generator(0, "benchmark"), learning=[learner()])
 
     learn(2_000, 2)
-    # in turn, so that both have the machine's moods, and often, so that both have a good one
+    # interleaved, so that both see the same machine load, and repeated, so that both get a quiet moment
     times, works = [], []
     for _ in range(5):
         begin = work_done()
@@ -295,14 +298,14 @@ def by_two(
 
 
 def work_done() -> float:
-    """The CPU seconds of this process and of those that it started, which others at work do not change."""
+    """CPU seconds of this process and its children, which do not depend on other load."""
     this = psutil.Process()
     spent = [process.cpu_times() for process in (this, *this.children(recursive=True))]
     return float(sum(times.user + times.system for times in spent))
 
 
 def dataset_cost(parts: Parts) -> Figures:
-    """A dataset of 5e6 transitions, written and read; megabytes are those of the arrays in memory."""
+    """Write and read a dataset of 5e6 transitions; megabytes are those of the arrays in memory."""
     env, batches = parts.env, gather(parts)
     description = DatasetDescription(env.id, env.observation_space, env.action_space, (), (), 1, {})
     columns = [getattr(batch, name) for batch in batches for name in COLUMNS]
@@ -325,7 +328,7 @@ def dataset_cost(parts: Parts) -> Figures:
 
 
 def explaining() -> Figures:
-    """An explanation of one pair, and of ten thousand at once."""
+    """Explain one pair, and ten thousand pairs in one batch."""
     for name in ("paper", "replayed"):
         parts = trained(f"explainer={name}", "policy.steps=100000")
         for batch in gather(parts, 1_000_000):
@@ -339,7 +342,7 @@ def explaining() -> Figures:
 
 
 def banding() -> Figures:
-    """What bands cost whoever asks for them, and whoever does not."""
+    """The cost of bands, for callers with and without them."""
     parts = trained("explainer=replayed", "policy.steps=100000")
     explainer, predictor = parts.explainer, parts.explainer.predictor
     assert isinstance(predictor, ReplayedFHTD)
@@ -351,7 +354,7 @@ def banding() -> Figures:
     states, actions = np.divmod(table.pairs, table.num_actions)
 
     def answered() -> None:
-        """All that an explanation asked for before there were bands."""
+        """The calls that an explanation without bands makes."""
         for ask in (table.predict, table.support, table.unknown):
             ask(states, actions)
         policy.probabilities(states)
@@ -389,7 +392,7 @@ def fhtd_cost(
     tracemalloc.start()
     values = np.zeros((num_states, 2, width, horizon), np.float32)
     visits = np.zeros((num_states, 2), np.int64)
-    values += 0  # touch every page before the clock starts
+    values += 0  # touch every page before timing starts
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     arguments = (
@@ -408,7 +411,7 @@ def fhtd_cost(
 
 
 class Chain(gym.Env[Any, Any]):
-    """As many states as are wanted, and two actions; only its spaces matter here."""
+    """A chain with any number of states and two actions; only its spaces matter here."""
 
     def __init__(self, num_states: int) -> None:
         self.observation_space = gym.spaces.Discrete(num_states)
@@ -419,14 +422,14 @@ gym.register("Chain-v0", lambda **settings: Chain(**settings))
 
 
 def bit_of_step(t: Transitions, bit: int) -> FloatArray:
-    """Something that happens or not, as state, action and next state decide."""
+    """A binary event, determined by state, action and next state."""
     return np.asarray((t.observation + t.action + t.next_observation) >> bit % 4 & 1)
 
 
 def replayed_cost(
     num_states: int = 1000, horizon: int = 30, width: int = 8, steps: int = 300_000
 ) -> tuple[float, float]:
-    """Seconds and bytes of counting, solving and explaining on the same chain, by the default explainer."""
+    """Seconds and bytes of counting, solving and explaining on the same chain, with the default explainer."""
     t, _ = random_transitions(num_states, steps, width)
     outcomes = OutcomeSet([event(f"bit {k}", partial(bit_of_step, bit=k)) for k in range(width - 1)])
     policy = TabularPolicy(np.tile([1.0, 0.0], (num_states, 1)), discount=1.0)
@@ -446,12 +449,12 @@ def replayed_cost(
 
 
 def exponent(sizes: list[int], costs: list[float]) -> float:
-    """The power with which the cost grows, fitted."""
+    """The fitted exponent with which the cost grows."""
     return float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])
 
 
 def growth() -> Figures:
-    """Powers with which time and memory grow: 1 is linear."""
+    """Exponents with which time and memory grow; 1 is linear."""
     grid = {
         "horizon": [15, 30, 60, 120, 240],
         "width": [4, 8, 16, 24],
@@ -472,7 +475,7 @@ def growth() -> Figures:
 
 
 class Timed:
-    """A run, and the seconds that it has kept others waiting."""
+    """A run that measures how long its calls block the caller."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -489,7 +492,7 @@ class Timed:
 
 
 def empty_pages() -> None:
-    """Pages of the size and as many axes as those of a seed, which show nothing: what matplotlib takes."""
+    """Empty pages with the size and axes of a seed's pages: the time that matplotlib itself takes."""
     for columns, size in ((2, (11.2, 16.5)), (2, (11.2, 16.5)), (4, (12.8, 10.2))):
         figure = Figure(figsize=size, dpi=110)
         figure.subplots(4, columns)
@@ -497,7 +500,7 @@ def empty_pages() -> None:
 
 
 def one_seed() -> Figures:
-    """Where the time of one seed of the paper's experiment goes; imports, compilation, overview aside."""
+    """Time of each part of one seed of the paper's experiment, without imports, compilation and overview."""
     trained("policy.steps=2000")
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         parts = build(compose("config", ["experiment=paper"]))
@@ -527,7 +530,7 @@ def one_seed() -> Figures:
     curve[STEPS] = findings.errors
     with TemporaryDirectory() as folder:
         tracking = MlflowTracking(uri=f"sqlite:///{folder}/mlflow.db", experiment="one_seed")
-        for run in ("first", "second"):  # the first makes the store, and imports what models need
+        for run in ("first", "second"):  # the first run creates the store, and imports what models need
             tracked = Timed(open_run(tracking, Path(folder, run), run, {}, {}))
             began = time.perf_counter()
             for step, errors in curve.items():
@@ -544,13 +547,13 @@ def one_seed() -> Figures:
     yield "share of what is not learning (at most 0.5)", 1 - learning / total
     unkept = total - spent["plots and files"] - tracked.seconds
     yield "share of learning, were nothing drawn, written or tracked", learning / unkept
-    # what no drawing of ours can go below: pages that show nothing, and transitions to learn from
+    # a lower bound: empty pages, and collecting the transitions
     least = seconds(empty_pages, repeat=3) + spent["collection"]
     yield "empty pages and collection alone, times learning", least / learning
 
 
 def ten_seeds() -> Figures:
-    """Ten seeds as a sweep on all cores, against one seed alone, both without overviews."""
+    """Ten seeds as a sweep on all cores against a single seed, both without overviews."""
     with TemporaryDirectory() as folder:
         command, words = [sys.executable, str(SCRIPT)], ["experiment=paper", "overview=false"]
         quiet = {"cwd": folder, "check": True, "capture_output": True}
@@ -561,7 +564,7 @@ def ten_seeds() -> Figures:
 
 
 def starting() -> Figures:
-    """`--help`, against importing nothing but Hydra."""
+    """Time of `--help`, against importing only Hydra."""
     bare = seconds(lambda: subprocess.run([sys.executable, "-c", "import hydra"], check=True), repeat=3)
     command = [sys.executable, str(SCRIPT), "--help"]
     ours = seconds(lambda: subprocess.run(command, check=True, capture_output=True), repeat=3)

@@ -1,4 +1,4 @@
-"""How well networks explain, and what it costs a training: figures measured side by side in one run.
+"""Measure how well networks explain, and how much they slow down a training.
 
 python scripts/benchmark_agents.py                     all of it, in about half an hour
 python scripts/benchmark_agents.py callback            some of it
@@ -46,7 +46,7 @@ TRAININGS: dict[str, tuple[Callable[[], BaseAlgorithm], str, int]] = {
 
 
 def forms() -> Figures:
-    """FuelTaxi from a tenth of the paper's transitions: the direct softmax form, and regression on Q_h."""
+    """FuelTaxi with a tenth of the paper's transitions: softmax over outcomes against regression on Q_h."""
     with initialize_config_dir(str(CONFIG_FOLDER), version_base="1.3"):
         cfg = compose("config", ["experiment=fuel_taxi_dqn", "policy=q_learning"])
         paper = compose("config", ["experiment=paper"]).evaluation.reference
@@ -88,7 +88,7 @@ def forms() -> Figures:
 
 
 def callback() -> Figures:
-    """A training with the callback at its default, against one without."""
+    """Training with the callback at its defaults against training without it."""
     for name, (make, env, steps) in TRAININGS.items():
 
         def plain(make: Callable[[], BaseAlgorithm] = make, steps: int = steps) -> None:
@@ -103,7 +103,7 @@ def callback() -> Figures:
 
 
 def alongside() -> Figures:
-    """Learning alongside, against after: same transitions, same number of updates, final policy."""
+    """Learning during training against learning after it: same transitions, updates and final policy."""
     for name, (make, env, steps) in TRAININGS.items():
         model = make()
         first, second = (explainer_for(model, f"env={env}") for _ in range(2))
@@ -128,7 +128,7 @@ def alongside() -> Figures:
 
 
 def asking() -> Figures:
-    """CPU seconds of `import tpd`, and of asking a saved run what it learned, from command to plot."""
+    """CPU seconds of `import tpd`, and of asking a saved run, from command to plot."""
     model = DQN("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
     quick = ["explainer=network", "explainer.fit_updates=10", "evaluation=none"]
     with TemporaryDirectory() as folder:
@@ -143,7 +143,7 @@ def asking() -> Figures:
 
 
 def children(script: str, folder: str, *words: str) -> float:
-    """CPU seconds of a process that runs the script, the least of three."""
+    """CPU seconds of a process that runs the script; the smallest of three."""
     spent = []
     for _ in range(3):
         before = os.times()

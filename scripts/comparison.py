@@ -1,13 +1,13 @@
-"""The method against what people would use instead, from the same transitions: docs/results/comparison.md.
+"""Compare tpd's methods with alternatives, learned from the same transitions: docs/results/comparison.md.
 
     python scripts/comparison.py worlds=[fuel_taxi,frozen_lake] transitions=[10000,100000]
     python scripts/comparison.py worlds=[cart_pole] agents_folder=... seeds=1
-    python scripts/comparison.py report docs/results/comparison   # tables and picture, from what is there
+    python scripts/comparison.py report docs/results/comparison   # tables and picture, from existing results
 
-Every world, method, number of transitions and seed leaves a JSON file in outputs/comparison, and is not
-measured again while that is there; each is also a run of the MLflow experiment "comparison".
-`methods=[replayed]` chooses methods, `moments=20` how many moments are asked about, `fit_updates=300` makes
-networks learn less.
+Every world, method, number of transitions and seed writes a JSON file to outputs/comparison, and is skipped
+if that exists; each is also a run of the MLflow experiment "comparison".
+`methods=[replayed]` selects methods, `moments=20` sets the number of moments, `fit_updates=300` reduces the
+updates of networks.
 """
 
 import json
@@ -38,12 +38,12 @@ from tpd.store.explainers import HasNetwork
 from tpd.tracking.mlflow_runs import MlflowTracking
 
 TIMED = 20
-"""Answers over which their CPU seconds are averaged."""
+"""Number of answers over which CPU seconds are averaged."""
 SURROGATE_PAIRS = 2000
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Of this process and of those that it waited for."""
+    """CPU seconds of this process and of its finished children."""
 
     def used() -> float:
         both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -55,7 +55,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def taught(case: Case, method: str, batches: Sequence[Transitions]) -> tuple[Predictor, float]:
-    """A method that has learned from these transitions, and the CPU seconds that it took."""
+    """Train a method on these transitions; also returns the CPU seconds."""
     key = method, sum(map(len, batches))
     if key in case.taught:
         return case.taught[key]
@@ -85,7 +85,7 @@ def taught(case: Case, method: str, batches: Sequence[Transitions]) -> tuple[Pre
 
 
 def measured(case: Case, method: str, batches: Sequence[Transitions]) -> Figures:
-    """All figures of a method that learns from these transitions."""
+    """All figures of a method trained on these transitions."""
     predictor, seconds = taught(case, method, batches)
     figures = {"seconds to learn": seconds, "bytes": float(footprint(predictor))}
     explainer = Explainer(predictor, case.policy, case.outcomes.legend)
@@ -108,7 +108,7 @@ def measured(case: Case, method: str, batches: Sequence[Transitions]) -> Figures
 
 
 def surrogate(predictor: Predictor, case: Case) -> Figures:
-    """How far GVFs explain the agent's own action values, on pairs that the surrogate was not fitted on."""
+    """How well GVFs explain the agent's own action values, on pairs held out from the surrogate's fit."""
     steps = case.fresh.transitions[:: max(1, len(case.fresh.transitions) // SURROGATE_PAIRS)]
     values = case.policy.action_values(steps.observation)
     if isinstance(predictor, OutcomeGVFs):
@@ -136,7 +136,7 @@ def skills(explainer: Explainer, case: Case) -> Figures:
 
 
 def simulated(case: Case, rollouts: int) -> Figures:
-    """Rollouts of the simulator, which learn nothing."""
+    """Figures of rollouts of the simulator, which learn nothing."""
     parts = list[Said]()
 
     def answer() -> None:
@@ -147,7 +147,7 @@ def simulated(case: Case, rollouts: int) -> Figures:
 
 
 def footprint(predictor: Predictor) -> int:
-    """Bytes of what a predictor needs to answer."""
+    """Bytes that a predictor needs to answer."""
     if isinstance(predictor, HasNetwork):
         return sum(array.nbytes for array in predictor.arrays().values())
     assert isinstance(predictor, HasTable)
@@ -161,7 +161,7 @@ def path_of(settings: Settings, world: str, method: str, transitions: int, seed:
 
 
 def keep(settings: Settings, figures: Figures, about: dict[str, Any]) -> None:
-    """Write what was measured, and track it."""
+    """Write the figures to a file, and track them."""
     path = path_of(settings, about["world"], about["method"], about["transitions"], about["seed"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(about | {"figures": figures}, indent=2))
@@ -173,7 +173,7 @@ def keep(settings: Settings, figures: Figures, about: dict[str, Any]) -> None:
 
 
 def measure_world(settings: Settings, name: str, seed: int) -> None:
-    """All that is missing of one world and seed."""
+    """Measure everything that is missing for one world and seed."""
     learned = TABLES if WORLDS[name].agent is None else VECTORS
     sizes = settings.transitions if WORLDS[name].agent is None else [100_000]
     missing = {
@@ -204,7 +204,7 @@ def main(words: Sequence[str]) -> None:
         write_report(Path(words[2] if len(words) > 2 else Settings.out), Path(words[1]))
         return
     settings = Settings.typed(words)
-    for seed in range(settings.seeds):  # a first seed of everything comes first
+    for seed in range(settings.seeds):  # one seed of everything first
         for name in settings.worlds:
             measure_world(settings, name, seed)
 

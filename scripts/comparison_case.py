@@ -1,4 +1,4 @@
-"""What every method of one agent is asked and judged by: worlds, transitions, moments and their truth."""
+"""The test cases of the comparison: worlds, transitions, moments and their truth, shared by all methods."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,10 +34,10 @@ class World:
 
     overrides: tuple[str, ...]
     agent: str | None
-    """The name of its zip; None where Q-learning trains one for each seed."""
+    """The name of its zip; None: Q-learning trains one for each seed."""
     decisive: tuple[str, ...]
     epsilon: float = 0.2
-    """How often the collection leaves the policy."""
+    """Exploration rate of the collection."""
 
 
 WORLDS = {
@@ -67,16 +67,16 @@ VECTORS = {
     "outcome_gvfs_network": ("explainer=outcome_gvfs_network",),
 }
 MIXED = ("network", "model")
-"""The parts of auto, which are taught once for it and for themselves."""
+"""The parts of auto; they are trained once, for it and for themselves."""
 ROLLOUTS = {"rollouts_20": 20, "rollouts_200": 200}
 TRUE_ROLLOUTS, LONG_ROLLOUTS, LONG = 200, 20, 500
-"""Where nothing is exact: rollouts of each pair, of those to the end of an episode, and their steps."""
+"""If nothing is exact: rollouts per pair, rollouts to the end of an episode, and their steps."""
 CALIBRATION_MOMENTS, CALIBRATION_ROLLOUTS = 60, 10
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is typed."""
+    """The command-line settings."""
 
     worlds: Sequence[str] = tuple(WORLDS)
     methods: Sequence[str] | None = None
@@ -92,7 +92,7 @@ class Settings:
 
     @classmethod
     def typed(cls, words: Sequence[str]) -> "Settings":
-        """From `name=value`, refusing what is not known by name."""
+        """Parse `name=value`; unknown names are refused."""
         given: dict[str, Any] = OmegaConf.to_container(OmegaConf.from_dotlist(list(words)))  # type: ignore[assignment]
         if {*given} - set(cls.__annotations__):
             sys.exit(
@@ -111,12 +111,12 @@ class Settings:
         return settings
 
     def wanted(self, methods: Sequence[str]) -> list[str]:
-        """Those of the methods that were asked for."""
+        """The selected methods among these."""
         return [name for name in methods if self.methods is None or name in self.methods]
 
 
 class Case:
-    """One agent: its transitions, and what is true of it, each made when it is needed first."""
+    """One agent with its transitions and the truth about it; both are computed lazily."""
 
     def __init__(self, settings: Settings, name: str, seed: int) -> None:
         self.settings, self.name, self.seed, self.world = settings, name, seed, WORLDS[name]
@@ -125,7 +125,7 @@ class Case:
         self.env, self.policy, self.outcomes = self.parts.env, self.parts.trainer.policy, self.parts.outcomes
         self.horizon = self.parts.explainer.predictor.horizon
         self.taught: dict[tuple[str, int], tuple[Predictor, float]] = {}
-        """By method and transitions: what others are made of, and its seconds."""
+        """By method and number of transitions: trained predictors that are reused, and their seconds."""
         self._mixtures: dict[int, MixtureLearner] = {}
 
     def _built(self, *overrides: str, **given: Any) -> Parts:
@@ -139,7 +139,7 @@ class Case:
             return build(compose("config", [*named, *overrides, *self.settings.overrides]), **given)
 
     def learner(self, method: str, transitions: int) -> Predictor:
-        """An explainer's predictor that has learned nothing yet."""
+        """An untrained predictor of a method."""
         words = [*(TABLES | VECTORS)[method], f"training.steps={transitions}", "evaluation=none"]
         if self.settings.fit_updates is not None and method in VECTORS:
             words.append(f"explainer.fit_updates={self.settings.fit_updates}")
@@ -147,7 +147,7 @@ class Case:
         return self._built(*words, **given).explainer.predictor
 
     def mixture(self, transitions: int) -> MixtureLearner:
-        """A network and a model, mixed."""
+        """A mixture of a network and a model."""
         if transitions not in self._mixtures:
             made = self.learner("auto", transitions)
             assert isinstance(made, MixtureLearner)
@@ -155,7 +155,7 @@ class Case:
         return self._mixtures[transitions]
 
     def collected(self, transitions: int) -> list[Transitions]:
-        """The same for every method."""
+        """The transitions, which are the same for every method."""
         return list(
             collect(
                 self.env,
@@ -174,7 +174,7 @@ class Case:
 
     @cached_property
     def asked(self) -> list[Choices]:
-        """Moments of episodes of the policy, each with its action and a foil."""
+        """Moments of the policy's episodes, each with the policy's action and a foil."""
         found = MonteCarlo(
             self.env,
             self.policy,
@@ -193,7 +193,7 @@ class Case:
 
     @cached_property
     def fresh(self) -> Episodes:
-        """Episodes that nothing was learned from or selected by."""
+        """Episodes that were used neither for learning nor for selection."""
         rng = generator(self.seed, "comparison fresh")
         return play(self.env, self.policy, rng, episodes=self.settings.episodes)
 
@@ -239,7 +239,7 @@ class Case:
         )
 
     def rolled_out(self, rollouts: int, purpose: str, horizon: int | None = None) -> Iterator[Explanation]:
-        """Explanations of each moment by so many rollouts of the simulator, with streams of their own."""
+        """Explanations of each moment by this many rollouts, with separate random streams."""
         steps = self.horizon if horizon is None else horizon
         simulator = Simulator(self.env, self.policy, self.outcomes, horizon=steps)
         rng = generator(self.seed, f"comparison {purpose}")
@@ -248,7 +248,7 @@ class Case:
             yield simulator.explain(one.moment, one.actions, rollouts)
 
     def calibrated(self, explainer: Explainer) -> None:
-        """Let a network know its errors, at moments of other episodes than those that judge it."""
+        """Calibrate a network's errors at moments of other episodes than those that judge it."""
         cases = MonteCarlo(
             self.env,
             self.policy,

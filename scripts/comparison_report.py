@@ -1,4 +1,4 @@
-"""Tables and picture of docs/results/comparison.md, from what `scripts/comparison.py` has measured."""
+"""Write the tables and picture of docs/results/comparison.md, from the results of `scripts/comparison.py`."""
 
 import json
 import re
@@ -45,19 +45,19 @@ OURS = ("replayed", "auto")
 NONE = "n/a"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 WITHIN = 0.05
-"""As a share: how much worse than the best learning method ours may be without a remark."""
+"""Relative margin: how much worse than the best learning method ours may be without a remark."""
 
 
 @dataclass
 class Row:
-    """One method with so many transitions, in one world."""
+    """One method with one number of transitions, in one world."""
 
     method: str
     transitions: int
     seeds: list[Figures] = field(default_factory=list)
 
     def values(self, *names: str) -> list[float]:
-        """By seed: the mean of these figures; seeds that have none of them are left out."""
+        """By seed: the mean of these figures; seeds without any of them are left out."""
         found = [[seed[name] for name in names if name in seed] for seed in self.seeds]
         means = [float(np.mean(each)) for each in found if each]
         return [mean for mean in means if not np.isnan(mean)]
@@ -66,16 +66,16 @@ class Row:
         return float(np.mean(self.values(*names) or [np.nan]))
 
     def median(self, name: str) -> float:
-        """Of seconds: the first seed also waits for imports and compilers."""
+        """The median over seeds: the first seed also includes imports and compilation."""
         return float(np.median(self.values(name) or [np.nan]))
 
     @property
     def seconds(self) -> float:
-        """To collect and to learn."""
+        """CPU seconds to collect and to learn."""
         return self.median("seconds to learn") + self.median("seconds to collect")
 
     def cell(self, *names: str, percent: bool = False) -> str:
-        """The mean over the seeds, and the smallest and largest of them."""
+        """Mean over the seeds, with minimum and maximum."""
         values = self.values(*names)
         if not values:
             return NONE
@@ -86,19 +86,19 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As tables say it."""
+        """The name in tables."""
         size = f", {_power(self.transitions)}" if self.transitions else ""
         return f"{NAMES[self.method]}{size}"
 
     def skill_names(self) -> list[str]:
-        """The figures of Brier skill by the last step."""
+        """The names of the Brier skill figures by the last step."""
         told = {name for seed in self.seeds for name in seed}
         measured = sorted(name for name in told if name.endswith(f": skill by {STEPS[-1]}"))
         return measured or sorted(name for name in told if name.endswith(": skill by the moments"))
 
 
 def read(folder: Path) -> dict[str, list[Row]]:
-    """What was measured, by world."""
+    """All results, by world."""
     rows: dict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
     for path in sorted(folder.glob("*.json")):
         one = json.loads(path.read_text())
@@ -113,7 +113,7 @@ def read(folder: Path) -> dict[str, list[Row]]:
 
 
 def write_report(folder: Path, page: Path) -> None:
-    """Put the tables into the page of that name, between two marks, and the picture beside it."""
+    """Insert the tables between two marks of the page, and write the picture beside it."""
     found = read(folder)
     if not found:
         raise SystemExit(f"nothing was measured in {folder}")
@@ -195,13 +195,13 @@ def _cost(rows: Sequence[Row]) -> str:
 
 
 def seconds_of_a_rollout(rows: Sequence[Row]) -> float:
-    """CPU seconds of one rollout of both actions, by the simulator."""
+    """CPU seconds of one simulator rollout of both actions."""
     by_many = [row.median("seconds an answer") / 200 for row in rows if row.method == "rollouts_200"]
     return by_many[0] if by_many else float("nan")
 
 
 def _pays(row: Row, rollout: float) -> str:
-    """From how many questions on learning costs less than rollouts of the same accuracy."""
+    """The number of questions from which on learning is cheaper than equally accurate rollouts."""
     equivalent = row.mean("by rollouts")
     if not row.transitions or np.isnan(equivalent) or np.isnan(rollout):
         return NONE
@@ -214,7 +214,7 @@ def _pays(row: Row, rollout: float) -> str:
 
 
 def behind(rows: Sequence[Row]) -> list[str]:
-    """Where ours is more than a little worse than the best learning method, by decisive event."""
+    """Where ours is clearly worse than the best learning method, by decisive event."""
     said = list[str]()
     for size in sorted({row.transitions for row in rows if row.transitions}):
         here = [row for row in rows if row.transitions == size]
@@ -233,7 +233,7 @@ def behind(rows: Sequence[Row]) -> list[str]:
 
 
 def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Accuracy against cost of an answer, a point for each method, a panel for each world with chance."""
+    """Accuracy against the cost of an answer: one point per method, one panel per stochastic world."""
     panels = {world: rows for world, rows in found.items() if any(_placed(row) for row in rows)}
     figure, axes = plt.subplots(
         1, len(panels), figsize=(5.2 * len(panels), 4.6), sharey=True, squeeze=False, layout="constrained"
@@ -266,7 +266,7 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
 
 
 def _placed(row: Row) -> bool:
-    """Whether it has an accuracy in rollouts."""
+    """Whether its accuracy in rollouts is known."""
     return bool(np.isfinite(row.mean("by rollouts")))
 
 

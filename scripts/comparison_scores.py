@@ -1,4 +1,4 @@
-"""How good the answers of a method are: pure functions of what it said and what is true."""
+"""Scores of a method's answers: pure functions of its answers and the truth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,27 +13,27 @@ from tpd.core.types import BoolArray, FloatArray
 
 STEPS = (1, 10, 29)
 CLEAR = 3.0
-"""Standard errors by which a true difference has to differ from 0 for its sign to be judged."""
+"""A true difference must be this many standard errors from 0 for its sign to be judged."""
 TIE = 0.005
-"""Of the largest difference of a world: smaller ones are ties, and their signs not judged."""
+"""Fraction of a world's largest difference; smaller differences are ties, whose signs are not judged."""
 ROUNDING = 1e-6
 Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What is true of the pairs that all methods of one agent are asked about."""
+    """The truth about the pairs that all methods of one agent are asked about."""
 
     own: BoolArray
     """[pair]: whether it is the policy's action; the foil of the same moment comes next"""
     expected: FloatArray
     """[pair, horizon, outcome]"""
     rollouts: FloatArray
-    """[pair]: by how many rollouts; inf where it is exact"""
+    """[pair]: the number of rollouts; inf if it is exact"""
     differences: FloatArray
     """[2, foil]: return of the policy's action minus that of the foil, to the horizon and to the end"""
     errors: FloatArray
-    """[2, foil]: their standard errors"""
+    """[2, foil]: standard errors of the differences"""
     legend: Legend
     decisive: tuple[str, ...]
     """The events that decide an episode."""
@@ -41,10 +41,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Said:
-    """What a method says of the same pairs."""
+    """A method's answers for the same pairs."""
 
     expected: FloatArray
-    """[pair, horizon, outcome]; 0 where a pair is unknown to it"""
+    """[pair, horizon, outcome]; 0 if the method does not know the pair"""
     told_at: BoolArray
     """[horizon, outcome]"""
     told_by: BoolArray
@@ -56,11 +56,11 @@ class Said:
     endless: bool
     """Whether returns are over an infinite horizon."""
     band: Band | None
-    """[pair, horizon, outcome] both: of what is expected at a step"""
+    """[pair, horizon, outcome] for both limits: band of the expectation at each step"""
 
     @classmethod
     def of(cls, explanation: Explanation, endless: bool) -> "Said":
-        """What an explanation says, of the outcomes that it may tell."""
+        """The answers of an explanation, for the outcomes that it may give."""
         known, told = explanation.known, explanation.told
         return cls(
             expected=np.where(known[:, None, None], explanation.expected, 0),
@@ -74,7 +74,7 @@ class Said:
 
 
 def joined(parts: Sequence[Said]) -> Said:
-    """All pairs, one after the other, of a method that tells the same of each."""
+    """All pairs, concatenated; the method must give the same outcomes for each."""
     bands = [part.band for part in parts if part.band is not None]
     ends = (np.concatenate([getattr(band, end) for band in bands]) for end in ("low", "high"))
     return Said(
@@ -96,7 +96,7 @@ def scores(said: Said, truth: Truth) -> Figures:
 
 
 def errors_at(said: Said, truth: Truth) -> Figures:
-    """Mean square errors of the probabilities of events at a step, and what rollouts would match them."""
+    """Mean squared errors of event probabilities at a step, and the equivalent number of rollouts."""
     columns = [k for k, name in enumerate(truth.legend.names) if _is_plain_event(name, truth.legend)]
     if not said.told_at[: STEPS[-1] + 1, columns].all():
         return {}
@@ -104,7 +104,7 @@ def errors_at(said: Said, truth: Truth) -> Figures:
 
 
 def errors_by(said: Said, truth: Truth) -> Figures:
-    """The same that a decisive event has happened by a step, and for each of them."""
+    """The same for decisive events up to a step, together and separately."""
     firsts = [truth.legend.names.index(FIRST + event) for event in truth.decisive]
     if not said.told_by[: STEPS[-1] + 1, firsts].all():
         return {}
@@ -122,12 +122,12 @@ def _is_plain_event(name: str, legend: Legend) -> bool:
 
 
 def _errors(what: str, said: Said, expected: FloatArray, true: FloatArray, truth: Truth) -> Figures:
-    """Of probabilities [pair, horizon, event] of known pairs, without the noise of the truth itself."""
+    """Errors of probabilities [pair, horizon, event] of known pairs, corrected for noise in the truth."""
     rollouts = truth.rollouts[:, None, None]
     spread = true * (1 - true)
     noise = np.where(np.isfinite(rollouts), spread / np.maximum(1, rollouts - 1), 0)
     squares = (expected - true) ** 2 - noise
-    # to leave out cells by an estimate would favour those whose estimate is too far from 0 and 1
+    # leaving out cells by an estimate would favour estimates too far from 0 and 1
     open_ = ((true > ROUNDING) & (true < 1 - ROUNDING)) | np.isfinite(rollouts)
     steps = [h for h in STEPS if h < true.shape[1]]
     figures = {f"{what} {h}": float(squares[said.known, h].mean()) for h in steps}
@@ -142,7 +142,7 @@ def _errors(what: str, said: Said, expected: FloatArray, true: FloatArray, truth
 
 
 def _skill(said: FloatArray, true: FloatArray, truth: Truth) -> float:
-    """The Brier skill that follows from the errors at the policy's own actions [pair], without any luck."""
+    """The Brier skill implied by the errors at the policy's own actions [pair], without sampling noise."""
     said, true = said[truth.own], true[truth.own]
     reference = true.mean() * (1 - true.mean())
     if reference < ROUNDING:
@@ -151,7 +151,7 @@ def _skill(said: FloatArray, true: FloatArray, truth: Truth) -> float:
 
 
 def bands(said: Said, truth: Truth) -> Figures:
-    """How often 90 % bands hold the probability of an event at a step, and their interval score."""
+    """Coverage of the 90 % bands of event probabilities at a step, and their interval score."""
     columns = [k for k, name in enumerate(truth.legend.names) if _is_plain_event(name, truth.legend)]
     if said.band is None or not said.told_at[:, columns].all():
         return {}
@@ -174,9 +174,9 @@ def bands(said: Said, truth: Truth) -> Figures:
 
 
 def contrasts(said: Said, truth: Truth) -> Figures:
-    """Which share of the differences of returns between policy and foil has the wrong sign.
+    """The fraction of return differences between policy and foil with the wrong sign.
 
-    Only of moments in which both actions are known to the method and the true difference is clear.
+    Only for moments where the method knows both actions and the true difference is clear.
     """
     foils = np.flatnonzero(~truth.own)
     difference = said.returns[foils - 1] - said.returns[foils]

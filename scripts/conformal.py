@@ -1,9 +1,8 @@
-"""Intervals for what will be observed, with coverage that holds whatever made the forecasts.
+"""Conformal prediction intervals for observed quantities; coverage holds for any forecaster.
 
-Split-conformal: forecasts are compared with what was observed in windows of episodes that they were not
-learned from, one window of each episode. An interval is then as wide as it takes to contain the observed
-in the share of windows asked for. Windows of another policy count by how much likelier they are after
-the policy explained.
+Split-conformal: forecasts are compared with observations in windows of held-out episodes, one window per
+episode. An interval is then widened until it contains the observation in the desired fraction of windows.
+Windows of another policy are weighted by their likelihood ratio under the explained policy.
 """
 
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from tpd.core.types import DiscretePolicy, Episodes, FloatArray, IntArray
 from tpd.guards.settings import number, whole_number
 
 FEWEST = 100
-"""With an effective number of weighted windows below this, no interval is given."""
+"""Below this effective number of weighted windows, no interval is given."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected to be observed, as the ends of a range: the same where it is one number.
+    """A forecast of an observation as a range; both ends are equal for a point forecast.
 
-    NaN where there is no forecast: that counts as infinitely wrong, and its interval is infinite.
+    NaN means no forecast: its score and its interval are infinite.
     """
 
     low: FloatArray
@@ -42,22 +41,25 @@ class Forecast:
 
     @classmethod
     def around(cls, centre: FloatArray, scale: FloatArray | None = None) -> "Forecast":
-        """One number [window], with an estimate of the spread [window] where there is one."""
+        """A point forecast [window], optionally with an estimate of the spread [window]."""
         return cls(centre, centre, np.ones(len(centre)) if scale is None else scale)
 
     @classmethod
     def between(cls, low: FloatArray, high: FloatArray) -> "Forecast":
-        """A range, such as between two quantiles of a distribution."""
+        """A range, for example between two quantiles of a distribution."""
         return cls(low, high, np.ones(len(low)))
 
     def scores(self, observed: FloatArray) -> FloatArray:
-        """[window]: how far outside of the range it came; inf where that is not known."""
+        """[window]: distance of the observation outside the range, in units of the scale.
+
+        Inf without a forecast.
+        """
         outside = np.maximum(self.low - observed, observed - self.high) / self.scale
         return np.where(np.isnan(outside), np.inf, outside)
 
 
 class Interval(NamedTuple):
-    """Where the observed will lie; infinite where the windows cannot tell."""
+    """A prediction interval; infinite if the windows are too few."""
 
     low: FloatArray
     """[window]"""
@@ -65,21 +67,21 @@ class Interval(NamedTuple):
     """[window]"""
 
     def contains(self, observed: FloatArray) -> FloatArray:
-        """[window]: 1 or 0; NaN where nobody knows what would have been observed."""
+        """[window]: 1 or 0; NaN if the observation is unknown."""
         within = (self.low <= observed) & (observed <= self.high)
         return np.where(np.isnan(observed), np.nan, within)
 
 
 @dataclass(frozen=True)
 class ConformalCalibration:
-    """How far off the forecasts were, in windows of episodes that they were not learned from."""
+    """Scores of the forecasts in windows of held-out episodes."""
 
     scores: FloatArray
-    """[window]; NaN counts as infinitely wrong"""
+    """[window]; NaN counts as infinite"""
     weights: FloatArray | None = None
-    """[window]: how much likelier each is after the policy explained; None if it is that policy's own"""
+    """[window]: likelihood ratios under the explained policy; None if the windows are that policy's own"""
     largest_weight: float = 1.0
-    """What the window to come may weigh at most."""
+    """Upper bound on the weight of a new window."""
 
     def __post_init__(self) -> None:
         if self.weights is not None and self.weights.shape != self.scores.shape:
@@ -94,13 +96,13 @@ class ConformalCalibration:
 
     @property
     def effective_size(self) -> float:
-        """How many windows of equal weight would tell as much."""
+        """The effective number of windows (of equal weight)."""
         if self.weights is None:
             return float(len(self.scores))
         return float(self.weights.sum() ** 2 / np.square(self.weights).sum()) if self.weights.any() else 0.0
 
     def threshold(self, level: float) -> float:
-        """The score that a window to come exceeds with a probability of 1 - level at most."""
+        """The score that a new window exceeds with a probability of at most 1 - level."""
         number("level", level, 0, 1, above_low=True)
         if self.weights is not None and self.effective_size < FEWEST:
             return np.inf
@@ -115,7 +117,7 @@ class ConformalCalibration:
         )
 
     def interval(self, forecast: Forecast, level: float) -> Interval:
-        """Contains the observed with this probability or more, taken over episodes."""
+        """An interval that contains the observation with at least this probability, over episodes."""
         room = self.threshold(level) * forecast.scale
         low, high = forecast.low - room, forecast.high + room
         middle = (forecast.low + forecast.high) / 2
@@ -126,10 +128,10 @@ class ConformalCalibration:
 def random_steps(
     episodes: Episodes, horizon: int, time_limit: int | None, rng: np.random.Generator
 ) -> IntArray:
-    """[episode]: one step of each episode, any whose window the time limit could not cut.
+    """[episode]: a random step of each episode whose window the time limit cannot cut.
 
-    Windows that it could cut are left out whatever happens in them: to keep those that terminate before
-    would be a choice by what happened.
+    Windows that it could cut are left out whatever happens in them: keeping those that terminate earlier
+    would be a selection by outcome.
     """
     if time_limit is not None and time_limit < horizon:
         raise ValueError(f"episodes end after {time_limit} steps, so none shows {horizon} steps")
@@ -141,9 +143,8 @@ def random_steps(
 def observed(episodes: Episodes, steps: IntArray, values: FloatArray, weights: FloatArray) -> FloatArray:
     """[window]: the weighted sum of the values [transition] in the windows that begin at the steps.
 
-    Weights [horizon] are powers of a discount for a return, ones for a sum, a single one for what is
-    observed at that step. After a termination there is nothing more to come; NaN where the window was
-    cut otherwise, for nobody knows.
+    Weights [horizon] are powers of the discount for a return, ones for a sum, and a single one for the value
+    at a step. Values after a termination are 0; NaN if the window was cut otherwise.
     """
     ahead = steps[:, None] + np.arange(len(weights))
     within = ahead < _ends(episodes, steps)[:, None]
@@ -155,9 +156,9 @@ def observed(episodes: Episodes, steps: IntArray, values: FloatArray, weights: F
 def likelihood_ratios(
     policy: DiscretePolicy, behaviour: DiscretePolicy, episodes: Episodes, horizon: int
 ) -> FloatArray:
-    """[episode]: how much likelier the first steps of each are after the policy than after the behaviour.
+    """[episode]: likelihood ratio of the first steps of each episode, policy over behaviour.
 
-    Windows that begin later would have to count the way there as well.
+    Windows that begin later would have to include the steps before them as well.
     """
     transitions = episodes.transitions
     rows = np.arange(len(transitions))
@@ -171,7 +172,7 @@ def likelihood_ratios(
 
 
 def largest_ratio(epsilon: float, num_actions: int, horizon: int) -> float:
-    """The most a window can weigh if the behaviour, at rate epsilon, takes any valid action instead."""
+    """The largest possible weight if the behaviour takes a random valid action at rate epsilon."""
     number("epsilon", epsilon, 0, 1)
     whole_number("num_actions", num_actions, at_least=1)
     whole_number("horizon", horizon, at_least=1)
@@ -179,6 +180,6 @@ def largest_ratio(epsilon: float, num_actions: int, horizon: int) -> float:
 
 
 def _ends(episodes: Episodes, steps: IntArray) -> IntArray:
-    """[window]: where the episode of each step ends, which is where the next one begins."""
+    """[window]: the end of the episode of each step, which is the begin of the next one."""
     ends = np.append(episodes.begins[1:], len(episodes.transitions))
     return np.asarray(ends[np.searchsorted(episodes.begins, steps, side="right") - 1])

@@ -1,4 +1,4 @@
-"""Whether 90 % intervals for what will be observed contain it in 90 % of fresh episodes.
+"""Measure whether 90 % prediction intervals contain the observation in 90 % of fresh episodes.
 
 python scripts/conformal_study.py                  FuelTaxi: the first table of docs/results/distributions.md
 python scripts/conformal_study.py env=mountain_car agent=agents/dqn-MountainCar-v0.zip
@@ -54,7 +54,7 @@ TABLE_STEPS, TABLE_EPISODES = 100_000, 1000
 NETWORK_STEPS, NETWORK_UPDATES, NETWORK_EPISODES = 2000, 200, 150
 TIME_LIMIT = 200
 BEHAVIOURS = (0.2, 20_000), (0.2, 2000), (0.05, 2000)
-"""How often each takes any valid action instead, and how many episodes there are of it."""
+"""Rate of random valid actions of each behaviour, and its number of episodes."""
 STEP = 10
 FINEST = 2001
 
@@ -62,15 +62,15 @@ Row = dict[str, object]
 
 
 class Quantity(NamedTuple):
-    """What is forecast and observed of a window: a weighted sum over its steps."""
+    """A quantity that is forecast and observed in a window: a weighted sum over its steps."""
 
     outcome: str | None
-    """None is the reward."""
+    """None: the reward."""
     weights: FloatArray
     """[horizon]"""
 
     def forecast(self, explanation: Explanation) -> Forecast:
-        """Around what is expected."""
+        """A forecast around the expectation."""
         if self.outcome is None:
             return Forecast.around(explanation.expected_reward @ self.weights)
         column = explanation.legend.names.index(self.outcome)
@@ -90,7 +90,7 @@ Forecaster = tuple[str, Quantity, Callable[[Explanation], Forecast]]
 
 @dataclass(frozen=True)
 class Exploring:
-    """Takes any valid action at rate epsilon, else that of a policy."""
+    """Epsilon-greedy exploration around a policy."""
 
     policy: DiscretePolicy
     env: Environment
@@ -115,7 +115,7 @@ class Exploring:
 
 
 class Study:
-    """One policy and its explainer, and episodes to calibrate with and to judge by."""
+    """One policy and its explainer, with episodes for calibration and for judging."""
 
     def __init__(self, parts: Parts, steps: int, episodes: int) -> None:
         self.parts, self.steps, self.episodes = parts, steps, episodes
@@ -154,7 +154,7 @@ class Study:
         return self.parts.explainer.explain(windows.observation, windows.action)
 
     def own_windows(self, forecasters: Sequence[Forecaster]) -> Iterator[Row]:
-        """Calibrated on episodes of the policy itself, anywhere in an episode."""
+        """Calibrated on episodes of the policy itself, at any step of an episode."""
         sides = []
         for purpose in ("calibration", "test"):
             episodes = self.play(self.policy, TIME_LIMIT, self.episodes, purpose)
@@ -185,19 +185,19 @@ class Study:
 
 
 def quantiles(explanation: Explanation, returns: ReturnTable) -> Forecast:
-    """Between the quantiles that leave out half of the rest at either end."""
+    """The range between the two quantiles that contain the level."""
     found = returns.returns(explanation.observations, explanation.actions)
     return Forecast.between(found.quantile((1 - LEVEL) / 2).low, found.quantile((1 + LEVEL) / 2).high)
 
 
 def scaled(explanation: Explanation, returns: ReturnTable) -> Forecast:
-    """Around what is expected, in proportion to the distance of the quantiles."""
+    """Around the expectation, scaled by the distance between the quantiles."""
     between = quantiles(explanation, returns)
     return Forecast.around(explanation.expected_return[:, -1], 1 + between.high - between.low)
 
 
 def judge(name: str, calibration: ConformalCalibration, forecast: Forecast, fresh: FloatArray) -> Row:
-    """How the intervals do in fresh windows."""
+    """Coverage and width of the intervals in fresh windows."""
     interval = calibration.interval(forecast, LEVEL)
     return {
         "windows": name,
@@ -238,7 +238,7 @@ def agent(env: str, path: str, seed: int) -> Iterator[Row]:
 
 
 def returns_against_truth() -> str:
-    """Markdown: over the pairs that a policy meets, how far from the true dynamics solved finely."""
+    """Markdown table: distance from the true return distribution, over the pairs that a policy visits."""
     studies = {steps: table_study(0, steps) for steps in (10_000, 100_000, 1_000_000)}
     study = studies[10_000]  # the policy is the same in all
     states = np.unique(study.play(study.policy, TIME_LIMIT, 2000, "met").transitions.observation)
@@ -258,7 +258,7 @@ def returns_against_truth() -> str:
 
 
 def apart(found: BoundedDistribution, truth: Distribution) -> str:
-    """Where nothing is unknown."""
+    """Distances over the pairs without unknown futures."""
     known, ours = found.unknown == 0, found.lowest
     both = zip(ours.values, truth.values, ours.probabilities, truth.probabilities, strict=True)
     distances = np.array([wasserstein_distance(*one) for one in both])[known]
@@ -277,7 +277,7 @@ def learned_table(study: Study) -> PairTable:
 
 
 def true_table(parts: Parts) -> PairTable:
-    """A table whose counts are in the proportion of the true probabilities."""
+    """A table whose counts are proportional to the true probabilities."""
     model = parts.env.model
     assert model is not None
     transitions, probability = model.transitions()
@@ -295,14 +295,14 @@ def made(*overrides: str) -> Parts:
 
 
 def rows(settings: dict[str, str]) -> Iterator[Row]:
-    """A row for each seed and kind of window."""
+    """One row per seed and kind of window."""
     for seed in map(int, settings["seeds"].split(",")):
         found = fuel_taxi(seed) if not settings["agent"] else agent(settings["env"], settings["agent"], seed)
         yield from ({"seed": seed, **row} for row in found)
 
 
 def table(found: pd.DataFrame) -> str:
-    """Markdown, with means over the seeds and the standard deviation of what is covered."""
+    """A Markdown table with means over the seeds and the standard deviation of the coverage."""
     lines = ["| windows | effective number | covered | sd over seeds | width |", "|---|--:|--:|--:|--:|"]
     for name, group in found.groupby("windows", sort=False):
         finite = group.width[~group.infinite.astype(bool)]

@@ -1,6 +1,6 @@
-"""Show tpd's docstrings in the API reference: examples as code, and `name: meaning` lines as a list.
+"""Format tpd's docstrings for the API reference: examples as code, and `name: meaning` lines as a list.
 
-mkdocs.yml names it as an extension of griffe, which reads the sources without importing them.
+mkdocs.yml loads it as an extension of griffe, which reads the sources without importing them.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Pages of the docs site that are made from the code, so that they cannot drift: settings and commands.
+"""Generate pages of the docs site from the code, so that they stay up to date: settings and commands.
 
-mkdocs.yml names it as a hook; `make docs` builds the site.
+mkdocs.yml loads it as a hook; `make docs` builds the site.
 """
 
 import importlib
@@ -90,11 +90,11 @@ MEANINGS = {
     "hydra/launcher.mem_gb": "memory of a job",
     "hydra/launcher.timeout_min": "time limit of a job, in minutes",
 }
-"""Of keys that neither a comment nor a docstring explains, or not for all options alike."""
+"""Meanings of keys without a comment or docstring, or whose meaning differs between options."""
 MOST = 4
-"""Different defaults of a key that are shown in a table."""
+"""Upper bound on the different defaults of a key shown in a table."""
 LONGEST = 36
-"""Characters of a default that are shown in a table."""
+"""Upper bound on the characters of a default shown in a table."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Setting:
 
 
 def settings(text: str) -> list[Setting]:
-    """The keys of a YAML file with their defaults and comments; not those within lists."""
+    """The keys of a YAML file with their defaults and comments, without keys inside lists."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     return list(_settings(text, root, "")) if isinstance(root, yaml.MappingNode) else []
 
@@ -126,7 +126,7 @@ def _settings(text: str, node: yaml.MappingNode, prefix: str) -> Iterator[Settin
 
 
 def description(text: str) -> str:
-    """What the first comment of a YAML file says."""
+    """The first comment of a YAML file."""
     lines = [line for line in text.splitlines() if not line.startswith("# @package")]
     comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     first = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
@@ -134,19 +134,19 @@ def description(text: str) -> str:
 
 
 def target(text: str) -> str:
-    """What a YAML file makes, as a dotted name."""
+    """The `_target_` of a YAML file."""
     found = re.search(r"^_target_: ([\w.]+)", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def _made(text: str) -> str:
-    """What a YAML file without a comment is about: the environment it names, or the class it makes."""
+    """A fallback description of a YAML file: the environment id, or the class of its target."""
     named = {each.key: each.default for each in settings(text)}
     return f"`{named.get('id') or target(text).rpartition('.')[2]}`"
 
 
 def documented(name: str, key: str) -> str:
-    """What the docstring of a class or function says of one of its parameters."""
+    """The description of a parameter in the docstring of a class or function."""
     module, _, attribute = name.rpartition(".")
     made = getattr(importlib.import_module(module), attribute) if module else None
     text = inspect.getdoc(made) or ""
@@ -155,12 +155,12 @@ def documented(name: str, key: str) -> str:
 
 
 def files_of(group: str) -> list[Path]:
-    """The YAML files of a group, in the order of their names."""
+    """The YAML files of a group, sorted by name."""
     return sorted((CONF / group).glob("*.yaml"))
 
 
 def group_page(group: str) -> str:
-    """All keys of a group in one table, then its files."""
+    """All keys of a group in one table, followed by its files."""
     texts = {path.stem: path.read_text() for path in files_of(group)}
     lines = [f"# {group}", "", GROUPS[group], "", "| option | |", "|---|---|"]
     lines += [f"| [`{name}`](#{name}) | {description(text) or _made(text)} |" for name, text in texts.items()]
@@ -173,7 +173,7 @@ def group_page(group: str) -> str:
 
 
 def _table(prefix: str, texts: dict[str, str]) -> list[str]:
-    """A row for each key: what it is, and its default in each file that sets it."""
+    """One row per key: its meaning, and its default in each file that sets it."""
     defaults: dict[str, dict[str, list[str]]] = {}
     meanings: dict[str, str] = {}
     for name, text in texts.items():
@@ -192,7 +192,7 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
 
 
 def meaning_of(key: str, written: str) -> str:
-    """What a key means; those that end alike, within `kwargs` or `model`, mean the same."""
+    """The meaning of a key; keys within `kwargs` or `model` share the meaning of their last part."""
     if "explainer.model." in key:
         return written or "as for the network"
     return MEANINGS.get(key) or written or (MEANINGS["env.kwargs"] if key.startswith("env.kwargs.") else "")
@@ -208,12 +208,12 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """A comment as Markdown: what is in braces is code."""
+    """A comment as Markdown; text in braces becomes code."""
     return _cell(text if "`" in text else re.sub(r"\{.*\}", lambda found: f"`{found[0]}`", text))
 
 
 def main_page() -> str:
-    """The keys that belong to no group."""
+    """The page of the keys that belong to no group."""
     text = (CONF / "config.yaml").read_text()
     lines = [SETTINGS]
     lines += [f"| [`{group}`]({_page(group)}) | {told} |" for group, told in GROUPS.items()]
@@ -238,7 +238,7 @@ def commands_page() -> str:
 
 
 def said(module: str, function: str) -> str:
-    """The help of a command, without the settings, which have pages of their own."""
+    """The help of a command, without the settings, which have their own pages."""
     code = f"import sys; sys.argv = ['{function}', '--help']; from {module} import {function}; {function}()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     text = done.stdout or done.stderr[done.stderr.index("usage:") :]
@@ -246,7 +246,7 @@ def said(module: str, function: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """All pages that are made, by their paths in docs/."""
+    """All generated pages, by path in docs/."""
     made = {"reference/settings/index.md": main_page(), "reference/commands.md": commands_page()}
     return made | {f"reference/settings/{_page(group)}": group_page(group) for group in GROUPS}
 

@@ -1,4 +1,4 @@
-"""Try every door x hostile input. Fails if anything got in.
+"""Try hostile inputs at every entry point ("door") that reads data. Fails if anything got in.
 
 python scripts/doors.py     writes docs/results/doors.md by door, and outputs/doors.md by input
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # a fork of a process with OpenMP threads may hang
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # forking a process with OpenMP threads may hang
 
 from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, attempt, cases
 
@@ -213,7 +213,7 @@ def _capital(words: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """As code, so that nothing in it is markdown; without what differs from run to run."""
+    """Inline code, so that nothing in it is Markdown; parts that vary between runs are masked."""
     stable = re.sub(r"run=[0-9a-f]{32}", "run=…", text)
     return f"`` {stable.replace('|', chr(92) + '|')} ``"
 

@@ -1,10 +1,10 @@
-"""Break runs in every way that we know of, and look at what is lost.
+"""Inject faults into runs (kills, full disks, lost servers), and check that nothing is lost.
 
 python scripts/faults.py            all of it; writes docs/results/faults.md
 python scripts/faults.py kills=5    some of it, quicker, and nothing is written
 
-Every fault meets a real run, as a user starts it; the same command is then given again until it has
-finished, and what it leaves is compared, bit for bit, with what an undisturbed run has left.
+Every fault hits a real run, started as by a user. The same command is then repeated until the run has
+finished, and its results are compared, bit for bit, with those of an undisturbed run.
 """
 
 import os
@@ -95,22 +95,22 @@ folder of its run, and the process waits only for that; metrics are delivered fr
 """
 COMPARED = ("errors.json", "curve.json", "forecasts.json", "metrics.json")
 NOT_COMPARED = ("seconds/", "time/")
-WORKER = "popen_loky"  # in the command of every process that joblib starts for jobs
+WORKER = "popen_loky"  # in the command line of all joblib workers
 
 
 Tracked = dict[str, dict[str, list[tuple[int, float]]]]
-"""By name of the run and of the metric: steps and values."""
+"""By run name and metric name: steps and values."""
 
 
 @dataclass
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     fault: str
     tried: int = 0
     lost: int = 0
     recovered: list[float] = field(default_factory=list)
-    """Seconds each: from the same command again to its end, or to the same point."""
+    """Seconds from repeating the command to its end, or to the same point."""
     remark: str = ""
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Row:
 
 
 def start(folder: Path, *words: str, script: Path = SCRIPT) -> subprocess.Popen[bytes]:
-    """A command as a user types it, in a process group of its own."""
+    """Start a command as a user would, in its own process group."""
     with (folder / "terminal.txt").open("ab") as terminal:
         return subprocess.Popen(
             [sys.executable, str(script), *words],
@@ -133,7 +133,7 @@ def start(folder: Path, *words: str, script: Path = SCRIPT) -> subprocess.Popen[
 
 
 def finish(folder: Path, *words: str, script: Path = SCRIPT) -> float:
-    """The same, to its end; the seconds it took."""
+    """Run a command to its end; returns the seconds it took."""
     began = time.monotonic()
     process = start(folder, *words, script=script)
     if process.wait(SECONDS_AT_MOST) != 0:
@@ -142,7 +142,7 @@ def finish(folder: Path, *words: str, script: Path = SCRIPT) -> float:
 
 
 def kill(process: subprocess.Popen[bytes], with_signal: signal.Signals = signal.SIGKILL) -> None:
-    """End a command and all that it has started."""
+    """Kill a command and all processes that it has started."""
     os.killpg(process.pid, with_signal)
     process.wait()
 
@@ -159,14 +159,14 @@ def only_run(where: Path) -> Path:
 
 
 def finished(where: Path) -> bool:
-    """Whether a run or a sweep has come to its end."""
+    """Whether a run or a sweep has finished."""
     paths = [*where.glob("outputs/runs/*/status.json"), *where.glob("outputs/sweeps/*/sweep.json")]
     records = map(read_record, paths)
     return any(record.get("status") == FINISHED for record in records)
 
 
 def left_by(run: Path) -> dict[str, object]:
-    """All that a run has found, to the last bit."""
+    """All results of a run, bit for bit."""
     found: dict[str, object] = {name: (run / name).read_text() for name in COMPARED if (run / name).exists()}
     with np.load(run / "explainer" / "arrays.npz", allow_pickle=False) as arrays:
         found |= {name: arrays[name].tobytes() for name in arrays}
@@ -174,7 +174,7 @@ def left_by(run: Path) -> dict[str, object]:
 
 
 def tracked(uri: str) -> Tracked:
-    """By name of the run, all that the store has of its metrics; runs must have ended well."""
+    """All metrics in the store, by run name; the runs must have finished."""
     client = MlflowClient(uri)
     found = {}
     for experiment in client.search_experiments():
@@ -191,14 +191,14 @@ def tracked(uri: str) -> Tracked:
 
 
 def differences(one: dict[str, object], other: dict[str, object]) -> int:
-    """How many things are not the same."""
+    """Number of results that differ."""
     return sum(one.get(name) != other.get(name) for name in one.keys() | other.keys())
 
 
 def untracked(due: Tracked, found: Tracked) -> int:
-    """How many metrics lack a value that is due, or have two of one step.
+    """Number of metrics with a missing value, or with two values for one step.
 
-    A sweep that goes on has more than one without a fault: what it told when jobs were missing.
+    A resumed sweep has additional values, logged while jobs were missing.
     """
     lost = 0
     for run, metrics in due.items():
@@ -213,7 +213,7 @@ def store(where: Path) -> str:
 
 
 def stage_of(where: Path) -> str:
-    """How far a run came, by what it left."""
+    """How far a run got, judged by its files."""
     runs = list(where.glob("outputs/runs/*"))
     if not runs:
         return "starting"
@@ -231,14 +231,14 @@ def stage_of(where: Path) -> str:
 
 
 def kills(count: int) -> Iterator[Row]:
-    """SIGKILL at random moments of runs, so often of each kind."""
+    """SIGKILL at random moments of runs, `count` times for each kind."""
     rng = random.Random(0)
     for kind, words in KILLED.items():
         yield kill_often(Row(f"`kill -9` at a random moment of {kind}"), words, count, rng)
 
 
 def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -> Row:
-    """Again and again until the run has finished once, and then another one."""
+    """Kill a run again and again until it has finished, then start another one."""
     moments = Counter[str]()
     with folder() as where:
         idle, undisturbed = timed(where, words)
@@ -254,7 +254,7 @@ def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -
                     kill(process)
                     row.tried += 1
                     moments[stage_of(where)] += 1
-                if finished(where):  # and died before it could say so
+                if finished(where):  # finished, but killed before it could exit
                     break
             if not finished(where):
                 row.recovered.append(finish(where, *words))
@@ -267,7 +267,7 @@ def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -
 
 
 def timed(where: Path, words: Sequence[str]) -> tuple[float, float]:
-    """The seconds until a run has begun its work, and until its end."""
+    """The seconds until a run starts its work, and until its end."""
     began, process = time.monotonic(), start(where, *words)
     while not list(where.glob("outputs/runs/*/status.json")) and process.poll() is None:
         time.sleep(0.1)
@@ -278,7 +278,7 @@ def timed(where: Path, words: Sequence[str]) -> tuple[float, float]:
 
 
 def sweeps(count: int) -> Iterator[Row]:
-    """The sweep, one of its workers, or its terminal, in the middle of four seeds."""
+    """Kill a sweep of four seeds, one of its workers, or its terminal, in the middle."""
     words = ("-m", *SMALL, "seed=range(4)", "hydra.launcher.n_jobs=2")
     with folder() as where:
         undisturbed = finish(where, *words)
@@ -299,7 +299,7 @@ def sweeps(count: int) -> Iterator[Row]:
                 process = start(where, *words)
                 time.sleep(rng.uniform(0.3, 0.9) * undisturbed)
                 strike(process)
-                if finished(where):  # before it was struck, whether or not it could still say so
+                if finished(where):  # finished before the fault
                     continue
                 row.tried += 1
                 row.recovered.append(finish(where, *words))
@@ -308,20 +308,20 @@ def sweeps(count: int) -> Iterator[Row]:
                     for path in where.glob("outputs/sweeps/*/*/status.json")
                 }
                 row.lost += differences(dict(due), dict(left))
-                row.lost += len(list(where.glob("outputs/sweeps/*"))) - 1  # it was not gone on with
+                row.lost += len(list(where.glob("outputs/sweeps/*"))) - 1  # it was not resumed
                 row.lost += untracked(due_tracked, tracked(store(where)))
             print(f"{fault}: {row.tried}, lost: {row.lost}", flush=True)
         yield row
 
 
 def kill_parent(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process that was started, and leave those that it has started itself to find out."""
+    """Kill the started process only; its children must notice by themselves."""
     process.kill()
     process.wait()
 
 
 def kill_worker(process: subprocess.Popen[bytes]) -> None:
-    """Kill one of the processes that do the jobs of a sweep, and let the rest end by itself."""
+    """Kill one worker of a sweep, and let the rest end by itself."""
     group = ["ps", "-o", "pid=,args=", "-g", str(process.pid)]
     listed = subprocess.run(group, capture_output=True, text=True)
     workers = [line.split()[0] for line in listed.stdout.splitlines() if WORKER in line]
@@ -331,7 +331,7 @@ def kill_worker(process: subprocess.Popen[bytes]) -> None:
 
 
 def servers(count: int) -> Iterator[Row]:
-    """The store goes away, or stops answering, while a run goes on."""
+    """The store goes away, or stops answering, during a run."""
     with folder() as where:
         undisturbed = finish(where, *SMALL)
         due, due_tracked = left_by(only_run(where)), tracked(store(where))
@@ -349,7 +349,7 @@ def servers(count: int) -> Iterator[Row]:
                 server.start()
                 process = start(where, *SMALL, f"tracking.uri={server.uri}")
                 while not list(where.glob(f"outputs/runs/*/{JOURNAL}")) and process.poll() is None:
-                    time.sleep(0.1)  # a run that cannot begin is refused, and has nothing to lose
+                    time.sleep(0.1)  # a run that cannot start is refused, and has nothing to lose
                 time.sleep(rng.uniform(0, 0.5) * undisturbed)
                 strike(server)
                 if process.wait(SECONDS_AT_MOST) != 0:
@@ -364,7 +364,7 @@ def servers(count: int) -> Iterator[Row]:
 
 
 def full_disks(count: int) -> Iterator[Row]:
-    """A disk that is full in the middle of a run, and has room again afterwards."""
+    """The disk is full in the middle of a run, and has space again afterwards."""
     row = Row("the disk is full in the middle of a run", remark="one line says so; the same command goes on")
     with folder() as where:
         finish(where, *SMALL, "tracking=none")
@@ -401,7 +401,7 @@ print(*took)
 
 
 def said_by(process: subprocess.Popen[bytes]) -> str:
-    """What a process has printed, once it has come to its end."""
+    """The output of a process, after it has ended."""
     told, trouble = process.communicate()
     if process.returncode != 0:
         raise RuntimeError(trouble.decode()[-3000:])
@@ -409,7 +409,7 @@ def said_by(process: subprocess.Popen[bytes]) -> str:
 
 
 def load(count: int) -> Iterator[str]:
-    """Processes that all begin at once, on a store that does not exist yet, with 1000 metrics each."""
+    """Start processes at once on a store that does not exist yet, with 1000 metrics each."""
     yield "| store | processes | metrics each | lost | per metric, median | p99 | all delivered after |"
     yield "|---|--:|--:|--:|--:|--:|--:|"
     for kind in ("an SQLite file", "an MLflow server"):

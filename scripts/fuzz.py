@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of all that reads a file: whatever is in it, it is read or refused in one line.
+"""Coverage-guided fuzzing of everything that reads a file: any input must be read, or refused in one line.
 
 python scripts/fuzz.py [seconds=60] [reader ...]
 """
@@ -45,12 +45,12 @@ with atheris.instrument_imports(include=["tpd", "sb3_ext"]):
 SECONDS = 60
 LONGEST_LINE = 1000
 SLOWEST, LARGEST = 20, 4096
-"""Seconds and megabytes that one input may take."""
+"""Limits for one input, in seconds and megabytes."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads a kind of file, and a good one to begin with."""
+    """A reader of a kind of file, and a valid file to start from."""
 
     make: Callable[[Path], None]
     file: str
@@ -58,14 +58,14 @@ class Reader:
 
 
 def load_run(folder: Path) -> None:
-    """Make what the description names."""
+    """Build what the description names."""
     about = run_descriptions.read(folder / saved_runs.EXPLAINER)
     about.env.make()
     about.outcomes.make()
 
 
 def load_explainer(folder: Path) -> None:
-    """Whatever can be read must have finite answers."""
+    """Everything that can be read must give finite answers."""
     explainer: Explainer = explainers.load(folder / saved_runs.EXPLAINER)
     if not hasattr(explainer.predictor, "network"):
         states = np.arange(good_files.lake().table_shape()[0])
@@ -74,7 +74,7 @@ def load_explainer(folder: Path) -> None:
 
 
 def ask(folder: Path) -> None:
-    """Read a question as it comes after MLflow has parsed it."""
+    """Read a question in the form that MLflow passes on."""
     asked = questions(folder / saved_runs.EXPLAINER)
     assert asked is not None
     rows = json.loads((folder / "question.json").read_bytes())
@@ -128,14 +128,14 @@ READERS = {
 
 
 def main(arguments: list[str]) -> None:
-    """Fuzz every reader in a process of its own, which ends at the first thing that is wrong."""
+    """Fuzz every reader in its own process, which ends at the first failure."""
     given = dict(argument.split("=") for argument in arguments if "=" in argument)
     wanted = [argument for argument in arguments if "=" not in argument] or list(READERS)
     if unknown := set(wanted) - set(READERS):
         sys.exit(f"there is no reader {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
     seconds, failed = int(given.get("seconds", SECONDS)), []
     for name in wanted:
-        # -P: else numba would take coverage.py, which lies here, for the library of that name
+        # -P: otherwise numba would import the coverage.py in this folder as the library
         command = [sys.executable, "-P", __file__, "alone", name, str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True)
         told = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
@@ -176,7 +176,10 @@ def alone(name: str, seconds: int) -> None:
 
 
 def _seeds(good: bytes) -> list[bytes]:
-    """The file; of a zip its members, each after its number, as changes to the whole fail its checksums."""
+    """The seed inputs: the file itself, or the members of a zip, each with its index.
+
+    A zip is fuzzed by member, since changes to the whole would fail its checksums.
+    """
     if not zipfile.is_zipfile(io.BytesIO(good)):
         return [good]
     with zipfile.ZipFile(io.BytesIO(good)) as archive:
@@ -184,7 +187,7 @@ def _seeds(good: bytes) -> list[bytes]:
 
 
 def _spoilt(good: bytes, data: bytes) -> bytes:
-    """The file that an input stands for."""
+    """The file that an input encodes."""
     if not zipfile.is_zipfile(io.BytesIO(good)) or not data:
         return data
     with zipfile.ZipFile(io.BytesIO(good)) as archive:

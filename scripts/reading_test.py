@@ -1,4 +1,4 @@
-"""The reading test: packets of texts and questions for readers who know nothing of the world, and scores.
+"""The reading test: make packets of texts and questions for readers who do not know the world; score answers.
 
 python scripts/reading_test.py make out=reading agents=../agents   a packet for each world and arm
 python scripts/reading_test.py score packet=reading/packets/fuel_taxi-sentences.md answers=mine.json

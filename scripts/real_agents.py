@@ -1,7 +1,7 @@
-"""How well agents of other people are explained: `python scripts/benchmark_agents.py real agents_folder=...`
+"""Measure explanations of published agents: `python scripts/benchmark_agents.py real agents_folder=...`
 
-Every agent and seed leaves a JSON file in outputs/benchmark_agents, and is not measured again while that is
-there. `agents=[ppo-CartPole-v1]` chooses agents, `seeds=1` how many seeds, `steps=200000` the transitions,
+Every agent and seed writes a JSON file to outputs/benchmark_agents, and is skipped if that exists.
+`agents=[ppo-CartPole-v1]` selects agents, `seeds=1` the number of seeds, `steps=200000` the transitions,
 `networks=[]` leaves out the networks with other targets;
 `overrides=[explainer.hidden=[64]] out=outputs/small` measures other settings, in another folder.
 """
@@ -56,18 +56,18 @@ NETWORKS = {
     "one-step": ["explainer.window=1"],
     "no bootstrap": ["explainer.bootstrap=false"],
 }
-"""Other networks than that of the mixture, which has window targets with bootstrapping."""
+"""Other networks than the mixture's, which has window targets with bootstrapping."""
 BY = (5, 15, 29)
 EPISODES, PAIRS = 250, 2000
 MOMENTS, OTHER_MOMENTS, ROLLOUTS = 400, 120, 10
 ROUNDING = 1e-5
-ENOUGH_MOMENTS = 20  # for the bands of an event to be counted
+ENOUGH_MOMENTS = 20  # needed to count the bands of an event
 Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is typed."""
+    """The command-line settings."""
 
     agents_folder: str
     agents: Sequence[str] = tuple(AGENTS)
@@ -79,7 +79,7 @@ class Settings:
 
     @classmethod
     def typed(cls, words: Sequence[str]) -> "Settings":
-        """From `name=value`, refusing what is not known by name."""
+        """Parse `name=value`; unknown names are refused."""
         given: dict[str, Any] = OmegaConf.to_container(OmegaConf.from_dotlist(list(words)))  # type: ignore[assignment]
         unknown = {*given} - set(cls.__annotations__)
         if unknown or "agents_folder" not in given:
@@ -93,14 +93,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Judges:
-    """What every predictor of one agent is compared with."""
+    """The truth that every predictor of one agent is compared with."""
 
     cases: SampledCases
-    """By rollouts from forks: the policy's action and a foil at moments of its episodes."""
+    """By rollouts from forks: the policy's action and a foil, at moments of its episodes."""
     others: SampledCases
-    """At other moments, by which bands are calibrated."""
+    """At other moments, for calibrating bands."""
     before_ends: SampledCases | None
-    """At moments chosen by what came of them, the last steps before a termination; None where none does."""
+    """At the last steps before a termination, selected by their outcome; None if no episode terminates."""
     course: Course
     fresh: Episodes
     steps: IntArray
@@ -164,7 +164,7 @@ def measure_agent(settings: Settings, agent: str, seed: int) -> dict[str, Figure
 
 
 def constant(parts: Parts, judges: Judges) -> Figures:
-    """The errors of a forecast that is the same everywhere: the mean at other moments."""
+    """The errors of a constant forecast: the mean at other moments."""
     names = parts.outcomes.legend.names
     events = [names.index(event) for event in parts.outcomes.legend.events]
     figures = Figures()
@@ -175,7 +175,7 @@ def constant(parts: Parts, judges: Judges) -> Figures:
 
 
 def made(settings: Settings, agent: str, seed: int, *overrides: str) -> Parts:
-    """The parts of a run of that agent."""
+    """The parts of a run of this agent."""
     zipped = Path(settings.agents_folder).expanduser() / f"{agent}.zip"
     named = [f"experiment={AGENTS[agent]}", f"policy.path={zipped}", f"seed={seed}"]
     statistics = zipped.with_suffix(".vecnormalize.pkl")
@@ -207,7 +207,7 @@ def judging(parts: Parts, seed: int, decisive: tuple[str, ...]) -> Judges:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of CPU."""
+    """CPU seconds."""
     start = time.process_time()
     work()
     return time.process_time() - start
@@ -258,7 +258,7 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
 
 
 def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
-    """Brier skill of the decisive events by a few steps, and whether they are learned: 1, or 0."""
+    """Brier skill of the decisive events by a few steps, and whether they are learned (1 or 0)."""
     found = forecast_skill(explainer, parts.outcomes, judges.fresh)
     figures = Figures()
     for event in judges.decisive:
@@ -270,7 +270,7 @@ def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
 
 
 def bands(explainer: Explainer, judges: Judges) -> Figures:
-    """How often the bands of events hold the truth, by forecast, and what they are worth."""
+    """Coverage of event bands by forecast probability, and their value."""
     calibrate(explainer, judges.others, generator(0, "calibration"))
     scores = band_scores(explainer, judges.cases)
     if scores is None:
@@ -283,13 +283,13 @@ def bands(explainer: Explainer, judges: Judges) -> Figures:
         for event in judges.decisive:
             share = scores.covered[scores.names.index(FIRST + event), number]
             figures[f"{event}: covered, {forecasts}"] = float(share)
-    told = scores.moments[:, 1:].sum(axis=1) >= ENOUGH_MOMENTS  # that it may happen at all
+    told = scores.moments[:, 1:].sum(axis=1) >= ENOUGH_MOMENTS  # events that may happen at all
     worse = told & (scores.score > scores.base_score)
     return figures | {"events with a band worse than the base rate's": float(worse.sum())}
 
 
 def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
-    """How many cells contradict F_h <= P(at h) <= P(by h) <= 1."""
+    """Number of cells that violate F_h <= P(at h) <= P(by h) <= 1."""
     wrong = 0
     for column, name in enumerate(names):
         if name.startswith(FIRST):
@@ -301,8 +301,8 @@ def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
 
 
 def effect(predicted: FloatArray, true: FloatArray, cases: SampledCases) -> Figures:
-    """How far the difference that a foil makes is off, and how far "none" is, from [case] by the horizon."""
-    foils = np.flatnonzero(~cases.own)  # each comes after the policy's own action there
+    """Errors of the foil's effect, and of predicting no effect, from [case] by the horizon."""
+    foils = np.flatnonzero(~cases.own)  # each follows the policy's own action
     learned, forked = (each[foils] - each[foils - 1] for each in (predicted, true))
     worse = 1e4 * ((learned - forked) ** 2 - forked**2)
     return {
@@ -323,7 +323,7 @@ def auc_of(first: FloatArray, column: int, judges: Judges) -> float:
 
 
 def auc(said: FloatArray, happened: BoolArray) -> float:
-    """How likely what happened was said to be more likely than what did not."""
+    """Probability that a window with the event has a higher forecast than one without it."""
     ranks, positive = rankdata(said), int(happened.sum())
     negative = len(happened) - positive
     if not positive or not negative:
@@ -332,7 +332,7 @@ def auc(said: FloatArray, happened: BoolArray) -> float:
 
 
 def report(agent: str, found: Sequence[Mapping[str, Figures]]) -> None:
-    """Means over the seeds that have a predictor, a column for each."""
+    """Print the means over the seeds that have a predictor, one column per predictor."""
     print(f"\n{agent}, mean over {len(found)} seeds")
     names = list(found[0])
     rows = dict.fromkeys(figure for each in found[0].values() for figure in each)

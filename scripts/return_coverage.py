@@ -1,4 +1,4 @@
-"""Whether the returns of fresh episodes are distributed as a network of returns says they are.
+"""Compare the returns of fresh episodes with the distributions predicted by a return network.
 
 python scripts/return_coverage.py env=mountain_car agent=agents/dqn-MountainCar-v0.zip
 python scripts/return_coverage.py env=lunar_lander agent=agents/ppo-LunarLander-v2.zip training.steps=50000
@@ -37,7 +37,7 @@ TIME_LIMIT = 200
 
 
 def made(settings: dict[str, str], others: list[str]) -> Parts:
-    """The explainer of an agent, which has learned nothing yet."""
+    """The parts of a run with an untrained explainer of an agent."""
     overrides = [
         f"experiment={settings['env']}",
         f"policy.path={settings['agent']}",
@@ -52,7 +52,7 @@ def made(settings: dict[str, str], others: list[str]) -> Parts:
 
 
 def crps(found: Distribution, seen: FloatArray) -> FloatArray:
-    """[window]: the continuous ranked probability score; of a distribution that is a number, its error."""
+    """[window]: continuous ranked probability score (CRPS); for a point mass, the absolute error."""
     values, mass = found.values, found.probabilities
     level = np.cumsum(mass, axis=1) - mass / 2
     signs = (seen[:, None] < values) - level
@@ -60,7 +60,7 @@ def crps(found: Distribution, seen: FloatArray) -> FloatArray:
 
 
 def main() -> None:
-    """Learn, play, and compare a window of each episode."""
+    """Learn, play episodes, and compare one window of each."""
     given = dict(argument.split("=", 1) for argument in sys.argv[1:])
     settings = SETTINGS | {name: value for name, value in given.items() if "." not in name}
     if unknown := settings.keys() - SETTINGS.keys():
@@ -81,7 +81,7 @@ def main() -> None:
     known = found.lowest
     expected = parts.explainer.explain(windows.observation, windows.action).expected_return[:, -1]
     low, high = known.quantile(LOW), known.quantile(HIGH)
-    width = max(1e-3 * float(np.ptp(seen)), 1e-6)  # what is nearer than that is the same
+    width = max(1e-3 * float(np.ptp(seen)), 1e-6)  # values closer than this count as equal
     print(f"{len(seen)} windows of {horizon} steps, discount {policy.discount}, {settings}")
     print(f"observed: mean {seen.mean():.3f}, sd {seen.std():.3f}, {seen.min():.2f} to {seen.max():.2f}")
     print(f"within 5-95 %: {np.mean((seen >= low - width) & (seen <= high + width)):.3f}")

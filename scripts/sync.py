@@ -1,4 +1,4 @@
-"""Deliver to the tracking store what runs could not: python scripts/sync.py [folder of runs or sweeps]."""
+"""Deliver undelivered tracking data to the store: python scripts/sync.py [folder of runs or sweeps]."""
 
 from tpd.run.cli import sync
 

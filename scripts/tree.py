@@ -15,7 +15,7 @@ LONG_FILE, LONG_FUNCTION = 300, 50
 
 
 def rooms() -> dict[str, int]:
-    """The packages of tpd, and how many modules each has."""
+    """The packages of tpd, and the number of modules in each."""
     found = (path for path in sorted((ROOT / "tpd").iterdir()) if (path / "__init__.py").exists())
     return {
         path.name: len([file for file in path.rglob("*.py") if file.name != "__init__.py"]) for path in found
@@ -23,31 +23,31 @@ def rooms() -> dict[str, int]:
 
 
 def loose_modules() -> list[str]:
-    """Modules that lie in no room."""
+    """Modules outside of any room."""
     return sorted(path.name for path in (ROOT / "tpd").glob("*.py") if path.name != "__init__.py")
 
 
 def layers() -> list[str]:
-    """The layers that import-linter checks, from the highest to the lowest."""
+    """The layers that import-linter checks, from highest to lowest."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
     return next(list(contract["layers"]) for contract in contracts if contract["type"] == "layers")
 
 
 def imports() -> dict[str, set[str]]:
-    """The modules of tpd, and which of them each imports anywhere."""
+    """The modules of tpd, and the modules that each imports anywhere."""
     files = {_module(path): path for path in sorted((ROOT / "tpd").rglob("*.py"))}
     graph: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
         for node in _run(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in files:
                 named = {f"{node.module}.{alias.name}" for alias in node.names} & files.keys()
-                graph[name] |= named or {node.module}  # a module of a package, or something of a module
+                graph[name] |= named or {node.module}  # a module of a package, or a name in a module
     return graph
 
 
 def _run(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those that only type checkers see."""
+    """All nodes except those that only type checkers see."""
     for node in ast.iter_child_nodes(tree):
         if not (
             isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -57,7 +57,7 @@ def _run(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def longest_chain(graph: dict[str, set[str]]) -> list[str]:
-    """The longest chain of modules of which each imports the next."""
+    """The longest chain of modules in which each imports the next."""
 
     @cache
     def chain(module: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far a what-if can be trusted: its flips against policies solved anew, in all states of FuelTaxi met.
+"""Compare the flips that a what-if predicts with policies solved again, in all visited states of FuelTaxi.
 
 python scripts/what_if_study.py     prints the table of docs/results/what_if.md, in less than a minute
 """
@@ -29,13 +29,13 @@ OUTCOMES = "failure", "refuel", "move", "pickup", "dropoff"
 
 
 class Flips(NamedTuple):
-    """How the flips that a what-if names compare with those of the policy solved anew."""
+    """Flips predicted by a what-if, compared with those of the policy solved again."""
 
     named: int
     true: int
     both: int
     same_action: int
-    """Among both, those where the action that overtakes is one that the new policy may take."""
+    """Flips in both where the new policy may take the action that overtakes."""
 
     def cells(self) -> str:
         return f"{self.named} | {share(self.both, self.named)} | {share(self.both, self.true)}"
@@ -46,14 +46,14 @@ def share(part: int, whole: int) -> str:
 
 
 def best_actions(values: FloatArray, valid: BoolArray) -> BoolArray:
-    """[state, action]: the valid actions of the largest value, all of them where some are equal."""
+    """[state, action]: the valid actions with the largest value, including ties."""
     values = np.where(valid & ~np.isnan(values), values, -np.inf)
     largest = values.max(axis=1, keepdims=True)
     return np.asarray(values >= largest - ROUNDING * np.maximum(1, np.abs(largest)))
 
 
 def compare(named: BoolArray, true: BoolArray, own: IntArray) -> Flips:
-    """From the best actions [state, action] by the what-if and by the new policy."""
+    """Compare the best actions [state, action] of the what-if and of the new policy."""
     rows = np.arange(len(own))
     what_if, anew = ~named[rows, own], ~true[rows, own]
     agreed = (named & true).any(axis=1)
@@ -62,7 +62,7 @@ def compare(named: BoolArray, true: BoolArray, own: IntArray) -> Flips:
 
 
 class Study:
-    """One policy, the states that it meets, and the exact explanations of every valid action there."""
+    """One policy, the states that it visits, and exact explanations of every valid action there."""
 
     def __init__(self, parts: Parts, model: TabularModel, policy: DiscretePolicy) -> None:
         self.parts, self.model = parts, model
@@ -79,7 +79,7 @@ class Study:
         return Explainer(solution, policy, self.parts.outcomes.legend).explain(self.states[row], action)
 
     def flips(self, rewards: Mapping[str, float]) -> Iterator[Flips]:
-        """For each horizon."""
+        """The flips for each horizon."""
         anew = resolve(self.model, self.parts.outcomes, rewards, self.discount).action_values(self.states)
         assert anew is not None
         for explanation in self.explanations.values():
@@ -107,7 +107,7 @@ def total(flips: Sequence[Flips]) -> Flips:
 
 
 def line(name: str, now: str, then: str, flips: Sequence[Flips]) -> str:
-    """One change of rewards, with the flips for each horizon."""
+    """One row: a change of rewards, with the flips for each horizon."""
     cells = " | ".join(one.cells() for one in flips)
     same = share(flips[-1].same_action, flips[-1].both)
     return f"| {name} | {now} | {then} | {flips[0].true} | {cells} | {same} |"

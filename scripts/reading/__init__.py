@@ -1,1 +1,1 @@
-"""The reading test: can somebody who knows nothing of a world answer questions about it from a text?"""
+"""The reading test: can readers who do not know an environment answer questions about it from a text?"""

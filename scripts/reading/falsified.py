@@ -1,7 +1,7 @@
-"""Texts with one fact falsified: a step, a percentage or a reward of one outcome, or the order of two.
+"""Falsify one fact in a text: a step, a percentage or a reward of one outcome, or the order of two.
 
-Sentences are parsed, not made anew, whatever they say: a number belongs to the last outcome named before it
-or, of the form "47 % risk of it", to the one named right after it.
+Existing sentences are parsed, not generated again. A number belongs to the last outcome named before it or,
+in the form "47 % risk of it", to the one named right after it.
 """
 
 import re
@@ -19,21 +19,22 @@ PATTERNS = {
 PRICE = r"(penalty|reward) of (-?[\d.]+(?:e[+-]?\d+)?)"
 BAND = r" % ?[\[(](\d+) to (\d+) %"
 CLOSE = {STEP: 1.0, PERCENT: 1.0}
-"""How near to the true number one in the text has to be to be taken for it."""
+"""How close a number in the text must be to the true one to be recognised as it."""
 
 
 class Falsified(NamedTuple):
-    """A text that says something wrong."""
+    """A text with a falsified fact."""
 
     text: str
     changes: list[tuple[str, str]]
-    """What stood there, and what stands there now, in the order of the text."""
+    """The old and the new words of each change, in the order of the text."""
 
 
 def falsify(text: str, about: About, actions: Sequence[str], outcomes: Sequence[str]) -> Falsified | None:
-    """The text with the fact changed wherever it is said; None where it is not said, or cannot be changed.
+    """The text with the fact changed wherever it occurs; None if it does not occur, or cannot be changed.
 
-    actions: the names of the fact and the foil. outcomes: all names of outcomes.
+    actions: the names of the fact and the foil.
+    outcomes: all names of outcomes.
     """
     if np.isnan(about.false):
         return None
@@ -61,7 +62,7 @@ def falsify(text: str, about: About, actions: Sequence[str], outcomes: Sequence[
 
 
 def _replaced(text: str, new: Mapping[tuple[int, int], str]) -> Falsified:
-    """The text with other words from begin to end of each place."""
+    """The text with the words at these positions replaced."""
     pieces, changes, done = list[str](), list[tuple[str, str]](), 0
     for begin, end in sorted(new):
         if text[begin:end] != new[begin, end]:
@@ -72,7 +73,7 @@ def _replaced(text: str, new: Mapping[tuple[int, int], str]) -> Falsified:
 
 
 def _other_order(text: str, about: About, section: tuple[int, int]) -> Falsified | None:
-    """Two outcomes change places in what the text tells of an action."""
+    """Swap two outcomes in the part of the text about an action."""
     exchanged = {about.outcome: about.other, about.other: about.outcome}
     found = list(re.compile(rf"\b({'|'.join(exchanged)})\b").finditer(text, *section))
     if {each[1] for each in found} != set(exchanged):
@@ -81,19 +82,19 @@ def _other_order(text: str, about: About, section: tuple[int, int]) -> Falsified
 
 
 def _band(text: str, end: int, what: str) -> list[tuple[int, int]]:
-    """Begin and end of the two limits of the band that follows a percentage, if one does."""
+    """The positions of the two limits of the band after a percentage, if there is one."""
     found = re.compile(BAND).match(text, end) if what == PERCENT else None
     return [] if found is None else [found.span(1), found.span(2)]
 
 
 def _moved(said: str, about: About) -> float:
-    """A step or a limit that moves with the number that is falsified."""
+    """A step or a band limit, shifted like the falsified number."""
     moved = max(0.0, float(said) + about.false - about.true)
     return min(100.0, moved) if about.what == PERCENT else moved
 
 
 def _section(text: str, actions: Sequence[str], side: int) -> tuple[int, int] | None:
-    """From where to where the text tells of one action."""
+    """Begin and end of the part of the text about one action."""
     starts = [re.search(rf"\b{action}\b[^.:;]{{0,30}}:", text, re.IGNORECASE) for action in actions]
     if starts[side] is None:
         return None
@@ -103,7 +104,7 @@ def _section(text: str, actions: Sequence[str], side: int) -> tuple[int, int] | 
 
 
 def _compared_from(text: str, actions: Sequence[str]) -> int:
-    """Where the first sentence begins that names both actions, after the text has told of each."""
+    """The begin of the first sentence that names both actions, after the parts about each."""
     starts = [re.search(rf"\b{action}\b[^.:;]{{0,30}}:", text, re.IGNORECASE) for action in actions]
     last = max((found.end() for found in starts if found is not None), default=0)
     for found in re.finditer(r"(?<=[.\n] )[A-Z][^.]*(?:\.\d[^.]*)*|(?<=\n)[A-Z][^.]*(?:\.\d[^.]*)*", text):
@@ -113,7 +114,7 @@ def _compared_from(text: str, actions: Sequence[str]) -> int:
 
 
 def _places(text: str, about: About, outcomes: Sequence[str]) -> list[tuple[int, int]]:
-    """Begin and end of the numbers of this kind that belong to the outcome."""
+    """The positions of the numbers of this kind that belong to the outcome."""
     names = "|".join(re.escape(name) for name in sorted(outcomes, key=len, reverse=True))
     found = set[tuple[int, int]]()
     mentions = list(re.finditer(rf"\b({names})\b", text, re.IGNORECASE))
@@ -126,7 +127,7 @@ def _places(text: str, about: About, outcomes: Sequence[str]) -> list[tuple[int,
         before = text[max(0, mention.start() - 40) : mention.start()]
         for hit in re.finditer(PATTERNS[about.what], clause):
             if about.what == PERCENT and re.match(r"\s*\S*\s*(risk|chance)\b", clause[hit.end() :]):
-                continue  # of what is named next
+                continue  # belongs to the outcome named next
             for group in range(1, (hit.lastindex or 0) + 1):
                 found.add((mention.end() + hit.start(group), mention.end() + hit.end(group)))
         ahead = re.search(rf"{PATTERNS[PERCENT]}[^.;,]{{0,30}}$", before)
@@ -137,7 +138,7 @@ def _places(text: str, about: About, outcomes: Sequence[str]) -> list[tuple[int,
 
 
 def _other_reward(text: str, about: About) -> Falsified | None:
-    """The reward at which the foil overtakes, or the one that the outcome has now."""
+    """Falsify the reward at which the foil overtakes, or the current reward of the outcome."""
     for line in re.finditer(r"[^\n]*overtak[^\n]*", text):
         prices = list(re.finditer(PRICE, line[0]))
         now = [price for price in prices if "now" in line[0][max(0, price.start() - 8) : price.start()]]

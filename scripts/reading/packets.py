@@ -1,4 +1,4 @@
-"""Packets of texts and questions, their keys, and scoring answers."""
+"""Builds packets of texts and questions with their keys, and scores answers."""
 
 import json
 import re
@@ -41,13 +41,13 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """What tpd says about the case."""
+        """The text of tpd about the case."""
         named = [question.what_if for question in self.questions if question.what_if is not None]
         return self.case.answer(named[0] if named else None).text
 
 
 def choose(world: World, seed: int) -> list[Asked]:
-    """Cases and questions, balanced over the kinds: two of a case, more where that is not enough."""
+    """Choose cases and questions, balanced over the kinds: two per case, more if that is not enough."""
     rng, left = np.random.default_rng([seed, 1]), Counter(QUOTAS)
     seen, texts = list[tuple[Asked, dict[str, Question]]](), set[str]()
     for case in islice(world.cases(rng), MOST_CASES):
@@ -67,7 +67,7 @@ def choose(world: World, seed: int) -> list[Asked]:
 
 
 def _take(asked: Asked, possible: Mapping[str, Question], left: Counter[str], most: int, least: int) -> None:
-    """Add questions of the kinds that are still wanted, the rarest kind first."""
+    """Add questions of the kinds that are still needed, the rarest kind first."""
     for_reward = {question.what_if for question in asked.questions if question.what_if is not None}
     taken = {question.kind for question in asked.questions}
     kinds = [
@@ -87,7 +87,7 @@ def _take(asked: Asked, possible: Mapping[str, Question], left: Counter[str], mo
 
 
 def material(asked: Asked, arm: str) -> str:
-    """What a reader is given of a case in an arm; nothing where the agent has no such numbers."""
+    """What a reader gets for a case in an arm; empty if the agent has no such numbers."""
     case, horizon = asked.case, asked.case.side(0).horizon
     if arm == "probabilities" and case.probabilities is not None:
         return f"Probabilities of the agent's actions here: {_numbers(case.actions, case.probabilities)}."
@@ -101,9 +101,9 @@ def material(asked: Asked, arm: str) -> str:
 
 
 def falsification(asked: Asked) -> tuple[Falsified, Question] | None:
-    """The text of a case with one fact changed, and the question that is about it; None where none can be.
+    """The text of a case with one fact changed, and the question about it; None if no fact can be changed.
 
-    What a reward is now is said in other cases too, so it is changed last.
+    The current reward also occurs in other cases, so it is the last choice.
     """
     case = asked.case
     fact, foil = (side.name for side in case.answer(None).sides)
@@ -170,7 +170,7 @@ def _key(question: Question, falsified: bool) -> dict[str, Any]:
 
 
 def is_right(question: Mapping[str, Any], given: Any) -> bool:
-    """Whether an answer is the right option, or near enough to the right number."""
+    """Whether an answer is the right option, or close enough to the right number."""
     if question["options"]:
         found = re.match(r"\s*\(?([a-h])\b", given.lower()) if isinstance(given, str) else None
         return found is not None and found[1] == question["answer"]
@@ -182,7 +182,7 @@ def is_right(question: Mapping[str, Any], given: Any) -> bool:
 
 
 def scores(key: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Right answers and questions: in all, of each kind, and what was falsified apart from the rest."""
+    """Right answers and number of questions: in total, by kind, and falsified ones separately."""
     counted = dict[str, list[bool]]()
     for id, question in key["questions"].items():
         right = is_right(question, answers.get(id))

@@ -1,4 +1,4 @@
-"""Questions about a case, whose right answers come from arrays and never from a text."""
+"""Questions about a case; their right answers come from arrays, never from a text."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from tpd.core.outcomes import FIRST, Legend
 from tpd.core.types import FloatArray
 
 QUOTAS = {"order": 4, "when": 4, "likely": 4, "risk": 3, "flip": 3, "reward": 2}
-"""How many questions of each kind a packet has."""
+"""Number of questions of each kind in a packet."""
 STEPS_RIGHT, POINTS_RIGHT = 2, 5
 WRONG = (-1.0, 10.0, -0.1)
-"""By what rewards are multiplied in reward functions that are not the agent's."""
+"""Factors for the rewards of wrong reward functions."""
 STEP, PERCENT, THRESHOLD, NOW, ORDER = "step", "percent", "threshold", "now", "order"
-"""What a text says of an outcome."""
+"""Kinds of facts that a text states about an outcome."""
 
 
 class About(NamedTuple):
@@ -31,9 +31,9 @@ class About(NamedTuple):
     """0 is the fact, 1 the foil."""
     true: float
     false: float
-    """What a falsified text says instead; it leads to another answer."""
+    """The number in a falsified text; it leads to another answer."""
     other: str = ""
-    """Where it is about an order: what happens next."""
+    """For questions about an order: the outcome that happens next."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Question:
     kind: str
     prompt: str
     options: tuple[str, ...]
-    """Empty where the answer is a number."""
+    """Empty if the answer is a number."""
     answer: float
-    """The number of the right option, or the number itself."""
+    """The index of the right option, or the number itself."""
     tolerance: float
     about: About
     what_if: str | None = None
-    """The outcome whose reward the text must say something about."""
+    """The outcome whose reward the text must mention."""
     weak: bool = False
-    """Asked only if there are too few others, for example how likely what is certain is."""
+    """Asked only if there are too few others, for example about the probability of a certain event."""
 
 
 def questions(case: Case, rng: np.random.Generator) -> dict[str, Question]:
@@ -63,17 +63,17 @@ def questions(case: Case, rng: np.random.Generator) -> dict[str, Question]:
 
 
 class Time(NamedTuple):
-    """When an event happens for the first time."""
+    """When an event first happens."""
 
     total: float
-    """How likely it happens within the horizon."""
+    """Its probability within the horizon."""
     peak: int
     clear: bool
-    """Whether most of it falls around the peak."""
+    """Whether most of the probability lies around the peak."""
 
 
 def times(explanation: Explanation) -> dict[str, Time]:
-    """By event, of an explanation [1]."""
+    """The times of all events, for an explanation [1]."""
     names = [name for name in explanation.legend.names if name.startswith(FIRST)]
     return {name.removeprefix(FIRST): _time(_column(explanation, name)) for name in names}
 
@@ -91,7 +91,7 @@ def _time(first: FloatArray) -> Time:
 def _choice(
     kind: str, prompt: str, options: list[str], right: str, about: About, rng: np.random.Generator
 ) -> Question:
-    """A question with its options in a random order."""
+    """A question with its options in random order."""
     shuffled = [options[i] for i in rng.permutation(len(options))]
     return Question(kind, prompt, tuple(shuffled), shuffled.index(right), 0, about)
 
@@ -190,12 +190,12 @@ def _risk(case: Case, rng: np.random.Generator) -> Question | None:
 
 
 def _below(percent: float) -> float:
-    """A percentage that is clearly less; NaN where there is no room."""
+    """A clearly smaller percentage; NaN if there is no room."""
     return percent / 3 if percent >= 9 else np.nan
 
 
 def _worth(case: Case) -> tuple[Contrast, list[str]]:
-    """Fact minus foil, and the outcomes with a reward that account for most of the difference."""
+    """Fact minus foil, and the rewarded outcomes that account for most of the difference."""
     answer = case.answer(None)
     assert answer.contrast is not None
     rewarded = [one.outcome for one in sorted(answer.facts, key=lambda one: -abs(one.gain or 0)) if one.gain]
@@ -203,7 +203,7 @@ def _worth(case: Case) -> tuple[Contrast, list[str]]:
 
 
 def _flip(case: Case, rng: np.random.Generator) -> Question | None:
-    """Which other reward changes what is worth more."""
+    """Which other reward changes which action is better."""
     contrast, rewarded = _worth(case)
     answer = case.answer(None)
     assert answer.foil is not None
@@ -245,10 +245,10 @@ def _reward(case: Case, rng: np.random.Generator) -> Question | None:
 
 
 def reward_functions(legend: Legend) -> list[dict[str, float]]:
-    """The true one and three others, each of which has a wrong reward for every outcome.
+    """The true reward function and three others with a wrong reward for every outcome.
 
-    They are the same for all questions about a world: what all options of several questions have in common
-    would give the true one away. Outcomes of the same weight are changed alike, so that all look natural.
+    They are the same for all questions about a world: otherwise the overlap of several questions' options
+    would give the true one away. Outcomes of equal weight are changed alike, so that all look natural.
     """
     weights = {n: float(w) for n, w in zip(legend.names, legend.weights, strict=True) if w is not None}
     rng = np.random.default_rng(list("".join(weights).encode()))

@@ -1,7 +1,7 @@
-"""The worlds of the reading test, with made-up names in place of all that would give them away.
+"""The environments of the reading test, with made-up names for everything that would identify them.
 
-Outcomes and actions are renamed before anything is explained, so that every text is what tpd says of a world
-whose outcomes have these names.
+Outcomes and actions are renamed before anything is explained, so every text is what tpd says about an
+environment with these names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,37 +71,37 @@ ROLLOUTS, EPISODES = 60, 8
 
 @dataclass(frozen=True)
 class Case:
-    """A place where an action was taken, and what is expected after it and after another one."""
+    """A state with the action taken, and the explanations of it and of another action."""
 
     name: str
     actions: tuple[str, ...]
     """All valid actions."""
     probabilities: tuple[float, ...] | None
-    """[action]: with which the agent takes them"""
+    """[action]: the policy's probabilities"""
     values: tuple[float, ...] | None
-    """[action]: what the agent thinks they are worth"""
+    """[action]: the agent's action values"""
     answer: Callable[[str | None], Answer]
-    """The answer, with or without a what-if about an outcome."""
+    """The answer, optionally with a what-if about an outcome."""
 
     def side(self, number: int) -> Explanation:
-        """[1]: what is expected after the fact (0) or the foil (1)."""
+        """[1]: the explanation of the fact (0) or the foil (1)."""
         return self.answer(None).sides[number].explanation
 
 
 @dataclass(frozen=True)
 class World:
-    """A world under made-up names."""
+    """An environment under made-up names."""
 
     name: str
     hidden: tuple[str, ...]
-    """The names that no text may hold."""
+    """The original names, which no text may contain."""
     horizon: int
     cases: Callable[[np.random.Generator], Iterator[Case]]
-    """Places in a random order."""
+    """Cases in random order."""
 
 
 def worlds(names: Sequence[str], agents: Path, seed: int) -> Iterator[World]:
-    """The worlds of these names; `agents` is the folder of the agents of Stable-Baselines3."""
+    """The worlds with these names; `agents` is a folder with Stable-Baselines3 agents."""
     for name in names:
         words = np.random.default_rng([seed, *name.encode()]).permutation(WORDS).tolist()
         if name == "fuel_taxi":
@@ -131,7 +131,7 @@ KEPT = {
         "fuel",
     ),
 }
-"""The outcomes explained: those of the configs, without the actions themselves."""
+"""The explained outcomes: those of the configs, without the next actions."""
 FIRSTS = {
     "fuel_taxi": ("pickup", "dropoff", "refuel", "failure"),
     "mountain_car": ("goal", "passes the bottom", "left hill", "right hill"),
@@ -141,7 +141,7 @@ HORIZONS = {"fuel_taxi": 30, "mountain_car": 40, "lunar_lander": 25}
 
 
 def _renamed(name: str, words: list[str]) -> tuple[OutcomeSet, Mapping[str, str]]:
-    """The outcomes of a world under other names, in another order, and these names."""
+    """The outcomes of a world, renamed and reordered, and the new names."""
     made: OutcomeSet = instantiate(composed([f"outcomes={name}"]).outcomes, _convert_="all")
     kept = {outcome.name: outcome for outcome in made.outcomes if outcome.name in KEPT[name]}
     names = {old: words.pop() for old in sorted(kept)}
@@ -151,7 +151,7 @@ def _renamed(name: str, words: list[str]) -> tuple[OutcomeSet, Mapping[str, str]
 
 
 def _environment(real: Environment, words: list[str]) -> tuple[Environment, tuple[str, ...]]:
-    """The environment with other names of its actions, and those that it has."""
+    """The environment with renamed actions, and their original names."""
     names = [real.name_of_action(action) for action in range(real.num_actions)]
     return Environment(real.id, action_names=[words.pop() for _ in names]), tuple(names)
 
@@ -199,7 +199,7 @@ def _rolled_out(name: str, zipped: Path, id: str, words: list[str]) -> World:
 def _moments(
     recording: Recording, horizon: int, env: Environment, rng: np.random.Generator
 ) -> Iterator[tuple[int, int]]:
-    """Episode and step in a random order: within a horizon of the end, and before any time limit."""
+    """(episode, step) in random order: within a horizon of the end, and before any time limit."""
     found = [
         (episode, step)
         for episode in range(len(recording.episodes))
@@ -214,7 +214,7 @@ def _moments(
 
 
 def _case(run: SavedRun, place: NamedState, asking: Asking, taken: int, rng: np.random.Generator) -> Case:
-    """The action taken against one of the others, chosen by chance."""
+    """The action taken against a random other action."""
     here = Expectations(run, place, asking)
     valid = np.flatnonzero(run.env.mask(place.observation)[0])
     foil = int(rng.choice(valid[valid != taken]))

@@ -1,1 +1,1 @@
-"""What users import from `tpd` itself; it does what the command line does, through the same code."""
+"""The public Python API, exported by `tpd`; runs the same code as the command line."""

@@ -1,4 +1,4 @@
-"""What a user may call an agent, and the policy source that it is."""
+"""Loads agents, and turns anything a user may pass as an agent into a policy source (`Trainer`)."""
 
 import copy
 import logging
@@ -23,20 +23,20 @@ log = logging.getLogger(__name__)
 
 SB3_MODEL = "stable_baselines3.common.base_class"
 MONITOR = "Monitor"
-"""The wrapper that Stable-Baselines3 puts around every environment; it changes nothing."""
+"""The wrapper that Stable-Baselines3 adds to every environment; it changes no step."""
 NOT_LOADED = "agent: load it first, tpd.load_agent({!r}, env=...)"
 
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent that was loaded, and the environment that it was loaded for."""
+    """A loaded agent and its environment."""
 
     trainer: Trainer
     env: Environment
 
     @property
     def policy(self) -> Policy:
-        """What it does."""
+        """The policy of the agent."""
         return self.trainer.policy
 
     def __repr__(self) -> str:
@@ -57,14 +57,14 @@ def load_agent(
     trust: bool = False,
     expected_return: float | None = None,
 ) -> Agent:
-    """Load an agent of Stable-Baselines3 from its zip, or from the folder of an RL Zoo; no pickle in it runs.
+    """Load a Stable-Baselines3 agent from its zip or an RL Zoo folder, without running any pickle in it.
 
-    env: an id, a spec or a function that makes the environment; in the folder of a Zoo it is named.
-    vec_normalize: the file of VecNormalize's statistics, or the live wrapper; False if there are none.
-    algorithm: found in the zip, unless named.
-    deterministic: it does what it thinks best; False: it explores as in its training.
-    trust: run the pickles of the zip, as Stable-Baselines3 itself does.
-    expected_return: the mean return that it should reach, if the files do not say it.
+    env: an id, a spec or a function that makes the environment; a Zoo folder names its own.
+    vec_normalize: the file with the statistics of VecNormalize, or the live wrapper; False if there are none.
+    algorithm: the name of the algorithm; read from the zip by default.
+    deterministic: take the most likely or best action; False: sample or explore as in training.
+    trust: unpickle the contents of the zip, as Stable-Baselines3 itself does.
+    expected_return: the mean return that the agent should reach, if the files do not say it.
 
     >>> import tpd
     >>> tpd.load_agent("missing.zip", env="CartPole-v1")
@@ -93,7 +93,7 @@ def load_agent(
 
 
 def environment_of(agent: AgentLike) -> EnvLike:
-    """The spec of the environment that a live model has; a ValueError asks for it where there is none."""
+    """The spec of a live model's environment; raises a ValueError if it has none."""
     if isinstance(agent, str | Path):
         raise TypeError(NOT_LOADED.format(str(agent)))
     model: Any = agent
@@ -111,7 +111,7 @@ def _is_sb3_model(agent: AgentLike) -> bool:
 
 
 def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_normalize: Any) -> Trainer:
-    """The policy source of whatever was given."""
+    """The policy source for an agent given in any supported form."""
     if isinstance(agent, Agent):
         return agent.trainer
     if isinstance(agent, str | Path):
@@ -134,14 +134,17 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
 
 
 def _without(name: str, option: str, *keys: str) -> DictConfig:
-    """An option of a config group without what is given from Python, in which nothing is interpolated."""
+    """An option of a config group without these keys, which are given from Python.
+
+    Nothing is interpolated.
+    """
     plain = OmegaConf.to_container(group(name, option), resolve=False)
     assert isinstance(plain, dict)
     return DictConfig({key: value for key, value in plain.items() if key not in keys})
 
 
 def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
-    """The environment named, or that of the agent; refused where the agent was loaded for another one."""
+    """The given environment, or else that of the agent; refused if the agent was loaded for another one."""
     if isinstance(agent, Agent) and (env is None or env == agent.env.id):
         return agent.env
     made = environment(environment_of(agent) if env is None else env)
@@ -153,7 +156,10 @@ def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
 
 
 def check_same_world(known: str | None, given: str | None, said: str, remedy: str) -> None:
-    """Refuse another environment than the one known from before, by id; of another version it is said."""
+    """Refuse an environment with another id than the known one.
+
+    Another version of it only gives a warning.
+    """
     if known is None or given is None or known == given:
         return
     if re.sub(r"-v\d+$", "", known) != re.sub(r"-v\d+$", "", given):

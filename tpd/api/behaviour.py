@@ -1,4 +1,4 @@
-"""Foils that are more than one action: a behaviour for some steps, or another policy for good."""
+"""Foils that are more than one action: another behaviour for some steps, or another policy for good."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,12 @@ from tpd.policies.followed import MOST_STEPS, Followed, in_turn
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What the agent might have done instead, for some steps or for good.
+    """A behaviour that the agent might have followed instead, used as a foil.
 
-    agent: what `tpd.load_agent` gives, a live Stable-Baselines3 model, a policy, a function of observations
-        [batch, ...] to actions, or a list of actions that are taken one after the other.
-    steps: for so many steps, after which the agent that is explained goes on; None is for good.
-    name: what sentences call it; the name of the function if left out.
+    agent: the result of `tpd.load_agent`, a live Stable-Baselines3 model, a policy, a function of
+        observations [batch, ...] to actions, or a list of actions to take in turn.
+    steps: follow it for this many steps, then the explained agent again; None: to the end.
+    name: its name in sentences; the name of the function by default.
 
     >>> import tpd, numpy as np
     >>> def keep_left(observations):
@@ -38,7 +38,7 @@ class Behaviour:
             raise ValueError("steps: a list of actions has as many steps as actions")
 
     def followed(self, env: Environment) -> Followed:
-        """The same as policies for this environment."""
+        """The behaviour as policies for this environment."""
         if isinstance(self.agent, list | tuple):
             listed = in_turn(env, self.agent)
             return listed if self.name is None else Followed(self.name, listed.policies)
@@ -51,7 +51,7 @@ class Behaviour:
 
 
 def foil_of(foil: Any, env: Environment) -> Any:
-    """A foil as it is compared: behaviours as policies, actions as they were given."""
+    """Convert a behaviour to policies; return an action unchanged."""
     if isinstance(foil, Behaviour):
         return foil.followed(env)
     if isinstance(foil, Agent) or (callable(foil) and not isinstance(foil, type)):
@@ -60,6 +60,6 @@ def foil_of(foil: Any, env: Environment) -> Any:
 
 
 def _name_of(agent: AgentLike) -> str:
-    """What sentences call it, where nobody gave it a name."""
+    """The default name of a behaviour in sentences."""
     name = getattr(agent, "__name__", "<lambda>")
     return "the other policy" if name == "<lambda>" else str(name).replace("_", " ")

@@ -1,4 +1,4 @@
-"""What a user may call an environment, and the Environment that it is."""
+"""Turns anything a user may pass as an environment into an `Environment`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,11 +20,14 @@ from tpd.run.configs import CONFIG_FOLDER, group
 from tpd.sources.moments import Moment
 
 EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
-"""An id, a spec, a function that makes it, or a live one that has a spec."""
+"""An id, a spec, a function that makes the environment, or a live environment with a spec."""
 
 
 def environment(given: EnvLike) -> Environment:
-    """The environment that is meant, checked; a live one is made again from its spec, and never stepped."""
+    """The `Environment` for what was given, checked.
+
+    A live one is rebuilt from its spec and never stepped.
+    """
     env = _environment(given)
     env.check()
     return env
@@ -59,7 +62,10 @@ def _environment(given: EnvLike) -> Environment:
 
 
 def _of_spec(spec: EnvSpec) -> Environment:
-    """With the wrappers that the spec records; a ValueError names those that cannot be made again."""
+    """Rebuild an environment and its wrappers from a spec.
+
+    A ValueError names wrappers that cannot be rebuilt.
+    """
     if not spec.additional_wrappers:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         return replace(_environment(spec.id), kwargs=kwargs, max_episode_steps=spec.max_episode_steps)
@@ -73,14 +79,12 @@ def _of_spec(spec: EnvSpec) -> Environment:
 
 
 def known_name(env_id: str) -> str | None:
-    """What the configs call the environment of this id, if there is one."""
+    """The name of the config for an environment id, if there is one."""
     return _known().get(env_id)
 
 
 def with_known_names(env: Environment) -> Environment:
-    """The environment with the names that the configs have for its actions and observations, where no
-    wrapper changes them.
-    """
+    """Add the action and observation names of the environment's config, unless a wrapper changes them."""
     known = known_name(env.id)
     if known is None or env.wrappers or env.action_names:
         return env
@@ -91,7 +95,7 @@ def with_known_names(env: Environment) -> Environment:
 
 @cache
 def _known() -> dict[str, str]:
-    """Names of configs by the id of their environment."""
+    """Config names by environment id."""
     files = sorted((CONFIG_FOLDER / "env").glob("*.yaml"))
     configs = {file.stem: group("env", file.stem) for file in files}
     return {str(config.id): name for name, config in configs.items() if "id" in config and _is_plain(config)}
@@ -102,7 +106,7 @@ def _is_plain(config: Any) -> bool:
 
 
 def experiment(env: Environment) -> str:
-    """The experiment whose settings explain an agent in this environment."""
+    """The experiment config that suits this environment."""
     known = known_name(env.id)
     path = Path(CONFIG_FOLDER / "experiment" / f"{known}.yaml")
     if known is None or not path.exists():
@@ -111,7 +115,7 @@ def experiment(env: Environment) -> str:
 
 
 def one_observation(env: Environment, given: Any) -> Array:
-    """[1, ...]: an observation, which may be a plain dict, as the policy takes it."""
+    """[1, ...]: an observation (an array, or a plain dict) in the form that the policy takes."""
     space = env.observation_space
     due, got = _shape_in_words(space, space.sample()), _shape_in_words(space, given)
     if due != got:
@@ -123,16 +127,16 @@ def one_observation(env: Environment, given: Any) -> Array:
 
 
 def check_moment(env: Environment, moment: Moment) -> None:
-    """Refuse a moment of another environment, as far as its observation and its actions tell."""
+    """Refuse a moment of another environment, judged by the shapes of its observation and actions."""
     due, seen = batch(env.observation_space, [env.observation_space.sample()])[0], moment.observation
-    hidden = due.ndim == seen.ndim == 1 and seen.size > due.size  # the state of a policy comes behind
+    hidden = due.ndim == seen.ndim == 1 and seen.size > due.size  # the hidden state of a policy is appended
     same = due.dtype.names == seen.dtype.names and (due.shape == seen.shape or hidden)
     if not same or (env.discrete and (moment.actions >= env.num_actions).any()):
         raise ValueError(f"the moment is of another environment than {env.id}: {moment.name}")
 
 
 def check_batch(env: Environment, observations: Array) -> None:
-    """Refuse what is no batch of observations [batch, ...] of the environment."""
+    """Refuse anything but a batch of observations [batch, ...] of the environment."""
     shape = env.observation_space.shape
     if shape is None or observations.dtype.names is not None or observations.shape[1:] == shape:
         return
@@ -144,7 +148,7 @@ def check_batch(env: Environment, observations: Array) -> None:
 
 
 def _shape_in_words(space: gym.Space[Any], given: Any) -> str:
-    """What is given for an observation of the space: an array and its shape, or a dict of arrays."""
+    """Describe what is given for an observation: an array and its shape, or a dict of arrays."""
     if isinstance(space, gym.spaces.Dict):
         keys = given if isinstance(given, Mapping) else getattr(getattr(given, "dtype", None), "names", None)
         if keys is not None:
@@ -154,5 +158,5 @@ def _shape_in_words(space: gym.Space[Any], given: Any) -> str:
         return "a dict"
     try:
         return f"an array of shape {np.shape(given)}" if np.ndim(given) else "a single number"
-    except ValueError:  # rows of several lengths
+    except ValueError:  # rows of different lengths
         return "no array"

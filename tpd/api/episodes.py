@@ -1,4 +1,4 @@
-"""Episodes that an agent played, each a sequence of moments that can be asked about."""
+"""Episodes played by an agent, as sequences of moments to ask about."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from tpd.sources.episodes import Recording
 from tpd.sources.moments import Moment
 
 SECONDS, MOST_POINTS = 10.0, 3
-"""Of a search for turning points."""
+"""Defaults of a search for turning points."""
 NO_POINTS = f"no step made a decisive event more or less likely by {percent(LEAST_JUMP)} or more"
 _Simulators = Callable[[], Simulator]
 
@@ -63,7 +63,7 @@ class PlayedEpisode(Sequence[Moment]):
 
     @property
     def happened(self) -> dict[str, list[int]]:
-        """The steps at which each event happened, of those that happened at all."""
+        """The steps at which each event happened; events that never happened are left out."""
         begin = int(self._recording.episodes.begins[self._number])
         rows = self._recording.happened[begin : begin + len(self)]
         names = self._legend.names
@@ -72,10 +72,10 @@ class PlayedEpisode(Sequence[Moment]):
         return {name: when for name, when in steps.items() if when}
 
     def turning_points(self, seconds: float = SECONDS, most: int = MOST_POINTS) -> list[TurningPoint]:
-        """The steps that made a decisive event more or less likely, the largest changes first, by rollouts.
+        """Find by rollouts the steps that changed the chance of a decisive event most, largest changes first.
 
-        A decisive event ends an episode, or carries a large part of the reward. The search takes about so
-        many seconds; what it has not narrowed down to one step by then is told as a range of steps.
+        A decisive event ends an episode, or carries a large part of the reward. The search stops after about
+        `seconds`; a change that is not yet narrowed down to one step is reported as a range of steps.
         """
         if (seconds, most) not in self._points:
             with one_thread():
@@ -92,7 +92,7 @@ class PlayedEpisode(Sequence[Moment]):
 
     @property
     def _rare(self) -> dict[str, list[int]]:
-        """What happened but once, or on the last step: what an episode is remembered for."""
+        """Events that happened only once, for the one-line description of an episode."""
         return {name: when for name, when in self.happened.items() if when == when[:1]}
 
     @property
@@ -107,7 +107,7 @@ class PlayedEpisode(Sequence[Moment]):
 
 
 class PlayedEpisodes(Sequence[PlayedEpisode]):
-    """Episodes, the one with the lowest return first; in a notebook they show themselves as a table.
+    """Episodes sorted by return, lowest first; a notebook shows them as a table.
 
     >>> import tpd
     >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
@@ -139,7 +139,7 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
         return iter(self._episodes)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each episode: its seed, return and length, and what happened in it how often."""
+        """One row per episode: seed, return, length, and how often each event happened."""
         events = dict.fromkeys((name.removeprefix(FIRST) for name in self._legend.events), 0)
         rows = [
             {
@@ -162,7 +162,7 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
 
 
 def worst_first(recording: Recording) -> Recording:
-    """The same episodes, the one with the lowest return first; they have no pictures."""
+    """The same episodes sorted by return, lowest first; they must have no pictures."""
     assert not recording.frames
     episodes = recording.episodes
     order = np.argsort(episode_returns(episodes), kind="stable")

@@ -1,4 +1,4 @@
-"""What is asked of the future, as a user gives it: functions by name, outcomes, or nothing."""
+"""Turns what a user passes as `events` (functions by name, outcomes, or nothing) into outcomes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,7 +22,7 @@ WHOLE_REWARD = (
 
 
 def outcomes_of(events: Events, env: Environment, policy: Policy) -> FoundOutcomes:
-    """The outcomes explained, and notes on where they come from."""
+    """The outcomes to explain, and notes on where they come from."""
     if events is None:
         return _known_or_found(env, policy)
     given = given_outcomes(events)
@@ -31,9 +31,9 @@ def outcomes_of(events: Events, env: Environment, policy: Policy) -> FoundOutcom
 
 
 def given_outcomes(events: Events) -> OutcomeSet:
-    """The outcomes that a user gives; functions become events, whose first occurrence is asked for as well.
+    """The outcomes that a user gives; each function becomes an event, with its first occurrence as another.
 
-    The reward is explained beside them, unless they account for it.
+    The reward is explained as well, unless the outcomes already account for it.
     """
     if isinstance(events, OutcomeSet):
         return events

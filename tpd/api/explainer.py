@@ -1,4 +1,4 @@
-"""The explainer that users make: an agent, its environment, and what is asked of the future."""
+"""`tpd.Explainer`: an agent, its environment, and the events to predict."""
 
 import logging
 import time
@@ -48,22 +48,22 @@ log = logging.getLogger(__name__)
 
 TABULAR = ("explainer=replayed", "training=after")
 PATIENCE = 1.0
-"""Seconds without a progress bar."""
+"""Seconds before a progress bar appears."""
 ENOUGH_EPISODES = 5
-"""To compare their return with the one expected."""
+"""Episodes needed to compare their mean return with the expected one."""
 UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
 
 
 class Explainer:
-    """Explains what an agent does, by rollouts of the simulator and, after `learn`, by what was learned.
+    """Explains what an agent does, by rollouts of the simulator and, after `learn`, by a learned predictor.
 
-    agent: what `tpd.load_agent` gives, a live Stable-Baselines3 model, a policy, or a function of
+    agent: the result of `tpd.load_agent`, a live Stable-Baselines3 model, a policy, or a function of
         observations [batch, ...] to actions.
-    env: an id, a spec, or a function that makes the environment; that of the agent if left out.
-    events: name -> function of `tpd.Transitions`, true where it happens; left out, they are found.
-    horizon: how many steps ahead is explained.
+    env: an id, a spec, or a function that makes the environment; by default that of the agent.
+    events: name -> function of `tpd.Transitions`, true where the event happens; found by default.
+    horizon: number of steps to predict.
     vec_normalize, deterministic: for a live model, as for `tpd.load_agent`.
-    tracking: an MLflow store, for example "sqlite:///mlflow.db", where `learn` keeps its run.
+    tracking: an MLflow store, for example "sqlite:///mlflow.db", where `learn` tracks its run.
 
     >>> import tpd
     >>> def right_half(t):
@@ -93,38 +93,39 @@ class Explainer:
         found = outcomes_of(events, self.env, self._trainer.policy)
         self.outcomes: OutcomeSet = found.outcomes
         self.notes = found.notes
-        """What events were found, and how that was checked."""
+        """Which events were found, and how they were checked."""
         for note in self.notes:
             log.info("%s", note)
         self.env.check_info(self.outcomes.info_keys)
         self.tracking = tracking
         self.quality = Quality((UNLEARNED,))
-        """How far learned answers can be trusted."""
+        """How good the learned explanations are, by fresh episodes."""
         self._warned = False
         self._run = self._unlearned()
 
     def _adopt(self, run: SavedRun, quality: Quality) -> None:
-        """Go on with what a run has learned, and with its episodes if it has any."""
+        """Use the predictor of a run from now on, and its episodes if it has any."""
         self._run = replace(run, recording=run.recording or self._run.recording)
         self.quality = quality
 
     def _unlearned(self) -> SavedRun:
-        """A run that has learned nothing, so that only the simulator can be asked."""
+        """A run with an empty predictor: only the simulator can answer."""
         predictor = Unlearned(self.horizon, self.outcomes.width)
         explainer = predictors.Explainer(predictor, self._trainer.policy, self.outcomes.legend)
         return SavedRun(self.env.id, explainer, self.env, None, lambda: self.outcomes)
 
     @property
     def policy(self) -> Any:
-        """The policy that is explained."""
+        """The explained policy."""
         return self._run.explainer.policy
 
     def play(
         self, seeds: Sequence[int] = range(20), *, steps: int | None = None, progress: bool = True
     ) -> PlayedEpisodes:
-        """Episodes of the agent itself, one for each seed of the environment's reset, the worst first.
+        """Play one episode per seed with the agent; returns them sorted by return, lowest first.
 
-        steps: at most so many of each episode.
+        seeds: of the environment's reset.
+        steps: upper bound on the steps of each episode.
         """
         if not isinstance(seeds, Iterable):
             raise TypeError(f"seeds: name each, as in [0, 1] or range(20), got {shown(seeds)}")
@@ -137,7 +138,7 @@ class Explainer:
         self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
         simulator = partial(Simulator, self.env, self.policy, self.outcomes, horizon=self.horizon)
         played = PlayedEpisodes(recording, self.outcomes.legend, simulator)
-        self._run = replace(self._run, recording=played.recording)  # in this order, so that numbers agree
+        self._run = replace(self._run, recording=played.recording)  # sorted, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
             warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
@@ -146,7 +147,7 @@ class Explainer:
         return played
 
     def _warn_of_forbidden(self, warning: str) -> None:
-        """Once, however often episodes are played."""
+        """Warn only once, even if episodes are played again."""
         if warning and not self._warned:
             log.warning(warning)
             self._warned = True
@@ -161,15 +162,16 @@ class Explainer:
         precision: float = PRECISION,
         progress: bool = True,
     ) -> Answer:
-        """Why the agent acts as it does at a moment, or after an observation, instead of taking the foil.
+        """Explain why the agent takes its action at a moment, or for an observation, rather than the foil.
 
-        A moment is asked of the simulator, where it can be forked; an observation gets what was learned.
-        action, foil: by name or number; the agent's own action, and the best of the others, if left out.
-        Where actions consist of parts, `{part: choice}` changes these parts and leaves the rest.
-            The foil may also be a `tpd.Behaviour`, or a list of numbered actions, one after the other.
-        rollouts: of each action; 0 answers as learned, None makes as many as the precision needs.
-        precision: half the width that the 90 % band of an event may have.
-        progress: whether to show it, where the answer takes longer than a second.
+        A moment is answered by rollouts, if the simulator can be forked; an observation by the learned
+        predictor.
+        action, foil: by name or number; by default the agent's own action, and the best other action.
+            If actions consist of parts, `{part: choice}` changes these parts and keeps the others.
+            The foil may also be a `tpd.Behaviour`, or a list of numbered actions to take in turn.
+        rollouts: per action; 0: use the learned predictor; None: as many as the precision needs.
+        precision: half the largest width that the 90 % band of an event may have.
+        progress: whether to show a progress bar if the answer takes longer than a second.
         """
         with one_thread(), ProgressBars(progress, after=PATIENCE) as bars:
             asking = Asking(rollouts, precision, bars.counter("steps of the simulator", None))
@@ -208,7 +210,7 @@ class Explainer:
         overrides: str | Sequence[str] = (),
         progress: bool = True,
     ) -> "Explainer":
-        """Learn to explain from so many transitions, then judge what was learned by fresh episodes.
+        """Learn to explain from this many transitions, then judge the predictor by fresh episodes.
 
         overrides: settings of the command line, for example "explainer=network" or "evaluation.seconds=30".
         """
@@ -229,7 +231,7 @@ class Explainer:
             return runs.with_return(parts, runs.judge(parts, bars), None)
 
     def _build(self, steps: int, seed: int, overrides: Sequence[str]) -> Parts:
-        """The parts of a run, as the command line makes them."""
+        """Build the parts of a run as the command line does."""
         chosen = [f"experiment={experiment(self.env)}"]
         if self.env.tabular:
             truth = "exact" if self.env.model is not None else "monte_carlo"
@@ -239,7 +241,7 @@ class Explainer:
         return build(config, env=self.env, trainer=self._trainer, outcomes=self.outcomes)
 
     def _learn_tracked(self, parts: Parts, progress: bool) -> Findings:
-        """A whole run, kept in the store, with its folder below `outputs`."""
+        """Do a whole run, tracked in the store, with its folder below `outputs`."""
         from tpd.tracking.mlflow_runs import MlflowTracking
         from tpd.tracking.outbox import open_run
 
@@ -254,16 +256,16 @@ class Explainer:
         return findings
 
     def explain(self, observations: Any, actions: Any = None, *, draws: int = 0) -> Explanation:
-        """What was learned about a batch of observations; after the agent's own actions if none are given.
+        """Learned explanations for a batch of observations; by default for the agent's own actions.
 
         actions: one for each observation, by number or name.
-        draws: with some, for example 59, the explanation has bands.
+        draws: number of posterior samples, for example 59, from which bands are made; 0: no bands.
         """
         explainer = self._run.explainer
         if not explainer.informed:
             raise ValueError("nothing is learned yet: call learn() first, or ask why() about a moment")
         given = pack(observations)
-        if not isinstance(self.policy, RecurrentPolicy):  # else the hidden state is part of them
+        if not isinstance(self.policy, RecurrentPolicy):  # else they include the hidden state
             check_batch(self.env, given)
         if actions is not None and np.asarray(actions).dtype.kind == "U":
             actions = np.array([self.env.action(str(name)) for name in actions])
@@ -272,9 +274,9 @@ class Explainer:
         return replace(explanation, action_names=self.env.numbered_action_names)
 
     def save(self, folder: str | Path) -> None:
-        """Write the agent, what was learned and how good it is, for `tpd.load` and `tpd-explain`.
+        """Write the agent, the predictor and its quality to a folder, for `tpd.load` and `tpd-explain`.
 
-        The episodes that were played last are written, too, so that their moments can be asked about.
+        The episodes played last are included, so that their moments can be asked about.
         """
         if self._run.about is None:
             raise ValueError("there is nothing to save: nothing is learned yet, call learn() first")

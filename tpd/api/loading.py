@@ -1,4 +1,4 @@
-"""Explainers that were saved."""
+"""`tpd.load`: reads saved explainers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +21,11 @@ def load(
     agent: AgentLike | None = None,
     trust: Sequence[str] = (),
 ) -> Explainer:
-    """Read an explainer that `Explainer.save` or `tpd-run` wrote, with its agent; no code in it runs.
+    """Load an explainer that `Explainer.save` or `tpd-run` wrote, with its agent; runs no code from it.
 
-    env, events, agent: what could not be stored because it is a function; an error asks for it by name.
-    trust: modules of yours that the environment, events or agent are of.
+    env, events, agent: functions cannot be stored, so pass them again; an error names the one that is
+        missing.
+    trust: your own modules that define the environment, events or agent, which may be imported.
 
     >>> import tpd
     >>> tpd.load("nowhere")

@@ -1,4 +1,4 @@
-"""How far an explainer can be trusted: the return played here, and the skill of every event."""
+"""`Quality`: how good learned explanations are, by the return of the agent and the skill of every event."""
 
 from dataclasses import dataclass
 from html import escape
@@ -29,11 +29,11 @@ SKILL = (
 
 @dataclass(frozen=True, repr=False)
 class Quality:
-    """How good learned explanations are, by fresh episodes that nobody learned from.
+    """How good learned explanations are, judged by fresh episodes that were not learned from.
 
-    `lines` begins with the return played here beside the one expected; ± is the standard error of the mean.
-    `table` has the skill of each outcome by step 5, 15 and 29 (1 is perfect, 0 no better than the mean), and
-    a verdict: learned, not learned, or too rare to tell. It is None where nothing was judged.
+    `lines` begins with the mean return in these episodes beside the expected one; ± is its standard error.
+    `table` has the skill of each outcome by step 5, 15 and 29 (1: perfect, 0: no better than the mean) and a
+    verdict: learned, not learned, or too rare to tell. It is None if nothing was judged.
 
     >>> import tpd
     >>> tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1").quality
@@ -42,17 +42,17 @@ class Quality:
 
     lines: tuple[str, ...]
     forecasts: pd.DataFrame | None = None
-    """A row for each outcome, kind of actions and range of steps; None where nothing was judged."""
+    """One row per outcome, kind of action and range of steps; None if nothing was judged."""
     skill: ForecastSkill | None = None
-    """After the policy's own actions, to be drawn; None for an explainer that was loaded."""
+    """Skill after the policy's own actions, for `plot`; None for a loaded explainer."""
     rolled_out: RolledOut | None = None
-    """The moments that explanations were compared with rollouts at."""
+    """The moments at which explanations were compared with rollouts."""
     picture: bytes | None = None
-    """What was drawn of the skill when it was saved, as a PNG; None for an explainer that was not loaded."""
+    """The saved reliability plot, as a PNG; None unless the explainer was loaded."""
 
     @classmethod
     def of(cls, findings: Findings, rolled_out: RolledOut | None) -> "Quality":
-        """From what was found about an explainer."""
+        """From the findings of an evaluation."""
         lines, forecasts = tuple(findings.lines), findings.forecasts
         if forecasts is None:
             return cls(lines, rolled_out=rolled_out)
@@ -60,7 +60,7 @@ class Quality:
 
     @classmethod
     def read(cls, folder: Path) -> "Quality":
-        """What was found when an explainer was saved."""
+        """Read the quality that was saved with an explainer."""
         path = folder / RESULT
         if not path.is_file():
             return cls(())
@@ -79,11 +79,11 @@ class Quality:
 
     @property
     def table(self) -> pd.DataFrame | None:
-        """A row for each outcome: skill and verdict by each step; None where nothing was judged."""
+        """One row per outcome with skill and verdict by each step; None if nothing was judged."""
         return None if self.forecasts is None else _by_step(self.forecasts)
 
     def plot(self) -> Any:
-        """A matplotlib figure: how often events happened against how likely they were said to be."""
+        """Reliability diagram (a matplotlib figure): event frequencies against forecast probabilities."""
         if self.skill is not None:
             return draw(self.skill, "reliability")
         if self.picture is not None:
@@ -92,15 +92,15 @@ class Quality:
         raise ValueError(f"there is nothing to draw: {reason}")
 
     def plot_survival(self) -> Any:
-        """A matplotlib figure: what has happened by each step at a few moments, explained and rolled out.
+        """Survival curves at a few moments, learned and by rollouts: the chance of each event by each step.
 
-        None where no moments were rolled out, or no event first occurs at any of them.
+        Returns a matplotlib figure; None if no moments were rolled out, or no event occurs at any of them.
         """
         return None if self.rolled_out is None else draw(self.rolled_out, "survival")
 
     @property
     def _said(self) -> tuple[str, ...]:
-        """The lines, and what the table below them shows."""
+        """The lines, and a caption for the table."""
         return (*self.lines, SKILL) if self.forecasts is not None else self.lines or (NOT_JUDGED,)
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class Quality:
 
 
 def _by_step(forecasts: pd.DataFrame) -> pd.DataFrame:
-    """A row for each outcome: skill and verdict by each step, after the policy's own actions and others."""
+    """One row per outcome: skill and verdict by each step, after the policy's own and after other actions."""
     judged = forecasts[forecasts["range"].str.startswith("by ")]
     columns = {
         (actions, by, what): part.set_index("outcome")[what]

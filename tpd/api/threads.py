@@ -1,4 +1,4 @@
-"""How many threads torch uses while it works for an explainer."""
+"""Limits torch to one thread while an explainer works."""
 
 import sys
 from collections.abc import Iterator
@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One, as on the command line, and then as many as before; nothing happens where torch is not loaded.
+    """Use one torch thread inside this context, as on the command line; does nothing if torch is not loaded.
 
-    Small networks lose more than they win by sharing a batch among cores, and their digits would depend on
-    how many there are.
+    Small networks are slower with several threads, and their rounding would depend on the number of cores.
     """
     torch = sys.modules.get("torch")
     if torch is None:

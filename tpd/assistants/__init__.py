@@ -1,1 +1,1 @@
-"""Answers for language models, over the Model Context Protocol; the only home of mcp."""
+"""Answers for language models, over the Model Context Protocol (MCP); the only home of mcp."""

@@ -1,4 +1,4 @@
-"""The command `tpd-mcp`. Heavy imports wait until there is work, so that --help answers at once."""
+"""The command `tpd-mcp`; heavy imports are deferred, so that --help is fast."""
 
 import os
 import sys

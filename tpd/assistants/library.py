@@ -1,4 +1,4 @@
-"""The runs that may be asked: those below one folder, or in one MLflow store."""
+"""The runs that can be asked about: those below one folder, or in one MLflow store."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ LONGEST_NAME = 500
 
 
 class OpenRun(NamedTuple):
-    """A run that was read, and the folder where it lies."""
+    """A loaded run and its folder."""
 
     id: str
     saved: SavedRun
@@ -29,10 +29,10 @@ class OpenRun(NamedTuple):
 
 
 class Library:
-    """Finds runs and reads them; nothing that a run stored is executed.
+    """Finds and loads runs; no stored code is run.
 
-    place: a folder, below which every run may be asked, or the URI of an MLflow store.
-    trust: modules that environments, events and policies may be of.
+    place: a folder, all runs below which can be asked about, or the URI of an MLflow store.
+    trust: modules that may be imported for environments, events and policies.
     """
 
     def __init__(self, place: str, trust: Sequence[str] = ()) -> None:
@@ -44,14 +44,14 @@ class Library:
 
     @property
     def stored(self) -> bool:
-        """Whether the runs lie in an MLflow store."""
+        """Whether the runs are in an MLflow store."""
         return "://" in self.place
 
     def entries(self) -> list[RunEntry]:
-        """The runs that can be asked, by the names that `read` knows."""
+        """The runs that can be asked about, by the names that `read` accepts."""
         if not self.stored:
             return [_entry(name, folder) for name, folder in self._folders()]
-        from tpd.tracking.listing import list_tracked  # mlflow takes long to import
+        from tpd.tracking.listing import list_tracked  # mlflow is slow to import
 
         return [
             RunEntry(run=run.id, title=run.name, env=run.about.get("env"), seed=run.about.get("seed"))
@@ -59,24 +59,24 @@ class Library:
         ]
 
     def read(self, name: str) -> OpenRun:
-        """A run by its name; the last few stay in memory."""
+        """Load a run by name; the last few are cached."""
         folder = self._download(name) if self.stored else self._folder(name)
         key = name, (folder / EXPLAINER / DESCRIPTION).stat().st_mtime_ns
         if key not in self._open:
             require_own_version(folder)
             self._open[key] = OpenRun(name, saved_runs.read(folder, self._trust), folder)
-        self._open[key] = self._open.pop(key)  # the one used last goes last
+        self._open[key] = self._open.pop(key)  # most recently used last
         while len(self._open) > MOST_OPEN:
             del self._open[next(iter(self._open))]
         return self._open[key]
 
     def _folder(self, name: str) -> Path:
-        """The folder of a run below the place, refusing whatever leads elsewhere."""
+        """The folder of a run below `place`; refused if a link leads elsewhere."""
         root = Path(self.place).resolve()
         usual = 0 < len(name) <= LONGEST_NAME and name.isprintable()
         if usual:
             folder = (root / name).resolve()
-            description = (folder / EXPLAINER / DESCRIPTION).resolve()  # nothing on the way leads elsewhere
+            description = (folder / EXPLAINER / DESCRIPTION).resolve()  # resolves links
             if description.is_relative_to(root) and folder.is_relative_to(root) and description.is_file():
                 return folder
         known = [each for each, _ in self._folders()]
@@ -86,7 +86,7 @@ class Library:
         )
 
     def _download(self, name: str) -> Path:
-        """The folder of a run that was copied from the store, once."""
+        """The folder of a run from the store; copied once."""
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise ValueError(f"there is no run {shown(name)}; list_runs names those that there are")
         folder = Path(self._scratch.name) / hashlib.sha256(name.encode()).hexdigest()
@@ -97,7 +97,7 @@ class Library:
         return folder
 
     def _folders(self) -> Iterator[tuple[str, Path]]:
-        """Name and folder of each run below the place, in the order of their names; no link is followed."""
+        """Name and folder of each run below `place`, sorted by name; links are not followed."""
         root, found = Path(self.place).resolve(), 0
         for seen, (path, below, _) in enumerate(os.walk(root)):
             folder = Path(path)
@@ -113,7 +113,7 @@ class Library:
 
 
 def _entry(name: str, folder: Path) -> RunEntry:
-    """What a run says of itself, or why it cannot be read."""
+    """The summary of a run, or the reason why it cannot be read."""
     try:
         about = run_descriptions.read(folder / EXPLAINER)
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Steps of recorded episodes that are worth asking about."""
+"""Finds steps of recorded episodes that are worth asking about."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -16,7 +16,7 @@ from tpd.store.saved_runs import SavedRun
 
 MOST_MOMENTS = 30
 SECONDS = 20.0
-"""That the search for turning points may take."""
+"""Time budget of the search for turning points."""
 LEAD = 5
 """Steps before an event that are asked about."""
 Reason = tuple[tuple[int, int], str]
@@ -62,7 +62,7 @@ def _before_ends(recording: Recording, episodes: Sequence[int]) -> Iterator[Reas
 
 
 def _before_events(run: SavedRun, recording: Recording, episodes: Sequence[int]) -> Iterator[Reason]:
-    """Before the first time in an episode of each event whose first occurrence is explained."""
+    """Steps before the first occurrence of each event in an episode."""
     for number in episodes:
         begin = int(recording.episodes.begins[number])
         happened = recording.happened[begin : begin + len(recording.episodes[number])]

@@ -1,4 +1,4 @@
-"""From what a tool is asked to an answer, through the code of `tpd-explain`."""
+"""Turns tool calls into answers, with the code of `tpd-explain`."""
 
 import functools
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ Asked = tuple[Answer, Compared]
 
 
 class Questions:
-    """Asks the runs of a library; what was rolled out last stays in memory, so that views of it agree."""
+    """Answers questions about the runs of a library; recent rollouts are cached, so that all views agree."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -54,7 +54,7 @@ class Questions:
         opened = self.library.read(run)
         saved = opened.saved
         checked(Question(run, state, action=action, foil=foil, rollouts=rollouts))
-        for named in (action, foil):  # before anything is rolled out
+        for named in (action, foil):  # checked before any rollout
             if named is not None:
                 saved.env.action(named)
         with one_thread():
@@ -64,7 +64,7 @@ class Questions:
             return answered(fact, other), fact
 
     def _expectations(self, run: SavedRun, state: Any, asking: Asking) -> tuple[Expectations, Array | None]:
-        """What is expected at a place, and the agent's own action there."""
+        """The expectations at a state, and the agent's own action there."""
         key = repr((id(run), state, asking))
         if key not in self._places:
             found, own = find_state(run, state)
@@ -75,7 +75,7 @@ class Questions:
 
 
 def place(episode: int | None, step: int | None, state: Any) -> Any:
-    """What state is asked about: a step of a recorded episode, or one that is named otherwise."""
+    """The state asked about: a step of a recorded episode, or a state named otherwise."""
     if state is not None and (episode is not None or step is not None):
         raise QuestionError("the place is given twice: name either episode and step, or state")
     if state is not None:
@@ -86,7 +86,7 @@ def place(episode: int | None, step: int | None, state: Any) -> Any:
 
 
 def described(opened: OpenRun) -> RunDescription:
-    """What a run is about."""
+    """The description of a run."""
     run, legend = opened.saved, opened.saved.explainer.legend
     policy, predictor, recording = run.explainer.policy, run.explainer.predictor, run.recording
     kind = type(policy).__name__
@@ -138,7 +138,7 @@ def _episodes(opened: OpenRun) -> list[EpisodeEntry]:
 
 
 def quality_record(opened: OpenRun) -> QualityRecord:
-    """How far learned answers of a run can be trusted."""
+    """The quality of the learned answers of a run."""
     quality = Quality.read(opened.folder)
     if quality is None:
         return QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
@@ -171,7 +171,7 @@ def require_outcome(opened: OpenRun, outcome: str) -> None:
 
 
 def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, float]) -> WhatIf:
-    """What other rewards would change, the rest of the policy unchanged."""
+    """What other rewards would change, with the rest of the policy unchanged."""
     answer, fact = asked
     run, legend = fact.run, fact.run.explainer.legend
     if outcome is None and not rewards:
@@ -209,7 +209,7 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
 
 
 def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[RewardRange]:
-    """Which action is worth most at which reward of an outcome, around the one that it has."""
+    """Which action has the highest return for which reward of an outcome, around its current value."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
     rows = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
@@ -220,7 +220,7 @@ def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[Re
 
 
 def _overtaking(answer: Answer, outcome: str, ranges: list[RewardRange]) -> Overtaking | None:
-    """The reward at which fact and foil change places; None where there is no foil."""
+    """The reward at which the ranking of fact and foil flips; None without a foil."""
     contrast = answer.contrast
     if contrast is None or answer.foil is None:
         return None

@@ -1,4 +1,4 @@
-"""What tools return: numbers, how they were obtained, and what is doubtful about them."""
+"""The records that tools return: numbers, how they were obtained, and warnings."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class RunEntry(BaseModel):
-    """A run that can be asked."""
+    """A run that can be asked about."""
 
     run: str = Field(description="The name that the other tools take.")
     title: str | None = None
@@ -16,7 +16,7 @@ class RunEntry(BaseModel):
 
 
 class RunList(BaseModel):
-    """All runs that can be asked."""
+    """All runs that can be asked about."""
 
     place: str
     runs: list[RunEntry]
@@ -43,7 +43,7 @@ class EpisodeEntry(BaseModel):
 
 
 class RunDescription(BaseModel):
-    """What a run is about."""
+    """The description of a run."""
 
     run: str
     title: str
@@ -71,7 +71,7 @@ class MomentEntry(BaseModel):
 
 
 class Moments(BaseModel):
-    """Steps worth asking about, the most telling first."""
+    """Steps worth asking about, the most informative first."""
 
     run: str
     moments: list[MomentEntry]
@@ -89,7 +89,7 @@ class How(BaseModel):
 
 
 class Estimate(BaseModel):
-    """One number of both actions, with 90 % bands; null where it is not known or was not learned."""
+    """One number for both actions, with 90 % bands; null if it is unknown or was not learned."""
 
     fact: float | None
     fact_low: float | None = None
@@ -101,14 +101,14 @@ class Estimate(BaseModel):
 
 
 class Named(BaseModel):
-    """An outcome, and what numbers of it mean."""
+    """An outcome, and the meaning of its numbers."""
 
     outcome: str
     unit: str
 
 
 class OutcomeEstimate(Estimate, Named):
-    """What is expected of one outcome within the horizon."""
+    """The expectation of one outcome within the horizon."""
 
     verdict: str | None = Field(default=None, description="Whether it was learned, by fresh episodes.")
 
@@ -129,7 +129,7 @@ class ReturnEstimate(Estimate):
 
 
 class Reason(BaseModel):
-    """An outcome that accounts for much of the difference of the returns."""
+    """An outcome that accounts for much of the difference between the returns."""
 
     outcome: str
     adds_to_return: float | None = Field(description="In favour of the fact if positive.")
@@ -157,7 +157,7 @@ class AnswerRecord(BaseModel):
 
 
 class StepEstimate(BaseModel):
-    """What is expected of an outcome at one step; null where it is not known or was not learned."""
+    """The expectation of an outcome at one step; null if it is unknown or was not learned."""
 
     step: int
     fact: float | None
@@ -188,7 +188,7 @@ class DriversRecord(BaseModel):
 
 
 class OutcomeBySteps(BaseModel):
-    """What is expected of one outcome at each step ahead."""
+    """The expectation of one outcome at each step ahead."""
 
     place: str
     fact: str
@@ -201,7 +201,7 @@ class OutcomeBySteps(BaseModel):
 
 
 class RewardRange(BaseModel):
-    """A range of rewards in which one action is worth most."""
+    """A range of rewards in which one action has the highest return."""
 
     low: float
     high: float
@@ -209,7 +209,7 @@ class RewardRange(BaseModel):
 
 
 class Overtaking(BaseModel):
-    """At which reward of an outcome the foil and the fact change places."""
+    """The reward of an outcome at which the ranking of fact and foil flips."""
 
     outcome: str
     reward_now: float
@@ -220,7 +220,7 @@ class Overtaking(BaseModel):
 
 
 class ActionReturn(BaseModel):
-    """What an action is worth under the rewards now and others; null where it is not known."""
+    """The return of an action under the current and under other rewards; null if it is unknown."""
 
     action: str
     now: float | None
@@ -228,7 +228,7 @@ class ActionReturn(BaseModel):
 
 
 class WhatIf(BaseModel):
-    """What other rewards would change, the rest of the policy unchanged."""
+    """What other rewards would change, with the rest of the policy unchanged."""
 
     place: str
     fact: str
@@ -241,7 +241,7 @@ class WhatIf(BaseModel):
 
 
 class SkillEntry(BaseModel):
-    """How well one outcome was learned: skill 1 is perfect, 0 no better than the mean."""
+    """How well one outcome was learned; skill 1 is perfect, 0 is no better than the mean."""
 
     outcome: str
     actions: str
@@ -251,7 +251,7 @@ class SkillEntry(BaseModel):
 
 
 class QualityRecord(BaseModel):
-    """How far learned answers of a run can be trusted."""
+    """The quality of the learned answers of a run."""
 
     run: str
     lines: list[str]

@@ -1,7 +1,7 @@
-"""The MCP server: one call at a time, progress, and errors in one line.
+"""The MCP server: one call at a time, with progress reports and one-line errors.
 
-Stdout belongs to the protocol: the SDK serves it from a private descriptor and points the usual one at
-stderr, and so does `_quiet` with what Python has buffered.
+Stdout belongs to the protocol: the SDK writes to a private descriptor and redirects the usual one to stderr;
+`_quiet` does the same for what Python has buffered.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ INSTRUCTIONS = (
 
 
 class Server(MCPServer[None]):
-    """Answers one call at a time, reports that it is at work, and says every error in one line."""
+    """Runs one call at a time, reports progress, and returns every error as one line."""
 
     def __init__(self, library: Library) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class Server(MCPServer[None]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Run a tool; the simulator is asked by one call at a time."""
+        """Run a tool; only one call at a time may use the simulator."""
         await self._require_known(name, arguments)
         try:
             async with anyio.create_task_group() as group:
@@ -70,7 +70,7 @@ class Server(MCPServer[None]):
         return result
 
     async def _require_known(self, name: str, arguments: dict[str, Any]) -> None:
-        """Refuse a tool or an argument that there is not; the SDK would leave out the argument."""
+        """Refuse an unknown tool or argument; the SDK would silently drop the argument."""
         tools = {tool.name: tool for tool in await self.list_tools()}
         if name not in tools:
             raise ToolError(f"there is no tool {shown(name)}{did_you_mean(name, tools)}")
@@ -85,13 +85,13 @@ class Server(MCPServer[None]):
 
 @contextlib.asynccontextmanager
 async def _quiet(_: MCPServer[None]) -> AsyncIterator[None]:
-    """What environments and libraries print goes to stderr, and not to stdout when Python ends."""
+    """Redirect the output of environments and libraries to stderr, also when Python exits."""
     with contextlib.redirect_stdout(sys.stderr):
         yield
 
 
 async def _report(context: Context[None, Any], name: str) -> None:
-    """Tell the client every few seconds that a call is still at work."""
+    """Tell the client every few seconds that a call is still running."""
     began = time.monotonic()
     while True:
         await anyio.sleep(SECONDS_BETWEEN_REPORTS)

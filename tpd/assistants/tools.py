@@ -1,4 +1,4 @@
-"""The tools that a language model calls, each a view of an answer."""
+"""The tools that a language model can call; each returns a view of an answer."""
 
 import functools
 import io
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 LARGEST_PICTURE = 3 * 2**20
 DOTS_PER_INCH = 90
 PICTURES = {"plot"}
-"""Tools that return pictures, which no schema describes."""
+"""Tools that return pictures, which have no schema."""
 
 Run = Annotated[str, Field(description="Name of a run, from list_runs.", max_length=500)]
 Episode = Annotated[
@@ -75,13 +75,13 @@ Outcome = Annotated[str, Field(description="Name of an outcome, from describe_ru
 
 
 def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The same tool, whose errors reach the model in one line."""
+    """Wrap a tool so that its errors reach the model as one line."""
 
     @functools.wraps(tool)
     def telling(*args: Any, **kwargs: Any) -> Any:
         try:
             return tool(*args, **kwargs)
-        except Exception as error:  # of environments, too, in whatever way
+        except Exception as error:  # environments may raise anything
             if not isinstance(error, ValueError | OSError):
                 log.warning("%s failed", tool.__name__, exc_info=error)
             raise ToolError(brief(error)) from error
@@ -90,7 +90,7 @@ def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Tools:
-    """The tools; the docstring of each is what a language model reads."""
+    """The tools; their docstrings are what a language model reads."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions, self._library = questions, questions.library
@@ -111,13 +111,13 @@ class Tools:
         ]
 
     def list_runs(self) -> RunList:
-        """List the runs that can be asked, each an agent in its environment. Call this first."""
+        """List the runs that can be asked about, each an agent in its environment. Call this first."""
         runs = self._library.entries()
         return RunList(place=self._library.place, runs=runs, complete=len(runs) < MOST_RUNS)
 
     def describe_run(self, run: Run) -> RunDescription:
-        """Describe a run: environment, actions, outcomes (events and reward terms) that it explains, horizon,
-        policy, recorded episodes with what happened in them, and the return played beside the one expected.
+        """Describe a run: environment, actions, explained outcomes (events and reward terms), horizon,
+        policy, recorded episodes with their events, and the mean return played beside the expected one.
         """
         return described(self._library.read(run))
 
@@ -143,7 +143,7 @@ class Tools:
         rollouts: Rollouts = None,
     ) -> AnswerRecord:
         """Explain why the agent acts as it does at a step of a recorded episode, or in a state: what is
-        expected to happen after the action, compared with the best of the other actions. Returns sentences,
+        expected to happen after the action, compared with the best other action. Returns sentences,
         every number with its 90 % band, how it was obtained, and doubts to repeat.
         """
         answer, *_ = self._questions.ask(run, place(episode, step, state), action, rollouts=rollouts)
@@ -159,7 +159,7 @@ class Tools:
         action: Action = None,
         rollouts: Rollouts = None,
     ) -> AnswerRecord:
-        """Compare an action (the fact) with a certain other one (the foil) at the same place: what would
+        """Compare an action (the fact) with another given one (the foil) at the same place: what would
         happen instead, and what the difference is worth. For "why not X?" and "what if it did X?".
         """
         answer, *_ = self._questions.ask(run, place(episode, step, state), action, foil, rollouts)
@@ -176,7 +176,7 @@ class Tools:
         foil: Foil = None,
         rollouts: Rollouts = None,
     ) -> OutcomeBySteps:
-        """List what is expected of one outcome at each step ahead, after the action and after the foil. For
+        """List the expectation of one outcome at each step ahead, after the action and after the foil. For
         "when will it happen?" and "how likely is it at step 5?".
         """
         require_outcome(self._library.read(run), outcome)
@@ -199,9 +199,9 @@ class Tools:
         foil: Foil = None,
         rollouts: Rollouts = None,
     ) -> WhatIf:
-        """Ask what other rewards would change at a place, the rest of the policy unchanged: at which reward
-        of an outcome the foil overtakes the action, which action is worth most at which reward, and what all
-        actions are worth under other rewards.
+        """Ask what other rewards would change at a place, with the rest of the policy unchanged: the reward
+        of an outcome at which the foil overtakes the action, which action is best at which reward, and the
+        returns of all actions under other rewards.
         """
         asked = self._questions.ask(run, place(episode, step, state), action, foil, rollouts)
         return what_if_record(asked, outcome, rewards or {})
@@ -227,8 +227,9 @@ class Tools:
         return drivers_record(answer.drivers(outcome, by))
 
     def quality(self, run: Run) -> QualityRecord:
-        """Say how far learned answers of a run can be trusted: the return played beside the one expected, and
-        for each outcome its skill on fresh episodes and a verdict (learned, not learned, too rare to tell).
+        """Tell how far the learned answers of a run can be trusted: the mean return played beside the
+        expected one, and for each outcome its skill on fresh episodes and a verdict (learned, not learned,
+        too rare to tell).
         """
         return quality_record(self._library.read(run))
 
@@ -242,8 +243,8 @@ class Tools:
         foil: Foil = None,
         rollouts: Rollouts = None,
     ) -> list[Any]:
-        """Draw an answer as a PNG image: the state, what is expected step by step after the action and after
-        the foil, and how they differ.
+        """Draw an answer as a PNG image: the state, the expectations step by step after the action and
+        after the foil, and their difference.
         """
         answer, *_ = self._questions.ask(run, place(episode, step, state), action, foil, rollouts)
         drawn = io.BytesIO()

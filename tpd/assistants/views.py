@@ -1,4 +1,4 @@
-"""Answers as the records that tools return; nothing is worked out here that the answer does not hold."""
+"""Converts answers to the records that tools return; computes nothing new."""
 
 import math
 from collections.abc import Iterable
@@ -29,12 +29,12 @@ NO_NUMBER = {Verdict.NOT_LEARNED.words, Verdict.TOO_RARE.words}
 
 
 def figure_of(value: float | None) -> float | None:
-    """Six digits; None where there is no number."""
+    """A number rounded to six digits; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
 def text_of(said: str) -> str:
-    """A text of bounded length."""
+    """A text, cut to a maximal length."""
     return said if len(said) <= LONGEST_TEXT else f"{said[:LONGEST_TEXT]} ... (cut)"
 
 
@@ -45,7 +45,7 @@ def how_of(answer: Answer) -> How:
 
 
 def unit_of(legend: Legend, outcome: str, at_a_step: bool = False) -> str:
-    """What the numbers of an outcome mean."""
+    """The meaning of an outcome's numbers."""
     if outcome in legend.events and at_a_step:
         return "probability at this step" + (" for the first time" if outcome.startswith(FIRST) else "")
     if outcome.startswith(FIRST):
@@ -54,7 +54,7 @@ def unit_of(legend: Legend, outcome: str, at_a_step: bool = False) -> str:
 
 
 def doubts_of(answer: Answer) -> list[str]:
-    """What must be said beside an answer: warnings, and outcomes of which no number is given."""
+    """What must be said beside an answer: warnings, and outcomes without numbers."""
     untold = [f"{name}: {verdict}" for name, verdict in answer.how.verdicts.items() if verdict in NO_NUMBER]
     said = list(answer.warnings)
     if untold and answer.how.kind == LEARNED:
@@ -116,7 +116,7 @@ def _reason(difference: Difference) -> Reason:
 
 
 def _returns(answer: Answer) -> ReturnEstimate | None:
-    """The returns of both actions; None where the outcomes do not account for the reward."""
+    """The returns of both actions; None if the outcomes do not account for the reward."""
     if answer.fact.explanation.legend.reward_bound is None:
         return None
     found = dict[str, Any]()
@@ -136,7 +136,7 @@ def _returns(answer: Answer) -> ReturnEstimate | None:
 
 
 def _settled(contrast: Contrast) -> bool:
-    """Whether it is known which of the two is worth more, beyond the horizon where that is estimated."""
+    """Whether it is certain which action has the higher return, beyond the horizon if that is estimated."""
     band = contrast.whole().band
     return bool(contrast.settled[0]) if band is None else bool(band.low[0] > 0 or band.high[0] < 0)
 
@@ -154,7 +154,7 @@ def _return_of(name: str, explanation: Explanation) -> dict[str, float | None]:
 
 
 def by_steps(answer: Answer, outcome: str) -> OutcomeBySteps:
-    """What is expected of one outcome at each step, as plain values."""
+    """The expectation of one outcome at each step, as plain values."""
     frame, legend = answer.to_frame(), answer.fact.explanation.legend
     if answer.foil is None:
         frame = frame.rename(columns={"expected": "fact"})
@@ -176,7 +176,7 @@ def by_steps(answer: Answer, outcome: str) -> OutcomeBySteps:
 
 
 def drivers_record(drivers: Drivers) -> DriversRecord:
-    """What a forecast relies on, the most important part first."""
+    """The drivers of a forecast, the most important one first."""
     order = sorted(range(len(drivers.values)), key=lambda k: -abs(drivers.values[k]))
     return DriversRecord(
         text=text_of(drivers.text),

@@ -1,4 +1,4 @@
-"""Environments, their tables and their events; registers tpd's own; imports kernels and below."""
+"""Environments, their transition tables and their events; registers tpd's own; imports kernels and below."""
 
 import gymnasium as gym
 

@@ -14,25 +14,25 @@ from tpd.guards.settings import shown
 
 @dataclass(frozen=True)
 class ActionParts:
-    """The parts of the actions of a space, and what they and their choices are called."""
+    """The parts of an action space, with names for the parts and their choices."""
 
     first: IntArray
-    """[part]: the first choice of each"""
+    """[part]: the number of the first choice"""
     counts: IntArray
-    """[part]: how many choices each has"""
+    """[part]: the number of choices"""
     shape: tuple[int, ...]
-    """Of an action; all parts in a row are the same in the order of C."""
+    """The shape of an action; parts are numbered in C order."""
     dtype: npt.DTypeLike
     names: tuple[str, ...] = ()
     """[part]"""
     choice_names: tuple[str, ...] = ()
-    """[choice], of all parts alike; empty numbers them"""
+    """[choice]: names shared by all parts; if empty, choices are numbered"""
 
     @classmethod
     def of(
         cls, space: spaces.Space[Any], names: Sequence[str] = (), choice_names: Sequence[str] = ()
     ) -> "ActionParts | None":
-        """Those of a space; None where its actions have none."""
+        """The parts of a space; None if its actions have no parts."""
         if isinstance(space, spaces.MultiDiscrete):
             first, counts = np.ravel(space.start).astype(np.int64), np.ravel(space.nvec).astype(np.int64)
         elif isinstance(space, spaces.MultiBinary):
@@ -44,7 +44,7 @@ class ActionParts:
         return cls(first, counts, tuple(space.shape), space.dtype, named, tuple(choice_names))
 
     def check(self, owner: str) -> None:
-        """Refuse names that are not as many as there are parts and choices."""
+        """Refuse a wrong number of names for parts or choices."""
         if not (self.counts > 1).any():
             raise ValueError(f"the actions of {owner} have parts without any choice")
         for what, names, due in (
@@ -55,7 +55,7 @@ class ActionParts:
                 raise ValueError(f"an action of {owner} has {due} {what} but {len(names)} names: {names}")
 
     def changes(self, action: Array) -> Array:
-        """[change, ...]: all actions that differ from this one in one part."""
+        """[change, ...]: all actions that differ from this one in exactly one part."""
         flat = np.ravel(action)
         others = [(part, choice) for part, choice in self.all_choices if choice != flat[part]]
         changed = np.repeat(flat[None], len(others), axis=0)
@@ -65,12 +65,12 @@ class ActionParts:
 
     @property
     def all_choices(self) -> list[tuple[int, int]]:
-        """Every part with every choice that it has."""
+        """All (part, choice) pairs."""
         bounds = zip(self.first.tolist(), self.counts.tolist(), strict=True)
         return [(part, low + k) for part, (low, count) in enumerate(bounds) for k in range(count)]
 
     def change_one(self, actions: Array, rng: np.random.Generator) -> Array:
-        """[batch, ...]: the actions, each with one part changed; every change is equally likely."""
+        """[batch, ...]: the actions, each with one random part changed; all changes are equally likely."""
         flat, rows = actions.reshape(len(actions), -1).copy(), np.arange(len(actions))
         others = self.counts - 1
         part = rng.choice(len(others), size=len(flat), p=others / others.sum())
@@ -80,33 +80,33 @@ class ActionParts:
         return flat.reshape(actions.shape)
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:
-        """[count, ...]: any choice in every part, equally likely."""
+        """[count, ...]: random actions; every choice of every part is equally likely."""
         drawn = self.first + rng.integers(0, self.counts, (count, len(self.counts)))
         return drawn.reshape(count, *self.shape).astype(self.dtype)
 
     def holds(self, actions: Array) -> Array:
-        """[batch]: which actions [batch, ...] have a choice in every part that there is."""
+        """[batch]: which actions [batch, ...] have a valid choice in every part."""
         flat = actions.reshape(len(actions), -1)
         whole = flat == np.floor(flat)
         return np.asarray((whole & (flat >= self.first) & (flat < self.first + self.counts)).all(axis=1))
 
     def name(self, action: Array) -> str:
-        """The choice in each part, in words."""
+        """The choice of each part, as text."""
         return ", ".join(self.name_choice(part, int(choice)) for part, choice in enumerate(np.ravel(action)))
 
     def name_change(self, action: Array, base: Array) -> str:
-        """In words what is changed in an action whose other parts are as in the base."""
+        """The parts in which an action differs from the base, as text."""
         flat = np.ravel(action)
         different = np.flatnonzero(flat != np.ravel(base))
         return ", ".join(self.name_choice(int(part), int(flat[part])) for part in different)
 
     def name_choice(self, part: int, choice: int) -> str:
-        """One choice in words, such as `user 3 to cell B`."""
+        """One choice as text, for example `user 3 to cell B`."""
         said = self.choice_names[choice - int(self.first[part])] if self.choice_names else str(choice)
         return f"{self.names[part]} {said}"
 
     def changed(self, base: Array, wanted: Mapping[Any, Any]) -> Array:
-        """The base with other choices, by name or number, in some parts, by name or number."""
+        """The base action with some parts replaced; parts and choices are given by name or number."""
         flat = np.ravel(base).copy()
         for part, choice in wanted.items():
             place = self.names.index(part) if part in self.names else part
@@ -124,6 +124,6 @@ class ActionParts:
 
 
 def _within(value: Any, first: int, count: int) -> bool:
-    """Whether it is one of so many whole numbers from the first on."""
+    """Whether the value is an integer in [first, first + count)."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return whole and first <= int(value) < first + count

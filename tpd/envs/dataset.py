@@ -1,4 +1,4 @@
-"""Datasets of transitions: their description, and an environment that has spaces and cannot be stepped."""
+"""Datasets of transitions: their description, and an environment with their spaces that cannot be stepped."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
 DESCRIPTION = "dataset.json"
 FORMAT = 2
 FIRST_DESCRIPTION = "recording.json"
-"""What the first version of tpd called it."""
+"""The name of the description in the first version of tpd."""
 
 
 def require_writable(folder: Path, run: str = "") -> None:
-    """Refuse a folder that holds a dataset, but for one of the same run, or cannot be written to."""
+    """Refuse a folder that cannot be written to, or holds a dataset of another run."""
     _require_version(folder)
     if (folder / DESCRIPTION).exists() and not (run and DatasetDescription.read(folder).run == run):
         raise ValueError(f"{folder} holds a dataset already: name another folder")
@@ -36,32 +36,32 @@ def require_writable(folder: Path, run: str = "") -> None:
 
 
 def _require_version(folder: Path) -> None:
-    """Refuse a dataset that the first version of tpd wrote."""
+    """Refuse a dataset written by the first version of tpd."""
     if (folder / FIRST_DESCRIPTION).exists():
         require_version(folder / FIRST_DESCRIPTION, {})
 
 
 @dataclass(frozen=True)
 class DatasetDescription:
-    """What a dataset says of itself, besides its transitions."""
+    """The description of a dataset: everything but its transitions."""
 
     env: str
     """The id of the environment."""
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
     action_names: tuple[str, ...]
-    """Empty where actions are not numbered."""
+    """Empty if actions are not discrete."""
     info_keys: tuple[str, ...]
-    """The entries of `info` that were kept."""
+    """The keys of `info` that were stored."""
     shards: int
-    """How many files the transitions are divided into."""
+    """Number of files that hold the transitions."""
     behaviour: Mapping[str, Any]
     """How the transitions were collected."""
     run: str = ""
-    """The fingerprint of the run that wrote it."""
+    """The fingerprint of the run that wrote the dataset."""
 
     def write(self, folder: Path) -> None:
-        """Make the folder, which must not hold another dataset yet."""
+        """Write the description to a folder, which must not hold a dataset of another run."""
         require_writable(folder, self.run)
         folder.mkdir(parents=True, exist_ok=True)
         spaces = {
@@ -73,7 +73,7 @@ class DatasetDescription:
 
     @classmethod
     def read(cls, folder: Path) -> "DatasetDescription":
-        """Read what `write` wrote, refusing in one line what is no such thing."""
+        """Read a description; anything invalid is refused with a one-line error."""
         path = folder / DESCRIPTION
         _require_version(folder)
         if not path.is_file():
@@ -101,20 +101,20 @@ class DatasetDescription:
             raise
         except KeyError as error:
             raise ValueError(f"{path} describes no dataset: it does not say {error}") from error
-        except Exception as error:  # of whatever is made of the file
+        except Exception as error:  # any error while parsing the file
             reason = brief(error) if str(error) else "no such space"
             raise ValueError(f"{path} describes no dataset: {reason}") from error
 
 
 def _words(name: str, values: Any) -> tuple[str, ...]:
-    """The words that a description has under a name."""
+    """A list of strings in a description, checked."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{name} must be words, got {shown(values)}")
     return tuple(values)
 
 
 class DatasetEnv(gym.Env[Any, Any]):
-    """Has the spaces of the environment that the dataset is of, and refuses to be stepped."""
+    """An environment with the spaces of a dataset; it cannot be stepped."""
 
     def __init__(self, path: str | None = None, render_mode: str | None = None) -> None:
         if path is None:
@@ -135,14 +135,14 @@ class DatasetEnv(gym.Env[Any, Any]):
 
 @dataclass(frozen=True)
 class DatasetEnvironment(Environment):
-    """Stands for an environment that nobody can make here."""
+    """The environment of a dataset, which cannot be made here."""
 
     @property
     def playable(self) -> bool:
         return False
 
     def check_info(self, keys: Sequence[str]) -> None:
-        """Refuse keys that the dataset does not have."""
+        """Refuse `info` keys that the dataset does not have."""
         for key in keys:
             if key not in self._probe.info_keys:
                 kept = ", ".join(self._probe.info_keys) or "none"

@@ -1,4 +1,4 @@
-"""What tpd needs to know of an environment, whichever library it comes from."""
+"""`Environment`: one interface to the environments of all libraries (names, masks, tables, drawing)."""
 
 import contextlib
 import functools
@@ -26,12 +26,13 @@ NUMBER, FLAG = (int, float, np.number), (bool, np.bool_)
 
 StateDescription = int | Mapping[str, Any] | Sequence[float]
 WrapCopy = Callable[[int, gym.Env[Any, Any]], gym.Env[Any, Any]]
-"""Wraps one of several copies of an environment, given its number."""
+"""Wraps one copy of an environment, given its index."""
 
 
 class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
-    """Refuses rewards that are no numbers and ends that are neither true nor false: arrays would take the
-    word "no" for true, and "5" for 5. An array that holds one number is that number.
+    """Refuses rewards that are not numbers, and end flags that are not booleans.
+
+    NumPy would turn the string "no" into True and "5" into 5. An array with a single number is accepted.
     """
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -46,7 +47,7 @@ class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _single(name: str, value: Any, kinds: str, otherwise: str) -> Any:
-    """The one number that an array of these kinds holds."""
+    """The only element of an array of these dtype kinds."""
     array = np.asarray(value)
     if array.dtype.kind not in kinds:
         raise TypeError(f"{name} is {shown(value)}, which is {otherwise}")
@@ -56,18 +57,18 @@ def _single(name: str, value: Any, kinds: str, otherwise: str) -> Any:
 
 
 MUJOCO_GL = "MUJOCO_GL"
-"""The variable that says by which library MuJoCo draws."""
+"""The environment variable that selects MuJoCo's rendering library."""
 _UNDRAWABLE = set[str]()
-"""Ids of environments whose renderer has failed: some end the process when they are tried again."""
+"""Ids of environments whose renderer has failed: trying again may crash the process."""
 
 
 class MaskError(ValueError):
-    """A mask of actions that cannot be one."""
+    """An invalid action mask."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A registered environment: makes one or many, and knows its names and, where it has one, its model.
+    """A registered environment: makes one or many copies, and knows its names and, if it has one, its table.
 
     >>> import tpd
     >>> env = tpd.Environment("MountainCar-v0", action_names=["push left", "coast", "push right"])
@@ -78,21 +79,22 @@ class Environment:
     id: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
-    """None leaves the registered time limit."""
+    """None: the registered time limit."""
     action_names: Sequence[str] = ()
-    """Empty asks the environment itself, and numbers the actions where it has no names."""
+    """If empty, the environment's own names are used, or else numbers."""
     wrappers: Sequence[Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = ()
-    """Put around the environment, the first one innermost."""
+    """Applied to the environment in this order, the first one innermost."""
     mask_function: Callable[[Array], BoolArray] | None = None
-    """observations -> [batch, num_actions]; None asks the environment's table, if it has one."""
+    """observations -> [batch, num_actions]; None: the mask of the environment's table, if it has one."""
     observation_names: Sequence[str] = ()
-    """What each number of an observation is called; empty asks the environment itself, and numbers them."""
+    """Names of the numbers in an observation; if empty, the environment's own names, or else numbers."""
     choice_names: Sequence[str] = ()
-    """What the choices are called, where an action consists of parts with a few choices each, which then are
-    what `action_names` names."""
+    """Names of the choices, if an action consists of parts with a few choices each; `action_names` then names
+    the parts.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
-        """What other processes are sent: the fields alone, from which the rest is made again."""
+        """Pickle only the fields; everything else is made again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
@@ -101,9 +103,9 @@ class Environment:
         return True
 
     def make(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """One environment."""
+        """Make one environment."""
         settings = dict(self.kwargs)
-        if render_mode is not None:  # some do not know of it
+        if render_mode is not None:  # some environments do not accept it
             settings["render_mode"] = render_mode
         with needed_by(self.id):
             env = gym.make(self.id, max_episode_steps=self.max_episode_steps, **settings)
@@ -112,7 +114,7 @@ class Environment:
         return PlainSteps(env)
 
     def restarts(self, info_keys: Sequence[str] = ()) -> bool:
-        """Whether episodes can be made to start in a chosen state."""
+        """Whether episodes can start in a chosen state."""
         return isinstance(self.make_vector(1, info_keys), TabularVectorEnv)
 
     def make_vector(
@@ -121,9 +123,9 @@ class Environment:
         info_keys: Sequence[str] = (),
         wrap: WrapCopy | None = None,
     ) -> VectorEnv[Any, Any, Any]:
-        """Many environments stepped together; with a model in NumPy, unless info is wanted of them.
+        """Many copies stepped together; in NumPy if there is a table and no `info` is needed.
 
-        wrap: given the number of each copy and the copy, where there is one environment for each.
+        wrap: called with the index of each copy and the copy, if there is one environment per copy.
         """
         if self.model is None or self.wrappers:
             return self._copies(num_envs, wrap)
@@ -137,7 +139,7 @@ class Environment:
         return gym.make_vec(self.id, num_envs=num_envs, **settings)
 
     def _copies(self, num_envs: int, wrap: WrapCopy | None) -> SyncVectorEnv:
-        """One environment for each copy."""
+        """A vector environment with one environment per copy."""
 
         def made(copy: int) -> gym.Env[Any, Any]:
             return self.make() if wrap is None else wrap(copy, self.make())
@@ -153,7 +155,7 @@ class Environment:
         return self._sample.unwrapped
 
     def check_info(self, keys: Sequence[str]) -> None:
-        """Refuse keys that the environment's `info` does not have after a step."""
+        """Refuse keys that are missing in the environment's `info` after a step."""
         if keys:
             env = self.make()
             env.reset(seed=0)
@@ -164,13 +166,13 @@ class Environment:
 
     @property
     def registered_id(self) -> str | None:
-        """The id that Gymnasium knows it by, below any wrappers; None if it has none."""
+        """The id in Gymnasium's registry, below any wrappers; None if there is none."""
         spec = self._sample.spec
         return None if spec is None else str(spec.id)
 
     @property
     def time_limit(self) -> int | None:
-        """The steps after which an episode is truncated; None if nothing but its end ends it."""
+        """Number of steps after which an episode is truncated; None if there is no limit."""
         spec = self._sample.spec
         return None if spec is None else spec.max_episode_steps
 
@@ -184,7 +186,7 @@ class Environment:
 
     @functools.cached_property
     def drawable(self) -> bool:
-        """Whether it can be shown as a picture: it is drawn once to find out, since that may fail."""
+        """Whether it can be rendered; tried once, since rendering may fail."""
         if "rgb_array" not in self._sample.metadata.get("render_modes", ()) or self.id in _UNDRAWABLE:
             return False
         chosen = os.environ.get(MUJOCO_GL)
@@ -195,32 +197,32 @@ class Environment:
                     return False
                 env.reset(seed=0)
                 draw(env)
-        except Exception as error:  # of a renderer, for example where there is no OpenGL
+        except Exception as error:  # any error of a renderer, for example without OpenGL
             reason = " ".join(str(error).split())
             log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
             _UNDRAWABLE.add(self.id)
-            if chosen is None:  # elsewhere MuJoCo could not even be imported with what does not work here
+            if chosen is None:  # a setting that does not work here would break later imports of MuJoCo
                 os.environ.pop(MUJOCO_GL, None)
             return False
         return True
 
     @property
     def discrete(self) -> bool:
-        """Whether actions are numbered."""
+        """Whether the action space is Discrete."""
         return isinstance(self.action_space, gym.spaces.Discrete)
 
     @functools.cached_property
     def parts(self) -> ActionParts | None:
-        """What actions consist of, if that is parts with a few choices each (MultiDiscrete, MultiBinary)."""
+        """The parts of an action, for MultiDiscrete and MultiBinary spaces; otherwise None."""
         return ActionParts.of(self.action_space, self.action_names, self.choice_names)
 
     @property
     def tabular(self) -> bool:
-        """Whether states and actions are numbered, so that tables can hold them."""
+        """Whether states and actions are both discrete, so that tables can hold them."""
         return self.discrete and isinstance(self.observation_space, gym.spaces.Discrete)
 
     def check(self) -> None:
-        """Refuse what cannot be explained, by name."""
+        """Refuse an environment that cannot be explained, naming the reason."""
         check_space(self.observation_space, self.id)
         if self.tabular:
             self.table_shape()
@@ -242,7 +244,7 @@ class Environment:
 
     @functools.cached_property
     def model(self) -> TabularModel | None:
-        """The dynamics, for environments that publish them as a table `P`."""
+        """The transition table, for environments that publish one as `P`."""
         env = self._probe
         if not self.tabular:
             return None
@@ -265,7 +267,7 @@ class Environment:
         return int(self.action_space.n)
 
     def table_shape(self) -> tuple[int, int]:
-        """The number of states and actions; refuses spaces that no table can hold."""
+        """The number of states and actions; refuses spaces that do not fit a table."""
         if not isinstance(self.observation_space, gym.spaces.Discrete):
             raise TypeError(
                 f"a table needs discrete observations, but {self.id} has {self.observation_space}"
@@ -275,15 +277,15 @@ class Environment:
         return int(self.observation_space.n), self.num_actions
 
     def mask(self, observations: Array) -> BoolArray:
-        """[batch, num_actions]: which actions are valid; all, where the environment does not say.
+        """[batch, num_actions]: which actions are valid; all if the environment has no mask.
 
-        None may be where nobody acts, as after the end of an episode.
+        A row may be all False where nobody acts, for example after the end of an episode.
         """
         if self.mask_function is not None:
             owner, due = f"the mask function of {self.id}", (len(observations), self.num_actions)
             try:
                 given = self.mask_function(observations)
-            except (Exception, SystemExit) as error:  # of a function of the user's
+            except (Exception, SystemExit) as error:  # any error of the user's function
                 raise MaskError(f"{owner} failed: {type(error).__name__}: {error}") from error
             return _checked_mask(f"{owner} gives", given, due)
         if self.model is None:
@@ -291,35 +293,35 @@ class Environment:
         return self.model.mask[observations]
 
     def require_choice(self, observations: Array, mask: BoolArray) -> None:
-        """Refuse observations [batch] in which somebody acted, and no action is valid by their mask."""
+        """Refuse observations [batch] in which the agent acted although their mask allows no action."""
         none = np.flatnonzero(~mask.any(axis=1))
         if len(none):
             name = self.name_of_state(observations[none[0]])
             raise MaskError(f"the mask of {self.id} allows no action in {name}, where there must be one")
 
     def name_of_action(self, action: Any) -> str:
-        """The action in words, or as numbers where it is continuous."""
+        """The name of an action; continuous actions are given as numbers."""
         if self.parts is not None:
             return self.parts.name(action)
         return name_action(action, self._action_names if self.discrete else self.action_names, self.discrete)
 
     @property
     def numbered_action_names(self) -> tuple[str, ...]:
-        """What actions are called, by their number; none where actions are not numbered."""
+        """The names of discrete actions, by number; empty for other action spaces."""
         return self._action_names if self.discrete else ()
 
     def name_of_state(self, state: Any) -> str:
-        """The state in words, where the environment has any."""
+        """A description of the state, if the environment has one."""
         if np.ndim(state) or not self.tabular:
             return f"state {numbers(state)}"
         describe = getattr(self._probe, "describe_state", None)
         return f"state {state}" if describe is None else str(describe(int(state)))
 
     def action(self, name: Any, base: Array | None = None) -> Any:
-        """An action given by name or number or, where actions are continuous, as numbers.
+        """Parse an action: by name or number, or as a vector if actions are continuous.
 
-        Where it consists of parts, by the choice in each, or as `{part: choice}`, by name or number, which
-        changes these parts of the base and leaves the rest.
+        If actions consist of parts: a list of choices, or `{part: choice}`, by name or number, which changes
+        these parts of `base` and keeps the others.
         """
         if isinstance(name, Mapping) and self.parts is not None:
             if base is None:
@@ -348,7 +350,7 @@ class Environment:
 
     @functools.cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """What each number of an observation is called, the parts of a Dict space one after the other."""
+        """Names of the numbers in an observation; the parts of a Dict space are concatenated."""
         space = self.observation_space
         given = tuple(self.observation_names) or tuple(getattr(self._probe, "observation_names", ()))
         numbered = _numbered_features(space)
@@ -359,7 +361,7 @@ class Environment:
         return given or numbered
 
     def state(self, description: StateDescription) -> Array:
-        """[...]: one observation, given as an index, by its fields or as a vector."""
+        """[...]: one observation, given by its number, by its fields or as a vector."""
         if isinstance(description, Mapping) and set(description) != set(self.state_fields):
             fields = ", ".join(self.state_fields)
             has = f"it has the fields {fields}, all of which are needed" if fields else "it has no fields"
@@ -381,17 +383,17 @@ class Environment:
 
     @property
     def map_layout(self) -> Mapping[str, str]:
-        """Which field goes across a map of all states, down, from panel to panel and from page to page."""
+        """Which state fields are the columns, rows, panels and pages of a map of all states."""
         return dict(getattr(self._probe, "map_layout", {}))
 
     @property
     def state_fields(self) -> Mapping[str, Sequence[int | bool]]:
-        """What a state consists of and the values each field has, where the environment says so."""
+        """The fields of a state and their possible values, if the environment defines them."""
         fields = getattr(self._probe, "state_fields", {}) if self.tabular else {}
         return {str(name): tuple(values) for name, values in fields.items()}
 
     def picture(self, state: Array) -> Array | None:
-        """[height, width, 3]: the state drawn, for environments that can be put into it."""
+        """[height, width, 3]: picture of a state, for environments that can be set to a state."""
         if self.model is None or not self.drawable:
             return None
         env = self.make(render_mode="rgb_array")
@@ -403,7 +405,7 @@ class Environment:
 
 
 def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
-    """The action in words: the name of its number, or of each number that it consists of."""
+    """The name of a discrete action, or names with the values of a vector."""
     if numbered:
         number = int(action)
         if not 0 <= number < len(names):
@@ -417,7 +419,7 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
 
 
 def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tuple[str, ...]:
-    """The numbers of an observation by their place: `observation[3]`, or `lidar[3]` of a Dict space."""
+    """Default feature names by position: `observation[3]`, or `lidar[3]` in a Dict space."""
     if isinstance(space, gym.spaces.Dict):
         return tuple(each for key, part in space.items() for each in _numbered_features(part, str(key)))
     shape = space.shape or ()
@@ -425,15 +427,15 @@ def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tupl
 
 
 def draw(env: gym.Env[Any, Any]) -> Array:
-    """[height, width, 3]: the environment as it is now."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # many draw with pygame; no screen is needed
+    """[height, width, 3]: the environment in its current state."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame then needs no screen
     if not os.environ.get("DISPLAY") and sys.platform == "linux":
-        os.environ.setdefault(MUJOCO_GL, "egl")  # nor for MuJoCo, where there is Mesa or a driver
+        os.environ.setdefault(MUJOCO_GL, "egl")  # MuJoCo needs none either, given Mesa or a driver
     return np.asarray(env.render())
 
 
 def _checked_mask(what: str, given: Any, due: tuple[int, ...]) -> BoolArray:
-    """[*due]: a mask that somebody else gave, if it is true or false everywhere."""
+    """[*due]: a mask from outside, checked for shape and boolean values."""
     mask = np.asarray(given)
     if mask.shape != due or mask.dtype.kind not in "biu":
         raise MaskError(f"{what} {mask.dtype} of shape {mask.shape}, not true or false of shape {due}")
@@ -441,7 +443,7 @@ def _checked_mask(what: str, given: Any, due: tuple[int, ...]) -> BoolArray:
 
 
 def _vector(given: Any, space: gym.Space[Any]) -> Array | None:
-    """What was typed as an element of a space; None if it is no numbers."""
+    """The input as an element of the space; None if it is not numeric."""
     try:
         return np.asarray(given, dtype=space.dtype)
     except (TypeError, ValueError, OverflowError):

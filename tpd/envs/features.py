@@ -1,4 +1,4 @@
-"""States as rows of named numbers: what an observation consists of, and observations made of such rows."""
+"""Converts observations to rows of named numbers (features) and back."""
 
 import itertools
 import math
@@ -13,9 +13,9 @@ from tpd.core.types import Array, FloatArray
 from tpd.envs.environment import Environment
 
 MOST_FEATURES = 100
-"""Of an observation: those of images are too many to be told apart."""
+"""Upper bound on the features of an observation; images have too many to explain one by one."""
 MOST_STATES = 100_000
-"""Of an environment whose states have fields, all of which are listed."""
+"""Upper bound on the states of an environment with state fields, since all are listed."""
 HIDDEN = "hidden state"
 
 
@@ -25,16 +25,16 @@ class FeatureError(ValueError):
 
 @dataclass(frozen=True)
 class Features:
-    """Turns observations into rows of numbers and back; each exactly."""
+    """Converts observations to rows of numbers and back, without loss."""
 
     names: tuple[str, ...]
-    """[feature]: those of a hidden state are all called `hidden state`"""
+    """[feature]: all numbers of a hidden state are called `hidden state`"""
     example: Array
-    """[1, ...]: an observation"""
+    """[1, ...]: an example observation"""
     fields: FloatArray | None = None
-    """[state, feature]: the fields of each state, where states are numbers; NaN for a number without any"""
+    """[state, feature]: the fields of each state, for discrete states; NaN for a state without fields"""
     flags: tuple[str, ...] = ()
-    """The features that are true or false."""
+    """The names of boolean features."""
 
     def rows(self, observations: Array) -> FloatArray:
         """[batch, feature]"""
@@ -50,7 +50,7 @@ class Features:
         return str(bool(value)).lower() if self.names[feature] in self.flags else f"{value:.3g}"
 
     def observations(self, rows: FloatArray) -> Array:
-        """[batch, ...]: what `rows` was given."""
+        """[batch, ...]: the inverse of `rows`."""
         if self.fields is not None:
             known = {tuple(row): number for number, row in enumerate(self.fields.tolist())}
             return np.array([known[tuple(row)] for row in rows.tolist()], dtype=self.example.dtype)
@@ -68,7 +68,10 @@ class Features:
 
 
 def features_of(env: Environment, observation: Array) -> Features:
-    """The features of observations like this one [1, ...]; a FeatureError says why there are none."""
+    """The features of observations like this one [1, ...].
+
+    A FeatureError gives the reason if there are none.
+    """
     if env.tabular:
         if not env.state_fields:
             raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no parts")
@@ -98,7 +101,7 @@ def _fields(env: Environment) -> FloatArray:
 
 
 def _width(space: gym.Space[Any]) -> int:
-    """How many numbers an observation has."""
+    """Number of numbers in an observation."""
     if isinstance(space, gym.spaces.Dict):
         return sum(map(_width, space.values()))
     return math.prod(space.shape or ())

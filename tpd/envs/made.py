@@ -1,4 +1,4 @@
-"""An environment that a function makes, with whatever wrappers."""
+"""Environments made by a user's function, with any wrappers."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -13,15 +13,15 @@ from tpd.envs.environment import Environment, PlainSteps, WrapCopy
 
 @dataclass(frozen=True)
 class MadeEnvironment(Environment):
-    """Makes environments by a function, which may take `render_mode`; `id` is what it is called.
+    """An environment made by a function, which may accept `render_mode`; `id` is its name.
 
-    Nothing but the function itself can make it again, so it is not stored with a run.
+    Only the function can make it again, so it is not stored with a run.
     """
 
     function: Callable[..., gym.Env[Any, Any]] = gym.make
 
     def make(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """One environment."""
+        """Make one environment."""
         parameters = inspect.signature(self.function).parameters.values()
         named = any(each.name == "render_mode" or each.kind is each.VAR_KEYWORD for each in parameters)
         made = self.function(render_mode=render_mode) if render_mode and named else self.function()
@@ -34,5 +34,5 @@ class MadeEnvironment(Environment):
     def make_vector(
         self, num_envs: int, info_keys: Sequence[str] = (), wrap: WrapCopy | None = None
     ) -> VectorEnv[Any, Any, Any]:
-        """Many environments stepped together."""
+        """Many copies stepped together."""
         return self._copies(num_envs, wrap)

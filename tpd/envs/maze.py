@@ -1,4 +1,4 @@
-"""Levels of MiniGrid as worlds that networks can read: every cell of the grid, and what the agent carries."""
+"""MiniGrid levels with observations for networks: every cell of the grid, and the object that is carried."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from gymnasium import spaces
 from tpd.core.types import IntArray
 
 OBJECTS, COLOURS, STATES = 11, 6, 4
-"""How many MiniGrid tells apart; the state of the agent is its direction, that of an open door 0."""
+"""Numbers of values in MiniGrid; the agent's state is its direction, that of an open door is 0."""
 EMPTY = 1
-"""What MiniGrid calls a cell, or a hand, with nothing in it."""
+"""MiniGrid's number for an empty cell or an empty hand."""
 
 Seen = dict[str, Any]
 
 
 class GridCells(gym.ObservationWrapper[Any, Any, Any]):
-    """The whole grid instead of the agent's view, and what it carries.
+    """Observes the whole grid instead of the agent's view, and the object that is carried.
 
-    `cells` [width * height * 3] has object, colour and state of each cell, column by column; `carrying` is
-    the object in the agent's hand. MiniGrid's own `FullyObsWrapper` does not show that one, and its mission
-    is a text, which is the same in all episodes of most levels.
+    `cells` [width * height * 3] has the object, colour and state of each cell, column by column; `carrying`
+    is the object in the agent's hand. MiniGrid's own `FullyObsWrapper` does not show the latter, and includes
+    the mission text, which is the same in all episodes of most levels.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:

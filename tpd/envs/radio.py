@@ -1,4 +1,4 @@
-"""A radio network of mobile-env: users that move, cells that serve them, and handovers between these."""
+"""A radio network based on mobile-env: moving users, cells that serve them, and handovers between cells."""
 
 import math
 from typing import Any
@@ -14,15 +14,15 @@ from tpd.envs.events.radio import CELLS, HANDOVER_COST, MEMORY, USERS
 from tpd.envs.radio_drawing import draw_network
 
 DECADES = 4.0
-"""Powers of ten by which a signal may exceed what a user needs, to be observed as 1."""
+"""Orders of magnitude by which a signal may exceed a user's need before it is clipped to 1."""
 
 
 NEVER = 10**9
-"""Steps after which mobile-env itself ends an episode: the time limit of the environment does."""
+"""Time limit passed to mobile-env, in steps: never reached, since the environment has its own."""
 
 
 class PlainDistance(OkumuraHata):  # type: ignore[misc]
-    """The same channel without shapely, which takes three quarters of a step of mobile-env."""
+    """The same channel model without shapely, which takes three quarters of the time of a mobile-env step."""
 
     def power_loss(self, bs: Any, ue: Any) -> float:
         distance = math.hypot(int(bs.x) - int(ue.x), int(bs.y) - int(ue.y))
@@ -33,7 +33,7 @@ class PlainDistance(OkumuraHata):  # type: ignore[misc]
 
 
 class ServingCells(MComCentralHandler):  # type: ignore[misc]
-    """What the operator sees of each user: its cell, all signals, its utility and the cells that it left."""
+    """The observation of each user: its cell, all signals, its utility and the cells that it left."""
 
     @classmethod
     def observation_space(cls, env: Any) -> spaces.Box:
@@ -45,16 +45,16 @@ class ServingCells(MComCentralHandler):  # type: ignore[misc]
 
     @classmethod
     def reward(cls, env: Any) -> float:
-        """The mean utility of the users, without the cost of handovers."""
+        """The mean utility of the users, minus the cost of handovers."""
         return float(MComCentralHandler.reward(env) - HANDOVER_COST * env.handovers)
 
 
 class RadioNetwork(MComSmall):  # type: ignore[misc]
-    """Five users and three cells, one of which serves each user at a time.
+    """Five users and three cells; each user is served by at most one cell.
 
-    An action has one part for each user: stay, or be handed over to a cell, which fails out of its range.
-    mobile-env itself lets a user have several cells, charges nothing for changes, and drops the seed of
-    `reset`. Where a user is going to is not observed.
+    An action has one part per user: stay, or be handed over to a cell, which fails out of its range.
+    mobile-env itself allows several cells per user, charges nothing for handovers, and ignores the seed of
+    `reset`. The destinations of the users are not observed.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
@@ -64,7 +64,7 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
         super().__init__({**config, "handler": ServingCells, "channel": PlainDistance}, render_mode)
         self.handovers = 0
         self._left: FloatArray = np.zeros((USERS, CELLS))
-        """[user, cell]: 1 when it has just left the cell, and less with every step"""
+        """[user, cell]: 1 if the user has just left the cell, decaying with every step"""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -83,14 +83,14 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
         return stepped
 
     def render(self) -> Array | None:
-        """A map: cells with their ranges, users by their utility, and which cell serves whom."""
+        """A map: cells with their ranges, users coloured by utility, and links to their serving cells."""
         if self.render_mode != "rgb_array":
             return None
         serving = {user: self._cell(user) for user in self.users.values()}
         return draw_network(list(self.stations.values()), serving, self.utilities)
 
     def apply_action(self, action: int, ue: Any) -> None:
-        """Hand a user over to a cell that it can hear."""
+        """Hand a user over to a cell in its range."""
         if action == self.NOOP_ACTION:
             return
         wanted, serving = self.stations[int(action) - 1], self._cell(ue)
@@ -103,7 +103,7 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
         self.connections[wanted].add(ue)
 
     def seen_of(self, user: Any) -> FloatArray:
-        """[3 * cell + 1]: the cell that serves a user, the signals of all, its utility, the cells it left."""
+        """[3 * cell + 1]: the serving cell of a user, all signals, its utility, and the cells it left."""
         serving = self._cell(user)
         cell = [float(station is serving) for station in self.stations.values()]
         signals = [self.channel.snr(station, user) / user.snr_threshold for station in self.stations.values()]
@@ -112,5 +112,5 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
         return np.concatenate([cell, heard, [utility], self._left[user.ue_id]])
 
     def _cell(self, user: Any) -> Any:
-        """The station that serves a user, if one does."""
+        """The station that serves a user, or None."""
         return next((bs for bs in self.stations.values() if user in self.connections[bs]), None)

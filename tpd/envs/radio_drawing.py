@@ -1,4 +1,4 @@
-"""The radio network as a picture."""
+"""Draws the radio network."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw
 from tpd.core.types import Array
 
 SCALE, SIDE = 2, 200
-"""Pixels of a metre, and metres of the map's side."""
+"""Pixels per metre, and the side of the map in metres."""
 RANGE = 69
-"""Metres up to which a cell is heard."""
+"""Range of a cell, in metres."""
 CELL, LINK, PAPER, INK = "#1f4e79", "#7f8fa6", "#ffffff", "#202020"
 BAD, GOOD = np.array([200, 40, 40]), np.array([40, 150, 70])
 

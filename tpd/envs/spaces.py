@@ -1,4 +1,4 @@
-"""Spaces as plain values, so that JSON can hold them and no code has to run to read them."""
+"""Converts spaces to plain JSON values and back, so that reading them runs no code."""
 
 import math
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ from tpd.core.types import Array
 from tpd.guards.settings import MOST, shown, whole_number
 
 LARGEST_SPACE = 40_000_000
-"""Bytes of one element; a picture of 4K takes 25 million."""
+"""Upper bound on the bytes of one element; a 4K picture has 25 million."""
 DEEPEST = 10
-"""Dict spaces in each other."""
+"""Upper bound on the nesting of Dict spaces."""
 LONGEST_NUMBER = 60
 BEYOND = 10
-"""So many times their distance a real number may lie outside of the bounds of a Box: Gymnasium does not keep
-worlds within theirs, and LunarLander rises to five times the height of its Box."""
+"""A float may exceed the bounds of a Box by this many times its width: Gymnasium does not enforce bounds,
+and LunarLander rises to five times the height of its Box.
+"""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
-    """A space of numbers, or a dict of such, as JSON has it; digits are text, which loses none."""
+    """A numeric space, or a Dict of them, as JSON values; numbers become text, to keep all digits."""
     dtype = str(space.dtype)
     match space:
         case spaces.Dict():
@@ -41,14 +42,14 @@ def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The space that `to_plain` wrote down, if it is not absurdly large."""
+    """The space written by `to_plain`; refused if it is too large."""
     if (size := _bytes(plain)) > LARGEST_SPACE:
         raise ValueError(f"a space of {size} bytes is absurd")
     return _made(plain)
 
 
 def _bytes(plain: Mapping[str, Any], depth: int = 0) -> int:
-    """How much room an element of the space takes; refused if it is deep, or has parts without a name."""
+    """Size of an element of the space; refused if the space is nested too deep or has unnamed parts."""
     if plain["kind"] == "Dict":
         if depth == DEEPEST or "" in plain["spaces"]:
             wrong = f"is nested more than {DEEPEST} deep" if depth == DEEPEST else "has a key without a name"
@@ -64,7 +65,7 @@ def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
         case "Dict":
             return spaces.Dict(
                 [(key, _made(part)) for key, part in plain["spaces"].items()]
-            )  # keeps the order
+            )  # preserves the order
         case "Box":
             dtype = np.dtype(plain["dtype"]).type
             low, high = _array(plain, "low", dtype), _array(plain, "high", dtype)
@@ -84,13 +85,13 @@ def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
 
 
 def _digits(values: Array) -> Any:
-    """All of them, or the only one if they are all the same."""
+    """All values as text; a single one if all are equal."""
     flat = values.ravel()
     return str(flat[0]) if len(flat) and (flat == flat[0]).all() else values.astype(str).tolist()
 
 
 def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
-    digits = np.array(plain[name], dtype=object)  # not as text, of which all would be as long as the longest
+    digits = np.array(plain[name], dtype=object)  # text arrays have one element size
     for number in digits.flat:
         if not isinstance(number, str | int | float) or len(str(number)) > LONGEST_NUMBER:
             raise ValueError(f"a number of a space is {shown(number)}")
@@ -100,10 +101,10 @@ def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
 def check_members(
     name: str, values: Array, space: spaces.Space[Any], hidden_state: int | None = 0, first_row: int = 0
 ) -> None:
-    """Refuse values [batch, ...] that a space does not hold.
+    """Refuse values [batch, ...] that are not in the space.
 
-    hidden_state: how many numbers of a recurrent policy follow each vector; None if that is not known.
-    first_row: how the first of them is numbered in errors.
+    hidden_state: size of the recurrent policy's hidden state appended to each vector; None if unknown.
+    first_row: the number of the first row in error messages.
     """
     if not _fits(values, space, hidden_state):
         found = f"{values.dtype!s:.80} of shape {values.shape[1:]}"
@@ -121,7 +122,7 @@ def check_members(
 
 
 def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> bool:
-    """Whether values look like those of a space."""
+    """Whether dtype and shape of the values match the space."""
     if isinstance(space, spaces.Dict):
         return values.dtype.names == tuple(space)
     shape, due = values.shape[1:], space.shape or ()
@@ -137,7 +138,7 @@ def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> 
 
 
 def _limits(space: spaces.Space[Any]) -> tuple[Any, Any]:
-    """The least and the most that a value can be, each like a value."""
+    """The smallest and the largest allowed value, with the shape of a value."""
     match space:
         case spaces.Discrete():
             return int(space.start), int(space.start + space.n) - 1
@@ -149,6 +150,6 @@ def _limits(space: spaces.Space[Any]) -> tuple[Any, Any]:
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
             size = np.where(np.isfinite(high - low), high - low, np.fmin(abs(low), abs(high)))
             beyond = BEYOND * np.maximum(np.where(np.isfinite(size), size, 1), 1)
-            most = np.finfo(np.float64).max  # without bounds, but a number
+            most = np.finfo(np.float64).max  # unbounded, but finite
             return np.maximum(low - beyond, -most), np.minimum(high + beyond, most)
     return 0, 1

@@ -1,4 +1,4 @@
-"""Environments whose dynamics are a table: the model as arrays, and many copies stepped at once."""
+"""Tabular environments: the transition table as arrays, and many copies stepped at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class TabularModel:
     """The table `P[s][a] = [(probability, next state, reward, terminated), ...]` as arrays."""
 
     probability: FloatArray
-    """[state, action, branch]; 0 where a pair has fewer branches than the widest one"""
+    """[state, action, branch]; padded with 0 if a pair has fewer branches"""
     next_state: IntArray
     """[state, action, branch]"""
     reward: FloatArray
@@ -27,13 +27,13 @@ class TabularModel:
     terminated: BoolArray
     """[state, action, branch]"""
     start: FloatArray
-    """[state]: probability that an episode starts there"""
+    """[state]: probability of being the initial state"""
     mask: BoolArray
-    """[state, action]: which actions are valid; all of them in a state that has none"""
+    """[state, action]: which actions are valid; all of them in a state without a valid action"""
 
     @classmethod
     def from_table(cls, table: Table, start: FloatArray, mask: BoolArray | None = None) -> "TabularModel":
-        """Read a toy_text table."""
+        """Convert a toy_text table."""
         num_states, num_actions = len(table), len(table[0])
         branches = max(len(table[s][a]) for s in table for a in table[s])
         shape = (num_states, num_actions, branches)
@@ -57,7 +57,7 @@ class TabularModel:
         return int(self.probability.shape[1])
 
     def transitions(self) -> tuple[Transitions, FloatArray]:
-        """Every transition that can happen, once, and its probability [batch]."""
+        """Every possible transition, once, and its probability [batch]."""
         s, a, b = np.nonzero(self.probability)
         transitions = Transitions(
             observation=s,
@@ -71,7 +71,7 @@ class TabularModel:
 
 
 def _check_table(probability: FloatArray, next_state: IntArray, reward: FloatArray) -> None:
-    """Refuse branches [state, action, branch] that are no dynamics, by the first pair that has them."""
+    """Refuse invalid dynamics [state, action, branch]; the error names the first invalid pair."""
     num_states = len(probability)
     wrong = {
         "probabilities that do not add up to 1": ~np.isclose(probability.sum(axis=2), 1),
@@ -99,7 +99,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._masks = model.mask.astype(np.int8)
         self.restart: Callable[[IntArray], IntArray] | None = None
-        """Exchanges the states where episodes are about to start, if set."""
+        """If set, replaces initial states of episodes."""
         self._start_states = np.flatnonzero(model.start)
         self._start_cumulative = np.cumsum(model.start[self._start_states])[:-1]
         self._state: IntArray = np.zeros(num_envs, dtype=np.int64)
@@ -119,10 +119,10 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         return self._state.copy(), {"action_mask": self._mask()}
 
     def step(self, actions: IntArray) -> tuple[IntArray, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
-        """One step in every copy; a copy whose episode ended starts the next one instead."""
+        """Take one step in every copy; a copy whose episode has ended is reset instead."""
         actions = np.asarray(actions)
         state, model, reset = self._state, self.model, self._done
-        from tpd.kernels.stepping import step_table  # numba takes long to import
+        from tpd.kernels.stepping import step_table  # numba is slow to import
 
         branch, self._state, reward, terminated = step_table(
             model.probability,
@@ -146,7 +146,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         return self._state.copy(), reward, terminated, truncated, info
 
     def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
-        """So many steps in every copy at once, by the action probabilities behaviour [state, action]."""
+        """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
         model, size = self.model, (steps, self.num_envs)
         from tpd.kernels.stepping import roll_table
 
@@ -160,7 +160,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
             self._elapsed,
             self._done,
             self.max_episode_steps or 0,
-            self._start(self.num_envs * ((steps + 1) // 2)),  # no episode is shorter than a step
+            self._start(self.num_envs * ((steps + 1) // 2)),  # upper bound: an episode has at least one step
             rng.random(size),
             self.np_random.random(size),
         )
@@ -169,7 +169,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     def _step_info(
         self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray
     ) -> dict[str, Any]:
-        """What an environment tells of a step besides the mask; a copy that reset took no step."""
+        """Entries of `info` besides the mask; a copy that was reset took no step."""
         return {}
 
     def _mask(self) -> IntArray:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: whoever dies while writing leaves nothing that could be read."""
+"""Atomic writes: a file is complete or absent, even if its writer is killed."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ UNFINISHED = ".unfinished"
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Write to the path that is given here; it gets its name when everything is on the disk."""
+    """Yield a temporary path to write to; it is renamed to `path` once everything is on disk."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
     try:
         yield unfinished
@@ -22,6 +22,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Write a text file, all of it or nothing."""
+    """Write a text file atomically."""
     with atomic_write(path) as unfinished:
         unfinished.write_text(text)

@@ -10,7 +10,7 @@ EXTRAS = {
     "mujoco": "pip install 'tpd[robots]'",
     "pygame": "pip install 'tpd[render]'",
 }
-"""How each is installed. mobile-env is installed alone: it asks for pygame, which writes over pygame-ce."""
+"""How to install each. mobile-env is installed alone: it requires pygame, which would overwrite pygame-ce."""
 
 
 class MissingExtraError(ImportError):
@@ -19,10 +19,10 @@ class MissingExtraError(ImportError):
 
 @contextmanager
 def needed_by(world: str) -> Iterator[None]:
-    """Say in one line which extra is missing, where a world cannot be made for want of its package."""
+    """Name the missing extra in one line, if an environment cannot be made because a package is missing."""
     try:
         yield
-    except Exception as error:  # Gymnasium raises others than ImportError, too
+    except Exception as error:  # Gymnasium also raises other errors than ImportError
         package = _missing(error)
         if package is None:
             raise
@@ -32,7 +32,7 @@ def needed_by(world: str) -> Iterator[None]:
 
 
 def _missing(error: BaseException | None) -> str | None:
-    """The package of an extra for want of which the error was raised, if it was."""
+    """The optional package whose absence caused the error, if any."""
     while error is not None:
         package = str(getattr(error, "name", "")).partition(".")[0]
         if isinstance(error, ImportError) and package in EXTRAS:

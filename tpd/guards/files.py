@@ -1,4 +1,4 @@
-"""Files of plain values and arrays: nothing in them is run, and what cannot be is refused in one line."""
+"""Reads JSON and npz files safely: nothing in them is run, and invalid files give a one-line error."""
 
 import copy
 import json
@@ -19,21 +19,21 @@ from tpd.guards.sizes import require_memory
 
 Array = npt.NDArray[Any]
 WHOLE, REAL, ANY = "iu", "iuf", "biufV"
-"""The kinds of numbers that an array may hold, by NumPy's letters; V are Dict observations."""
+"""NumPy dtype kinds that an array may have; V is for Dict observations."""
 LARGEST_JSON = 16 * 2**20
-"""Values take up to twenty times as much room as their text."""
+"""Bytes; parsed values take up to twenty times as much memory as their text."""
 MOST_PARTS = 1_000_000
-"""Lists and tables in a JSON file: the smallest take fifty times as much room as their text."""
+"""Lists and dicts in a JSON file; the smallest take fifty times as much memory as their text."""
 LITTLE, MUCH = 2**20, 400 * 2**20
 LARGEST_COMPRESSION = 2
-"""A file may hold so many times its own size, if that is more than MUCH."""
+"""Upper bound on the ratio of contents to file size, if the contents exceed MUCH."""
 LONGEST_REASON = 300
 
 
 class CheckedArrays:
-    """Arrays by their names, each checked when it is taken.
+    """Named arrays; each is checked when it is taken.
 
-    whose: what an error begins with.
+    whose: prefix of error messages.
     """
 
     def __init__(self, arrays: Mapping[str, Array], whose: str = "") -> None:
@@ -42,7 +42,7 @@ class CheckedArrays:
 
     @property
     def size(self) -> int:
-        """How many values there are in all."""
+        """Total number of values."""
         return sum(array.size for array in self._arrays.values())
 
     @overload
@@ -64,7 +64,10 @@ class CheckedArrays:
     def take(
         self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True, optional: bool = False
     ) -> Array | None:
-        """An array of this shape, where None is any length and a final `...` any more axes, and kind."""
+        """The array of this name, checked for kind and shape.
+
+        None is any length, a final `...` any more axes.
+        """
         array = self._arrays.get(name)
         if array is None:
             if optional:
@@ -93,7 +96,10 @@ class CheckedArrays:
         high: float = math.inf,
         finite: bool = True,
     ) -> Array:
-        """An array of the type and shape of another, within bounds; rows: how many, None for any number."""
+        """An array with the dtype and shape of `due`, within bounds.
+
+        rows: the length; None for any length.
+        """
         shape = due.shape if rows == "as many" else (rows, *due.shape[1:])
         array = self.take(name, shape, due.dtype.kind, finite=finite)
         if array.dtype != due.dtype:
@@ -103,11 +109,11 @@ class CheckedArrays:
         return array
 
     def number(self, name: str, at_most: int = 2**62) -> int:
-        """A whole number from 0."""
+        """A non-negative integer."""
         return int(self.like(name, np.zeros((), np.int64), low=0, high=at_most))
 
     def under(self, prefix: str) -> Self:
-        """Those whose names start so, by the rest of their names."""
+        """The arrays whose names have this prefix, with the prefix removed."""
         part = copy.copy(self)
         part._arrays = {
             name.removeprefix(prefix): array
@@ -117,11 +123,11 @@ class CheckedArrays:
         return part
 
     def every(self, kinds: str) -> dict[str, Array]:
-        """All of the arrays, by their names, if they are finite numbers of some kind."""
+        """All arrays by name, if they are finite numbers of these kinds."""
         return {name: self.take(name, array.shape, kinds) for name, array in self._arrays.items()}
 
     def check(self, name: str, right: Array) -> None:
-        """Refuse an array where one of its values is not right."""
+        """Refuse an array if any of its values is not right; the error names the first one."""
         wrong = np.argwhere(~right)
         if len(wrong):
             place = tuple(wrong[0].tolist())
@@ -139,7 +145,7 @@ class StoredArrays(CheckedArrays):
 
 
 def read_json(path: Path) -> Any:
-    """The plain values of a JSON file; a ValueError says what is wrong with it."""
+    """The values of a JSON file; a ValueError names the file and the problem."""
     require_file(path, LARGEST_JSON)
     try:
         text = path.read_bytes()
@@ -151,9 +157,9 @@ def read_json(path: Path) -> Any:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an npz file that `read_arrays` takes: compressed, unless it would hold too much for its size."""
+    """Write an npz file for `read_arrays`: compressed, unless the compression ratio would be too high."""
     with atomic_write(path) as unfinished:
-        with unfinished.open("wb") as file:  # else NumPy would change the name
+        with unfinished.open("wb") as file:  # otherwise NumPy appends a suffix
             np.savez_compressed(file, allow_pickle=False, **arrays)
         if sum(array.nbytes for array in arrays.values()) > _most_held(unfinished) // 2:
             with unfinished.open("wb") as file:
@@ -161,12 +167,12 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def _most_held(path: Path) -> int:
-    """How much a file of arrays may hold, in bytes."""
+    """Upper bound on the uncompressed size of an npz file, in bytes."""
     return max(MUCH, LARGEST_COMPRESSION * path.stat().st_size)
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npz file, none of them of objects; a ValueError says what is wrong with it."""
+    """The arrays of an npz file, without object arrays; a ValueError names the file and the problem."""
     require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -177,19 +183,19 @@ def read_arrays(path: Path) -> dict[str, Array]:
                 raise ValueError(f"it claims to hold {claimed} bytes")
             require_memory("what it holds", (claimed,), "uint8", "it does not fit here")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
-    except Exception as error:  # broken bytes raise almost anything
+    except Exception as error:  # corrupted bytes raise almost any error
         raise ValueError(f"{path}: is no file of plain arrays, or a broken one ({brief(error)})") from error
 
 
 def require_plain_zip(entries: Sequence[zipfile.ZipInfo]) -> None:
-    """Refuse compressions that may hold more than they say: zipfile bounds only the usual one."""
+    """Refuse compression methods whose output may exceed the stated size: zipfile limits only deflate."""
     for entry in entries:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{entry.filename} is compressed in an unusual way")
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
-    """One array, whose shape is looked at before there is room made for it."""
+    """Read one array; its shape is checked before memory is allocated."""
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
         read_header = {
@@ -204,7 +210,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
 
 
 def require_file(path: Path, largest: int | None = None) -> None:
-    """Refuse what is no file, as pipes and devices, or an absurdly large one."""
+    """Refuse a path that is not a regular file (a pipe, a device), or a file that is too large."""
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     if largest is not None and path.stat().st_size > largest:
@@ -212,13 +218,13 @@ def require_file(path: Path, largest: int | None = None) -> None:
 
 
 def require_own_files(folder: Path) -> None:
-    """Refuse a folder in which something is no file of its own: a link that leads out, a pipe, a device."""
+    """Refuse a folder with a link that leads out of it, a pipe or a device."""
     home = folder.resolve()
     for place, folders, files in os.walk(folder):
         for path in (Path(place) / name for name in (*folders, *files)):
             try:
                 mode = path.lstat().st_mode
-            except FileNotFoundError:  # somebody has just taken it away
+            except FileNotFoundError:  # removed in the meantime
                 continue
             if stat.S_ISLNK(mode) and not path.resolve().is_relative_to(home):
                 raise ValueError(f"{path} leads out of {folder}, so nothing is written or sent here")
@@ -227,7 +233,7 @@ def require_own_files(folder: Path) -> None:
 
 
 def brief(error: BaseException) -> str:
-    """What an error says, on one line and not too long."""
+    """The message of an error, on one line and shortened."""
     said = " ".join(str(error).split())
     line = said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}"
     if isinstance(error, KeyError):
@@ -237,9 +243,9 @@ def brief(error: BaseException) -> str:
 
 @contextmanager
 def blame(path: Path) -> Iterator[None]:
-    """Say of which file an error is."""
+    """Name the file in errors."""
     try:
         yield
-    except Exception as error:  # of whatever is made of the file
+    except Exception as error:  # any error while processing the file
         line = brief(error)
         raise ValueError(line if line.startswith(str(path)) else f"{path}: {line}") from error

@@ -1,4 +1,4 @@
-"""Checks of settings, made where they enter: the error names the setting and what would be right."""
+"""Checks of settings where they enter; an error names the setting and what would be right."""
 
 import difflib
 from collections.abc import Collection, Iterable
@@ -15,16 +15,19 @@ MOST = 1e15
 
 
 def shown(value: object) -> str:
-    """A value in an error: on one line, and not too long."""
+    """A value for an error message: on one line, and shortened."""
     try:
         said = " ".join(repr(value).split())
-    except ValueError:  # thousands of digits, which Python refuses to write
+    except ValueError:  # Python refuses to print integers with thousands of digits
         return "a number without end"
     return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]} ..."
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known words that are nearest to one that is not, to end an error with; empty if none is near."""
+    """A hint with the known words closest to an unknown one, to append to an error.
+
+    Empty if none is close.
+    """
     known = sorted(known)
     inner = [each for each in known if each.rpartition(".")[2] == word]
     near = inner or difflib.get_close_matches(word, known, 1)
@@ -32,7 +35,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def whole_number(name: str, value: object, at_least: int, at_most: float = MOST) -> int:
-    """The value as an int; 5e6 is whole, 0.5 and "many" are not."""
+    """The value as an int; 5e6 is accepted, 0.5 and "many" are not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise ValueError(f"{name} must be a whole number, got {shown(value)}")
     if value < at_least:
@@ -43,7 +46,7 @@ def whole_number(name: str, value: object, at_least: int, at_most: float = MOST)
 
 
 def number(name: str, value: object, low: float, high: float, *, above_low: bool = False) -> float:
-    """The value as a float within [low, high], or (low, high] where it must be above."""
+    """The value as a float in [low, high], or in (low, high] if `above_low` is set."""
     inside = (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -56,7 +59,7 @@ def number(name: str, value: object, low: float, high: float, *, above_low: bool
 
 
 def boolean(name: str, value: object) -> bool:
-    """The value, if it is true or false and not merely a word."""
+    """The value, if it is a boolean; strings are refused."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {shown(value)}")
     return value
@@ -70,7 +73,7 @@ def one_of(name: str, value: T, allowed: Collection[T]) -> T:
 
 
 def numbered(name: str, values: npt.NDArray[Any], count: int | None = None) -> npt.NDArray[np.integer[Any]]:
-    """The values [batch], if they are numbers from 0, of which there are so many where that is known."""
+    """The values [batch], if they are integers from 0, below `count` if it is given."""
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise ValueError(f"{name} must be one whole number each, got {values.dtype} of shape {values.shape}")
     wrong = values < 0 if count is None else (values < 0) | (values >= count)

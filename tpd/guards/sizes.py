@@ -1,4 +1,4 @@
-"""Refusing what does not fit into memory, before it is allocated."""
+"""Refuses arrays that do not fit into memory, before they are allocated."""
 
 import math
 
@@ -8,7 +8,7 @@ import psutil
 
 
 class TooLargeError(ValueError):
-    """More than the memory that is free."""
+    """Larger than the free memory."""
 
 
 def require_memory(what: str, shape: tuple[int, ...], dtype: npt.DTypeLike, instead: str) -> None:

@@ -1,4 +1,4 @@
-"""What is said in the terminal: text, whatever it holds."""
+"""Escapes control characters in terminal output, since names may come from somebody else's files."""
 
 import sys
 import unicodedata
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 UNSEEN = ("Cc", "Cf", "Co", "Cs")
-"""Characters that a terminal obeys, or that change the order of others, by their categories in Unicode."""
+"""Unicode categories of characters that control a terminal or reorder text."""
 PLAIN = "\n\t"
 
 
 def as_text(said: str) -> str:
-    """The same, with the characters that are not seen as their escapes."""
+    """The string with invisible characters escaped."""
     if said.isascii() and said.isprintable():
         return said
     return "".join(
@@ -24,7 +24,7 @@ def as_text(said: str) -> str:
 
 
 class TextStream:
-    """A stream to which only text is written."""
+    """A stream that escapes control characters."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -33,7 +33,7 @@ class TextStream:
         return self._stream.write(as_text(said))
 
     def isatty(self) -> bool:
-        """No: whoever writes for a terminal would write to it in its own sequences."""
+        """False, so that nobody writes escape sequences to it."""
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -41,19 +41,19 @@ class TextStream:
 
 
 def terminal(stream: TextIO) -> TextIO:
-    """The stream itself, for progress bars, which move the cursor and say nothing of others."""
+    """The underlying stream, for progress bars, which move the cursor and print no foreign names."""
     return stream._stream if isinstance(stream, TextStream) else stream
 
 
 @contextmanager
 def only_text(*names: str) -> Iterator[None]:
-    """Names of environments, events, files and runs reach these streams (`stdout`, `stderr`) as text."""
+    """Escape control characters in these streams (`stdout`, `stderr`)."""
     streams = {name: getattr(sys, name) for name in names}
     for name, stream in streams.items():
         setattr(sys, name, TextStream(stream))
     try:
         yield
-    except SystemExit as error:  # Python writes what it says later, and elsewhere
+    except SystemExit as error:  # Python prints its message later, outside this context
         raise SystemExit(as_text(error.code) if isinstance(error.code, str) else error.code) from None
     finally:
         for name, stream in streams.items():

@@ -1,4 +1,4 @@
-"""Which version of tpd wrote a folder or a store; this one reads what its own minor version wrote."""
+"""Checks which version of tpd wrote a folder or a store; only the same minor version can be read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 from tpd import __version__
 
 WRITTEN_BY = "written_by"
-"""The key, or the tag behind `tpd.`, that names the version."""
+"""The key, or the tag after `tpd.`, that holds the version."""
 FIRST_VERSION = "0.1.0"
-"""Wrote no version into its files."""
+"""This version wrote no version into its files."""
 
 
 class VersionError(ValueError):
-    """Something that another version of tpd wrote."""
+    """Something written by another version of tpd."""
 
 
 def require_version(what: object, record: Mapping[str, Any], advice: str = "") -> None:
-    """Refuse what another version wrote, naming both."""
+    """Refuse what another version wrote; the error names both versions."""
     version = str(record.get(WRITTEN_BY, FIRST_VERSION))
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise VersionError(f"{what} was written by tpd {version[:20]}, and this is tpd {__version__}{advice}")

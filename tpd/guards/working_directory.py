@@ -1,4 +1,4 @@
-"""Libraries that would take settings from a file in the working directory, which may be a stranger's."""
+"""Stops libraries from reading settings in the working directory, which may belong to somebody else."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 @contextmanager
 def hidden(name: str) -> Iterator[None]:
-    """Let nobody find a file of this name in the working directory, while a library is imported."""
+    """Hide a file of the working directory while a library is imported."""
     exists = os.path.exists
 
     def found(path: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Rolled out ahead of any question: turning points of recorded episodes, and steps before their ends."""
+"""Roll out selected steps of the recorded episodes for the report, before anybody asks about them."""
 
 import logging
 import time
@@ -20,19 +20,22 @@ from tpd.store.saved_runs import SavedRun
 
 log = logging.getLogger(__name__)
 BEFORE_ENDS = (5, 15, 1, 25, 10)
-"""Steps before an episode ends that are asked about, the first one of every episode first."""
+"""Distances from the end of an episode, in steps; the first distance is used for every episode first."""
 MOST_POINTS, MOST_STEPS = 6, 16
-"""Turning points, and steps in all, that are asked about."""
+"""Upper bounds: turning points, and steps in total, that are rolled out."""
 FOR_ROLLOUTS = 0.7
-"""Part of the seconds; the rest is for what the learned forecasts of these steps rely on."""
+"""Fraction of the time budget; the rest goes to the drivers of the learned forecasts at these steps."""
 ROLLOUTS = 50
-"""Of the action taken and one foil: fewer than `tpd-explain` makes, so that more steps can be asked about."""
+"""Per action (the one taken, one foil); fewer than in `tpd-explain`, so that more steps fit the budget."""
 
 
 def roll_out_ahead(
     run: SavedRun, points: pd.DataFrame | None, seconds: float, numbers: Sequence[int]
 ) -> list[RolledOut]:
-    """As many of the steps that matter in these episodes as the seconds allow, in their order."""
+    """Roll out the most informative steps of these episodes within the time budget.
+
+    Sorted by episode, step.
+    """
     recording = run.recording
     if recording is None or seconds <= 0:
         return []
@@ -53,7 +56,7 @@ def roll_out_ahead(
             if time.monotonic() - began > seconds:
                 break
             found[place] = replace(one, relies_on=_relies_on(run, recording, one))
-    except Exception as error:  # of an environment, in whatever way: the report is made without
+    except Exception as error:  # the environment may raise anything
         log.warning("the report has %d rolled-out steps: %s", len(found), " ".join(str(error).split()))
     return [found[place] for place in sorted(found)]
 
@@ -61,9 +64,9 @@ def roll_out_ahead(
 def telling_steps(
     recording: Recording, points: pd.DataFrame | None, numbers: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Episode and step, the most telling first; a step may come twice."""
+    """Yield (episode, step), the most informative first; a step may be repeated."""
     terminated = [i for i in numbers if recording.episodes[i].terminated[-1]]
-    terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # the way to the end takes time
+    terminated.sort(key=lambda episode: len(recording.episodes[episode]))  # short ones are faster to replay
     for round_number, before in enumerate(BEFORE_ENDS):
         for episode in terminated:
             steps = len(recording.episodes[episode])
@@ -78,7 +81,7 @@ def telling_steps(
 def _roll_out(
     run: SavedRun, simulator: Simulator, recording: Recording, episode: int, step: int
 ) -> RolledOut:
-    """The action taken, and the best of the others as far as that was learned."""
+    """Roll out the action taken and, as its foil, the best other action by the learned explainer."""
     moment, taken = recording.moment(episode, step), recording.episodes[episode].action[step]
     instead = others(run.env, taken, moment.valid(run.env) if run.env.discrete else None)
     columns = instead if run.env.discrete else TAKEN + 1 + np.arange(len(instead))
@@ -92,7 +95,7 @@ def _roll_out(
 
 
 def _relies_on(run: SavedRun, recording: Recording, one: RolledOut) -> str:
-    """What the learned forecast after the action taken relies on; empty where nothing of that can be told."""
+    """What the learned forecast after the action taken relies on, as a sentence; empty if that is unknown."""
     moment, taken = recording.moment(one.episode, one.step), recording.episodes[one.episode].action[one.step]
     asked = Asked(
         explainer=run.explainer,
@@ -107,6 +110,6 @@ def _relies_on(run: SavedRun, recording: Recording, one: RolledOut) -> str:
     )
     try:
         drivers = asked.drivers()
-    except ValueError:  # no event is learned, or no states are at hand
+    except ValueError:  # no event is learned, or there are no recorded states
         return ""
     return "" if drivers.withheld else drivers.text

@@ -1,4 +1,4 @@
-"""From what is compared to an answer."""
+"""Turns a fact and its foil into an `Answer`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,10 @@ NO_CHOICE = "There is no other valid action here."
 
 
 def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) -> Answer:
-    """The answer about a fact and its foil; with `what_if`, also at which reward of it they change places."""
+    """Answer for a fact and its foil.
+
+    what_if: an outcome; adds the reward of that outcome at which the ranking of fact and foil flips.
+    """
     compared = [fact] if foil is None else [fact, foil]
     explained = _explained(compared)
     answer = Answers(
@@ -65,7 +68,7 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
 
 
 def _asked(fact: Compared, foil: Compared | None, rolled_out: Sequence[Explanation]) -> Asked:
-    """What more can be asked of; a foil in another state or run is none here."""
+    """Context for follow-up questions; a foil in another state or run is left out."""
     run, here = fact.run, foil is not None and foil.expectations is fact.expectations
     return Asked(
         run.explainer,
@@ -81,7 +84,7 @@ def _asked(fact: Compared, foil: Compared | None, rolled_out: Sequence[Explanati
 
 
 def _explained(compared: Sequence[Compared]) -> list[Explanation]:
-    """Each side, to the end of the episode; those of one place at once, which takes half the time."""
+    """Explain each side to the end of the episode; two actions in one state are explained in one batch."""
     apart = len({id(side.expectations) for side in compared}) > 1
     if apart or any(side.followed is not None for side in compared):
         return [side.explain() for side in compared]
@@ -91,20 +94,20 @@ def _explained(compared: Sequence[Compared]) -> list[Explanation]:
 
 
 def switch_of(fact: Compared, explanation: Explanation) -> Switch | None:
-    """What would switch the plan after the fact, where its future was rolled out or follows from a table."""
+    """The first branching that decides how the fact's future goes on; needs rollouts or a table."""
     if explanation.rollouts is not None:
         return switch_in_rollouts(explanation)
     try:
         dynamics, policy = fact.run.dynamics(), fact.run.explainer.policy
     except UntrustedError:
-        return None  # the events are functions of strangers
+        return None  # the events are functions from modules that are not trusted
     if dynamics is None or not isinstance(policy, DiscretePolicy):
         return None
     return switch_in_table(explanation, dynamics, policy)
 
 
 def _time_limits(compared: Sequence[Compared]) -> list[str]:
-    """Where the time limit of the episode falls within the horizon, which no explanation knows of."""
+    """Remarks on episodes whose time limit falls within the horizon: no explanation models the limit."""
     said = list[str]()
     for side in compared:
         limit = None if side.state.moment is None else side.run.env.time_limit
@@ -120,7 +123,7 @@ def _time_limits(compared: Sequence[Compared]) -> list[str]:
 
 
 def _side(side: Side, compared: Compared, learned: bool) -> Side:
-    """The side with what belongs to its moment."""
+    """Add to a side what belongs to its moment."""
     return replace(
         side,
         state=compared.state.name,
@@ -131,7 +134,7 @@ def _side(side: Side, compared: Compared, learned: bool) -> Side:
 
 
 def _choice(fact: Compared, foil: Compared | None) -> Choice:
-    """What is compared, in words; the agent's own action only where both are of one place."""
+    """Name what is compared; the agent's own action is named only if both sides are in the same state."""
     if foil is None:
         return Choice(fact.state.name, fact.name)
     if fact.expectations is not foil.expectations or fact.own is None:
@@ -150,9 +153,9 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
 def _third(
     fact: Compared, foil: Compared, every: IntArray, explanation: Explanation, choice: Choice
 ) -> Choice:
-    """With a third action that the explained returns favour over the agent's own, if there is one.
+    """Add a third action, if the explained returns favour one over the agent's own action.
 
-    It has to be ahead within the horizon and, where that is estimated, to the end of the episode.
+    It must be ahead within the horizon and, where that is estimated, also to the end of the episode.
     """
     run, here = fact.run, fact.expectations
     options = np.full((1, run.env.num_actions), NO_PAIR)

@@ -1,4 +1,7 @@
-"""The command line. Heavy imports wait until there is work, so that --help answers at once."""
+"""The commands `tpd-run`, `tpd-sync`, `tpd-explain`, `tpd-ui`.
+
+Imports are deferred so that --help is fast.
+"""
 
 import gc
 import logging
@@ -26,13 +29,13 @@ def run() -> None:
     if not sys.argv[1:]:
         print(RUN_USAGE)
         return
-    # jobs of a sweep share the cores; small networks lose more than they win by sharing out one job
+    # the jobs of a sweep share the cores, and small networks do not gain from several threads
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from tpd.run.configs import CONFIG_FOLDER, SettingError, check
     from tpd.run.task import TextRecord
 
     logging.setLogRecordFactory(TextRecord)
-    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is no reason to shout
+    logging.raiseExceptions = False  # on a full disk the log cannot be written; print no traceback for that
     for word in sys.argv[1:]:
         group, _, option = word.partition("=")
         if option in ("null", "None") and (CONFIG_FOLDER / group.lstrip("+~")).is_dir():
@@ -58,10 +61,10 @@ def _run_to_the_end() -> None:
     try:
         task()
     except SystemExit:
-        if "tpd.run.sweep" in sys.modules:  # else there is none, and no need to load it
+        if "tpd.run.sweep" in sys.modules:  # otherwise there is no sweep, and no need to import it
             from tpd.run import sweep
 
-            if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # its launcher failed
+            if sweep.Sweep.current is not None and sweep.Sweep.current.under_way:  # the launcher failed
                 sweep.end()
         raise
 
@@ -76,7 +79,7 @@ usage: tpd-sync [folder] [uri=...] [register=true]
 
 @only_text("stdout", "stderr")
 def sync() -> None:
-    """Deliver to the tracking store what it did not take when it should have."""
+    """Deliver what is still waiting in the outboxes of runs to the tracking store."""
     words = sys.argv[1:]
     if words and words[0] in ("-h", "--help"):
         print(SYNC_USAGE)
@@ -111,16 +114,16 @@ def sync() -> None:
 def explain() -> None:
     """Answer a question about a finished run."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    gc.set_threshold(100_000, 50, 50)  # to look for garbage takes a tenth of all imports, which leave none
+    gc.set_threshold(100_000, 50, 50)  # collecting garbage takes a tenth of the import time for nothing
     from tpd.run.explain import main
 
     main(sys.argv[1:])
-    gc.freeze()  # else the interpreter looks for garbage in all modules once more before it exits
+    gc.freeze()  # otherwise the interpreter scans all modules once more before it exits
 
 
 @only_text("stdout", "stderr")
 def ui() -> None:
-    """Look at the runs in the MLflow UI."""
+    """Open the MLflow UI."""
     from tpd.tracking.ui import serve
 
     try:

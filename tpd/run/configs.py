@@ -1,4 +1,4 @@
-"""Where the configs lie, and how they are composed: by `tpd-run`, or from Python."""
+"""Where the configs are stored and how they are composed, for `tpd-run` and from Python."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ EXTRAS = {
     "hydra/launcher/ray": "ray",
     "hydra/launcher/submitit": "cluster",
 }
-"""Plugins of Hydra, and the extras of this package that install them."""
-# in a wheel the configs lie inside the package, in a checkout beside it
+"""Hydra plugins, and the extras of this package that install them."""
+# a wheel has the configs inside the package, a checkout beside it
 CONFIG_FOLDER = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
 OmegaConf.register_new_resolver("resume_folder", resume_folder, use_cache=True, replace=True)
@@ -30,7 +30,7 @@ OmegaConf.register_new_resolver("twice", lambda number: 2 * number, replace=True
 
 
 def fewer_updates(updates: int, transitions: float | None) -> int:
-    """All updates from 200,000 transitions on; of fewer transitions fewer, by their square root."""
+    """Scale the number of updates by the square root of the transitions, below 200,000 of them."""
     if not isinstance(transitions, int | float) or not 0 < transitions < ENOUGH_TRANSITIONS:
         return updates
     return math.ceil(updates * math.sqrt(transitions / ENOUGH_TRANSITIONS))
@@ -40,11 +40,11 @@ OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
 
 
 class SettingError(ValueError):
-    """A setting that there is not, or that cannot be read."""
+    """An unknown setting, or one that cannot be parsed."""
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
-    """The config of a run with these overrides, also inside of another Hydra application."""
+    """Compose the config of a run with these overrides; also works inside another Hydra application."""
     try:
         return _composed(overrides)
     except HydraException as error:
@@ -53,7 +53,7 @@ def composed(overrides: Sequence[str]) -> DictConfig:
 
 
 def _not_installed(said: str) -> str:
-    """Which extra has the plugin that Hydra does not find; empty where it misses something else."""
+    """Name the extra that installs the plugin missing in Hydra's error message; empty for other errors."""
     plugin = next((plugin for plugin in EXTRAS if f"'{plugin}" in said), None)
     if plugin is None:
         return ""
@@ -62,10 +62,10 @@ def _not_installed(said: str) -> str:
 
 
 def check(words: Sequence[str]) -> None:
-    """Refuse settings of `tpd-run` that there are not, before Hydra does so in its own words.
+    """Refuse unknown settings of `tpd-run` with a clear message, before Hydra reports them.
 
-    Of a sweep it is the first values that are checked. With other flags than that of a sweep, everything is
-    left to Hydra.
+    For a sweep, only the first value of each setting is checked. With flags other than -m, Hydra does all
+    checks.
     """
     flags = {word for word in words if word.startswith("-")}
     if flags <= {"-m", "--multirun"}:
@@ -74,12 +74,12 @@ def check(words: Sequence[str]) -> None:
 
 
 def _first_values(overrides: Sequence[str]) -> list[str]:
-    """The overrides of the first job of a sweep; those that only a sweeper understands are left out."""
+    """The overrides of the first job of a sweep, without those that only the sweeper understands."""
     first = list[str]()
     for word in overrides:
         try:
             (parsed,) = OverridesParser.create().parse_overrides([word])
-        except HydraException:  # which composing says
+        except HydraException:  # reported when the config is composed
             first.append(word)
             continue
         if not parsed.is_sweep_override():
@@ -90,7 +90,7 @@ def _first_values(overrides: Sequence[str]) -> list[str]:
 
 
 def _unknown(overrides: Sequence[str]) -> str:
-    """What is wrong with the first setting that there is not; empty where all are known."""
+    """Error message for the first unknown setting; empty if all are known."""
     options = {
         str(folder.relative_to(CONFIG_FOLDER)): sorted(file.stem for file in folder.glob("*.yaml"))
         for folder in CONFIG_FOLDER.rglob("*")
@@ -100,7 +100,7 @@ def _unknown(overrides: Sequence[str]) -> str:
     chosen = [word for word, key, value in pairs if value in options.get(key, ())]
     try:
         settings = OmegaConf.to_container(_composed(chosen, with_hydra=True))
-    except HydraException:  # of an experiment
+    except HydraException:  # the error is in an experiment file
         return ""
     known = {*_keys(settings), *options}  # type: ignore[arg-type]
     named = [key for key in known if not key.rpartition(".")[2].startswith("_")]
@@ -124,7 +124,7 @@ def _of_hydra(key: str) -> bool:
 
 
 def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
-    """The names of all settings, with dots."""
+    """The names of all settings, nested keys joined by dots."""
     for key, value in settings.items():
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):

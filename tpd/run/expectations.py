@@ -1,4 +1,4 @@
-"""What is expected at a place of a run: by rollouts where the simulator can be asked, else as learned."""
+"""Explanations at one moment of a run: by rollouts if the simulator can be used there, otherwise learned."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,18 +24,18 @@ from tpd.sources.named_states import NamedState
 from tpd.store.saved_runs import SavedRun
 
 MOST_ACTIONS = 8
-"""All valid actions are rolled out at once where there are no more of them."""
+"""All valid actions are rolled out together if there are no more than this."""
 
 
 @dataclass(frozen=True)
 class Asking:
-    """How the simulator is to be asked."""
+    """How many rollouts to make, and how precise they must be."""
 
     rollouts: int | None = None
-    """Of each action; 0 does without, None makes as many as the precision needs."""
+    """Rollouts per action; 0: use the learned explainer; None: as many as the precision needs."""
     precision: float = PRECISION
     progress: Callable[[int], None] = lambda steps: None
-    """Is told how many steps the simulator has made."""
+    """Called with the number of simulator steps taken."""
 
     def __post_init__(self) -> None:
         number("precision", self.precision, 0.001, 0.5)
@@ -43,14 +43,20 @@ class Asking:
             whole_number("rollouts", self.rollouts, at_least=2, at_most=MOST_ROLLOUTS)
 
     def fixed(self) -> "Asking":
-        """For places that are compared with each other: as many as the precision can need at all."""
+        """The same with a fixed number of rollouts: the most that the precision can need.
+
+        Moments that are compared with each other must get the same number.
+        """
         if self.rollouts is not None:
             return self
         return replace(self, rollouts=trials_for(0.5, self.precision, LEVEL, MOST_ROLLOUTS))
 
 
 class Expectations:
-    """Answers for one place; every number of an answer is obtained in the same way."""
+    """Explains actions at one moment.
+
+    All numbers come from the same method: rollouts, or the learned explainer.
+    """
 
     def __init__(self, run: SavedRun, state: NamedState, asking: Asking) -> None:
         self.run = run
@@ -60,35 +66,38 @@ class Expectations:
         self._beyond: dict[bytes, Beyond] = {}
         self._simulator: Simulator | None = None
         self.reason = reason_not_to_ask(run, state, asking)
-        """Why the simulator is not asked; empty where it is."""
+        """Why the simulator is not used; empty if it is."""
         if not self.reason:
             self._ask_once(asking)
 
     @property
     def simulated(self) -> bool:
-        """Whether the answers are by rollouts."""
+        """Whether explanations come from rollouts."""
         return self._simulator is not None
 
     @property
     def tie(self) -> float:
-        """Returns that differ by less, relative to the larger one, are not told apart."""
+        """Relative tolerance: returns closer than this count as equal."""
         return 0.0 if self.simulated else self.run.explainer.predictor.tie
 
     def leave_out(self, reason: str) -> None:
-        """Do without the simulator, whose answers would be compared with learned ones."""
+        """Switch to the learned explainer, because the other side of a comparison cannot be rolled out."""
         self._simulator, self.reason = None, reason
 
     def explain(self, actions: Array, draws: int = 0) -> Explanation:
-        """[action]: by rollouts, or learned."""
+        """[action]: explanations by rollouts, or learned.
+
+        `draws` asks a learned one for posterior samples.
+        """
         if self._simulator is None:
             return self.learned(actions, draws)
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
 
     def to_the_end(self, explanation: Explanation) -> Explanation:
-        """The same with what comes after the horizon, as far as it can be estimated.
+        """Add the return after the horizon, where it can be estimated.
 
-        For what the simulator has explained it is rolled out, once for each action.
+        With a simulator, it is rolled out once per action.
         """
         if self._simulator is None:
             return self.run.explainer.to_the_end(explanation)
@@ -102,7 +111,7 @@ class Expectations:
         return replace(explanation, beyond=all_beyond([self._beyond[_key(a)] for a in explanation.actions]))
 
     def follow(self, followed: Followed, draws: int = 0) -> Explanation:
-        """[1]: what is expected if a behaviour is followed instead, by rollouts or by the table."""
+        """[1]: the explanation if another behaviour is followed, by rollouts or by the table."""
         run = self.run
         first = followed.first_action(run.env, run.explainer.policy, self.state.observation)
         if self._simulator is not None:
@@ -120,21 +129,21 @@ class Expectations:
         return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
 
     def learned(self, actions: Array, draws: int = 0) -> Explanation:
-        """[action]: as it was learned."""
+        """[action]: the learned explanations."""
         here = np.repeat(self.state.observation, len(actions), axis=0)
         explanation = self.run.explainer.explain(here, actions, draws=draws)
         return replace(explanation, action_names=self.run.env.numbered_action_names)
 
     def _ask_once(self, asking: Asking) -> None:
-        """Find out whether the simulator can be asked here."""
+        """Try the simulator with all valid actions; fall back to the learned explainer if that fails."""
         try:
             self._simulator = simulator_of(self.run, precision=asking.precision, progress=asking.progress)
             self._roll_out(self._valid_actions())
-        except Exception as error:  # of an environment, in whatever way
+        except Exception as error:  # the environment may raise anything
             self.leave_out(" ".join(str(error).split()) or type(error).__name__)
 
     def _valid_actions(self) -> Array:
-        """[action]: those that are rolled out together; none where there are too many."""
+        """[action]: the actions to roll out together; empty if there are too many."""
         env, space = self.run.env, self.run.env.action_space
         if not env.discrete:
             return np.zeros((0, *(space.shape or ())), space.dtype)
@@ -166,7 +175,7 @@ def follow_in_table(
     followed: Followed,
     draws: int,
 ) -> Explanation:
-    """[1]: what is expected by known or counted dynamics if a behaviour is followed from there on."""
+    """[1]: the explanation for following a behaviour, from known or counted dynamics."""
     explainer = run.explainer
     policy, horizon = explainer.policy, explainer.predictor.horizon
     assert isinstance(policy, DiscretePolicy)
@@ -198,13 +207,13 @@ def follow_in_table(
 
 
 def simulator_of(run: SavedRun, **settings: Any) -> Simulator:
-    """Rolls out the policy of a run, to its horizon; settings as for `Simulator`."""
+    """A simulator that rolls out the policy of a run up to its horizon; settings as for `Simulator`."""
     horizon = run.explainer.predictor.horizon
     return Simulator(run.env, run.explainer.policy, run.outcomes(), horizon=horizon, **settings)
 
 
 def without_mixing(sides: Sequence[Expectations]) -> None:
-    """Do without the simulator where it answers only for some of those that are compared."""
+    """If one side cannot be rolled out, use the learned explainer for all sides."""
     if not all(side.simulated for side in sides):
         reason = next(side.reason for side in sides if not side.simulated)
         for side in sides:
@@ -216,7 +225,7 @@ def _key(action: Array) -> bytes:
 
 
 def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
-    """Why the simulator is not to be asked there; empty where it is."""
+    """Why the simulator cannot or need not be used at this state; empty if it is used."""
     policy = run.explainer.policy
     if asking.rollouts == 0:
         return "rollouts=0"
@@ -232,6 +241,6 @@ def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
 
 
 def _support(run: SavedRun, state: NamedState) -> Array:
-    """[1]: what the learned answer stands on."""
+    """[1]: the support of the learned explanation for the policy's action; infinite if it is exact."""
     action = run.explainer.policy.action(state.observation)
     return run.explainer.predictor.support(state.observation, action)

@@ -1,11 +1,13 @@
-"""The map of a run. What it is done with is made in `run/parts.py`; where a transition goes from there:
+"""The map of the code: every step of a run, in order.
 
-collected    `learn`: `run/training` has `sources/collection` step the environment, or reads a dataset
-learned      `learn`: every batch goes to the predictor's `update` (`predictors/`), in resumable stages
-judged       `judge`: errors against the truth and skill of forecasts (`evaluation/`)
-drawn        `save_results` and `write_overview`: figures, tables, maps, the report (`show/`)
-saved        the same two, in the run's folder (`store/`)
-tracked      everywhere: `tracked` is told metrics, tables, files and the model (`tracking/`)
+`run/parts.py` builds the objects of a run from its config. From there a transition goes this way:
+
+collected    `learn`: `run/training` steps the environment (`sources/collection`), or reads a dataset
+learned      `learn`: each batch is passed to the predictor's `update` (`predictors/`), in resumable stages
+judged       `judge`: errors against the truth, and the skill of forecasts in fresh episodes (`evaluation/`)
+drawn        `save_results`, `write_overview`: figures, tables, maps and the report (`show/`)
+saved        the same two functions write them to the run's folder (`store/`)
+tracked      all along: `tracked` receives metrics, tables, files and the model (`tracking/`)
 """
 
 import logging
@@ -37,14 +39,19 @@ from tpd.tracking.runs import Run
 
 log = logging.getLogger(__name__)
 FIT_STAGES = 10
+"""The updates after the last transition are split into this many stages; checkpoints lie between stages."""
 
 
 @interruptible()
 def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overview: bool = True) -> Findings:
-    """Train the policy, learn to explain it, judge the explanations, and save what was found."""
+    """Train the policy, learn to explain it, judge the explanations, and save the results in `folder`.
+
+    tracked: the run in the tracking store.
+    overview: whether to write maps, turning points and the report.
+    """
     with _timed("learning", tracked), ProgressBars(progress) as bars:
         curve = learn(parts, tracked, bars, folder)
-        save_explainer(parts, folder)  # judging it may fail, or take long
+        save_explainer(parts, folder)  # first, since judging may take long or fail
     with _timed("evaluation", tracked), ProgressBars(progress) as bars:
         findings = judge(parts, bars)
         if findings.errors is not None:
@@ -62,17 +69,17 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
 
 
 def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = None) -> dict[int, Errors]:
-    """Train the policy, and the explainer from its transitions or from others collected after.
+    """Train the policy, then the explainer; or both at once, if `training.alongside` is set.
 
-    Returns the errors measured on the way, by the number of transitions learned from. With a folder, the
-    work resumes from the checkpoint in it, and saves others there.
+    Returns the learning curve: errors against the truth, by the number of transitions learned from. With a
+    folder, training resumes from the checkpoint in it and writes new checkpoints there.
     """
     predictor, total = parts.explainer.predictor, parts.training.transitions(parts.trainer)
     points = parts.evaluation.curve_points if parts.examiner else 0
     curve = LearningCurve(partial(_measure, parts, tracked), total, points)
     trained, learning = bars.counter("policy", parts.trainer.steps), list[TransitionsHandler]()
     learned = bars.counter("explainer", total if isinstance(predictor, Learner) else 0)
-    if isinstance(predictor, Learner):
+    if isinstance(predictor, Learner):  # an exact predictor learns nothing
         learning = [predictor.update, curve, counting(learned)]
     stages = parts.training.stages(
         parts.env,
@@ -83,12 +90,14 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
         info_keys=parts.outcomes.info_keys,
         on_metrics=tracked.metrics,
     )
+    # (advance, total, number of stages) of each phase, to restore the progress bars of a resumed run
     bar_of_stages = [(trained, parts.trainer.steps, parts.trainer.stages)]
     bar_of_stages += [(learned, total, len(stages) - parts.trainer.stages)]
     if isinstance(predictor, FittingLearner):
         fitted = bars.counter("fitting", predictor.fit_updates)
         stages += _fit_stages(predictor, fitted, tracked)
         bar_of_stages += [(fitted, predictor.fit_updates, FIT_STAGES)]
+    # what a checkpoint stores
     resumable: dict[str, object] = {"policy": parts.trainer, "curve": curve}
     if isinstance(predictor, Learner):
         resumable["explainer"] = predictor
@@ -98,13 +107,14 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 
 
 def judge(parts: Parts, bars: ProgressBars) -> Findings:
-    """Compare forecasts with fresh episodes, and the explanations with the truth, within a budget of seconds.
+    """Judge the forecasts by fresh episodes and the explanations by the truth, within a time budget.
 
-    What the explainer is found not to know it says no more.
+    Sets the explainer's verdicts, unless it is a table. From then on the explainer gives no number for an
+    outcome without the verdict "learned".
     """
     budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
     if evaluation.forecast_episodes:
-        rng = generator(parts.seed, "verification")  # names a random stream: another name, other episodes
+        rng = generator(parts.seed, "verification")  # renaming the stream changes the episodes
         forecasts = judge_forecasts(
             parts.explainer, parts.env, parts.outcomes, rng, evaluation.forecast_episodes, budget
         )
@@ -121,7 +131,7 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
 
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
-    """The findings with the return of fresh episodes, or of the recorded ones, if any were played."""
+    """Add the mean return of the policy, from the fresh episodes or else from the recorded ones."""
     returns = None if recording is None else episode_returns(recording.episodes)
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
@@ -134,6 +144,7 @@ def with_return(parts: Parts, findings: Findings, recording: Recording | None) -
 
 
 def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
+    """Measure and track the errors at one point of the learning curve."""
     assert parts.examiner is not None
     errors = parts.examiner.errors(parts.evaluation.curve_episodes)
     tracked.metrics(errors.metrics(), step)
@@ -141,7 +152,10 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
 
 
 def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
-    """Move bars, each of a total and so many stages in turn, to where a resumed run begins."""
+    """Advance the progress bars of a resumed run past the `done` stages.
+
+    bars: (advance, total, stages) of each phase, in order.
+    """
     for advance, total, stages in bars:
         before = min(done, stages)
         if before:
@@ -150,9 +164,9 @@ def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) 
 
 
 def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None], tracked: Run) -> list[Stage]:
-    """The updates once all transitions have come, in stages that a checkpoint can lie between.
+    """Split the updates made after the last transition into stages, so that checkpoints fit between them.
 
-    After each, the figures of its updates are logged, by how many there have been.
+    After each stage, the predictor's metrics are logged by the number of updates.
     """
     updates = math.ceil(predictor.fit_updates / FIT_STAGES)
 
@@ -166,6 +180,7 @@ def _fit_stages(predictor: FittingLearner, advance: Callable[[int], None], track
 
 @contextmanager
 def _timed(phase: str, tracked: Run) -> Iterator[None]:
+    """Log and track the duration of a phase."""
     start = time.perf_counter()
     yield
     seconds = time.perf_counter() - start

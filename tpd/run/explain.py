@@ -1,4 +1,4 @@
-"""Answering: sentences, tables and plots of what a run expects."""
+"""The command `tpd-explain`: prints an answer as sentences and tables, and saves its plots."""
 
 import json
 import sys
@@ -33,11 +33,11 @@ from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
 MOST_SIMULATED = 200
-"""States that are looked at for a what-if, where every answer is simulated."""
+"""Upper bound on states searched for a what-if if every explanation is simulated."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer in the terminal and as files."""
+    """Parse the arguments, print the answer, and write its files."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP)
         return
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def answer(question: Question, scratch: Path) -> None:
-    """Find what is asked for, say it, and draw it."""
+    """Load the run, answer the question, print the answer and draw it."""
     run = saved_runs.read(fetch(question.run, question.store, scratch / "run"), question.trust)
     if question.open and run.recording is not None:
-        from tpd.run.moments import worth_asking  # pandas takes long to import, and a plain answer needs none
+        from tpd.run.moments import worth_asking  # pandas is slow to import; a plain answer does without
 
         print(worth_asking(question, run))
         return
@@ -70,7 +70,7 @@ def answer(question: Question, scratch: Path) -> None:
 
 
 def _check_rewards(question: Question, run: SavedRun) -> None:
-    """Refuse rewards that there are not, before anything is said."""
+    """Refuse unknown rewards before anything is printed."""
     asked = dict(question.rewards)
     if question.what_if is not None:
         asked.setdefault(question.what_if, 0.0)
@@ -79,7 +79,7 @@ def _check_rewards(question: Question, run: SavedRun) -> None:
 
 
 def _switch(told: Answer, run: SavedRun) -> list[str]:
-    """Where the agent would do the foil, if no episode has to be played to find out."""
+    """The nearest state where the agent takes the foil, if it is found without playing new episodes."""
     at_hand = run.env.tabular or run.recording is not None
     if told.asked is None or told.asked.foil is None or not at_hand:
         return []
@@ -88,7 +88,7 @@ def _switch(told: Answer, run: SavedRun) -> list[str]:
 
 
 def _drivers(question: Question, told: Answer, out: Path) -> None:
-    """What the learned forecast of an event relies on, and what its difference between fact and foil does."""
+    """The drivers of the learned forecast of an event, and of its difference between fact and foil."""
     event = None if question.drivers is True else str(question.drivers)
     both = told.asked is not None and told.asked.foil is not None
     for against_foil in (False, True) if both else (False,):
@@ -99,7 +99,7 @@ def _drivers(question: Question, told: Answer, out: Path) -> None:
 
 
 def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
-    """The answer in sentences and tables, as a figure and as a file."""
+    """Print the answer as sentences and tables; write its figure and its file."""
     begin = "\n".join([f"{run}: {told.place}", str(told.how), *told.actions, *told.remarks])
     print("\n\n".join([begin, *told.sentences, *further]) + "\n")
     contrast, explanations = told.contrast, [side.explanation for side in told.sides]
@@ -113,12 +113,12 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
         print()
         rolled_out = [side.explanation for side in judged]
         show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
-    told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # 6 takes far longer
+    told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # level 6 is much slower
     save_explanation(together(explanations), out / "explanation.npz")
 
 
 def _rank(question: Question, fact: Compared, out: Path) -> None:
-    """All valid actions here, under the rewards as they are and as they might be."""
+    """Rank all valid actions in this state by their return, under the current and the changed rewards."""
     run = fact.run
     if run.explainer.legend.reward_bound is None:
         return
@@ -145,7 +145,7 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
 def _observed_returns(
     fact: Compared, names: Sequence[str], explanation: Explanation, out: Path
 ) -> dict[str, FloatArray]:
-    """Columns [action]: the tails of the returns that will be observed, where rollouts or learning tell."""
+    """Columns [action]: tails of the return distribution, if rollouts or the predictor provide it."""
     if fact.expectations.simulated:
         return answer_tables.rolled_out_columns(explanation)
     returns = predicts_returns(fact.run.explainer)
@@ -159,8 +159,8 @@ def _observed_returns(
 def _resolved_returns(
     run: SavedRun, rewards: Mapping[str, float], state: NamedState, actions: Array
 ) -> FloatArray:
-    """[action]: returns to the horizon of the policy that is optimal under these rewards."""
-    from tpd.answers.resolve import resolve  # scipy's solvers take long to import, and few ask for them
+    """[action]: returns to the horizon under the optimal policy for these rewards."""
+    from tpd.answers.resolve import resolve  # scipy's solvers are slow to import and rarely needed
 
     model, outcomes = run.model(), run.outcomes()
     if model is None:
@@ -173,7 +173,7 @@ def _resolved_returns(
 
 
 def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Explanation, out: Path) -> None:
-    """The returns against one reward, here and, as far as another action overtakes, in all states met."""
+    """Plot returns against one reward in this state; list recorded states where another action overtakes."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
     intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
@@ -193,10 +193,10 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
 
 
 def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: float, out: Path) -> None:
-    """Where in the recorded episodes a small change of the reward lets another action overtake."""
+    """List the recorded states where a small change of the reward lets another action overtake."""
     met = np.unique(recording.episodes.transitions.observation, axis=0)
     some = f"in {len(met)} states of the recorded episodes"
-    if run.explainer.simulates and len(met) > MOST_SIMULATED:  # each takes many milliseconds
+    if run.explainer.simulates and len(met) > MOST_SIMULATED:  # each explanation takes many milliseconds
         some = f"in {MOST_SIMULATED} of the {len(met)} states of the recorded episodes"
         met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
     found = what_if.fragility(run.explainer, run.env, met, outcome)

@@ -1,4 +1,4 @@
-"""The two things that an answer compares: actions, states or runs."""
+"""Finds the two sides that an answer compares (fact and foil): two actions, two states or two runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -26,20 +26,23 @@ PLACE = {"episode", "step"}
 OWN, OPPOSITE = "the agent's action", "the opposite action"
 UNCHANGED = " (the rest unchanged)"
 MOST_CHANGES = 64
-"""Changes of one part that are rolled out to find the best; of more, what was learned finds it."""
+"""Changes of one action part: up to this many are rolled out to find the best.
+
+Above, learned values choose.
+"""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One half of a comparison: a run, a state in it and what is done there."""
+    """One side of a comparison: a run, a state in it, and the action taken there."""
 
     expectations: Expectations
     own: Array | None
-    """What the agent does there, where that is known."""
+    """The agent's own action in this state, if known."""
     action: Array
     name: str
     followed: Followed | None = None
-    """A behaviour that is followed from there on, of which the action is the first."""
+    """A behaviour to follow from this state on; `action` is its first action."""
 
     @property
     def run(self) -> SavedRun:
@@ -54,23 +57,23 @@ class Compared:
         return self.name if self.followed is not None else self.run.env.name_of_action(self.action)
 
     def explain(self) -> Explanation:
-        """By rollouts where the simulator is asked, else as it was learned; to the end of the episode."""
+        """Explain to the end of the episode, by rollouts if the simulator is used, otherwise learned."""
         here = self.expectations
         if self.followed is not None:
             return here.follow(self.followed, draws=ENOUGH_DRAWS)
         return here.to_the_end(here.explain(self.action[None], draws=ENOUGH_DRAWS))
 
     def learned(self) -> Explanation | None:
-        """As it was learned; None of a behaviour, of which nothing is."""
+        """The learned explanation; None for a behaviour, since none is learned."""
         if self.followed is not None:
             return None
         return self.expectations.learned(self.action[None], draws=ENOUGH_DRAWS)
 
 
 def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:
-    """The two things compared: actions, states or runs, whichever is asked for.
+    """The fact and the foil of a question: actions, states or runs.
 
-    No second one where there is no choice.
+    The foil is None if there is no other valid action.
     """
     asking = Asking(question.rollouts, question.precision)
     state, own = find_state(run, question.state)
@@ -101,9 +104,9 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
 def compared_actions(
     here: Expectations, own: Array | None, action: Array, foil: Any
 ) -> tuple[Compared, Compared | None]:
-    """An action against a foil: by name or number, a behaviour, or the best of the others if it is None.
+    """An action and its foil, given by name or number, or as a behaviour; None: the best other action.
 
-    Where actions are numbered, a list of them is a behaviour: one after the other.
+    For discrete actions, a list of actions is a behaviour that takes them in turn.
     """
     run = here.run
     fact = Compared(here, own, action, _short_name(run, action, own, OWN))
@@ -124,7 +127,7 @@ def compared_actions(
 
 
 def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -> str:
-    """What sentences call an action: by its name or, where it has several numbers, by what it is."""
+    """What sentences call an action: its name, or the given short name if it is a vector equal to `known`."""
     long = not run.env.discrete and np.size(action) > 1
     same = known is not None and np.array_equal(action, known)
     return short if long and same else run.env.name_of_action(action)
@@ -133,14 +136,14 @@ def _short_name(run: SavedRun, action: Array, known: Array | None, short: str) -
 def _both(
     run: SavedRun, state: NamedState, rival: SavedRun, there: NamedState, asking: Asking
 ) -> tuple[Expectations, Expectations]:
-    """Two places that are compared: both by rollouts, or both as learned."""
+    """Expectations at two moments that are compared: both by rollouts, or both learned."""
     sides = Expectations(run, state, asking.fixed()), Expectations(rival, there, asking.fixed())
     without_mixing(sides)
     return sides
 
 
 def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
-    """The state that is asked for, and what the agent does in it, where that is known."""
+    """The state asked for, and the agent's action in it, if known."""
     if state is None or state == START:
         state = {"episode": 0, "step": 0}
     if isinstance(state, Mapping):
@@ -155,7 +158,7 @@ def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
 
 
 def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
-    """Refuse what is neither a setting nor tells of a state."""
+    """Refuse keys that are neither a setting nor a field of a state."""
     known = [*run.env.state_fields, *PLACE, *(field.name for field in fields(Question))]
     for key in state:
         if key not in known:
@@ -167,7 +170,7 @@ def _check_keys(run: SavedRun, state: Mapping[Any, Any]) -> None:
 
 
 def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: Any, name: str) -> Array:
-    """The action that is asked about, by name or number; the agent's own if it is None."""
+    """The action asked about, by name or number; None: the agent's own."""
     if wanted is not None:
         return np.asarray(run.env.action(wanted, own))
     if own is None:
@@ -181,7 +184,7 @@ def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: A
 
 
 def _foil(here: Expectations, action: Array) -> Array | None:
-    """The best of the other actions as far as is known; None where there is no other valid one."""
+    """The default foil: the other valid action with the best return; None if there is no other."""
     env = here.run.env
     instead = others(env, action, env.mask(here.state.observation)[0] if env.discrete else None)
     if not len(instead):
@@ -192,7 +195,7 @@ def _foil(here: Expectations, action: Array) -> Array | None:
 
 
 def _explained(here: Expectations, instead: Array) -> Explanation:
-    """What follows each of the other actions [other, ...]."""
+    """Explanations of the other actions [other, ...]."""
     if here.run.env.discrete or len(instead) <= MOST_CHANGES:
         return here.explain(instead)
     if not here.run.explainer.informed:

@@ -1,4 +1,4 @@
-"""One Hydra job: its folder, its run in the tracking store, and what it tells the terminal."""
+"""One Hydra job: its folder, its run in the tracking store, and its messages in the terminal."""
 
 import logging
 import textwrap
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 ROLE = "tpd.role"
 LONGEST_NAME = 80
 SECONDS_TO_LEAVE = 10
-"""For those who began a job and have lost the sweep that it belongs to."""
+"""How long to wait for the folder lock, which a job of an earlier, dead sweep may still hold."""
 
 
 def run_job(cfg: DictConfig) -> float | None:
-    """Run alone or as one of a sweep, whose other jobs a failure must not stop.
+    """Run a job, alone or in a sweep; a failure in a sweep does not stop the other jobs.
 
-    The mean skill of its forecasts in fresh episodes, for a sweeper that looks for the best.
+    Returns the mean Brier skill of its forecasts in fresh episodes, for sweepers that optimise.
     """
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
@@ -60,7 +60,7 @@ def run_job(cfg: DictConfig) -> float | None:
                 claim.enter_context(locked(folder))
             try:
                 return _skill(_run_alone(cfg, folder))
-            except DatasetError as error:  # found while it is read, long after the config was checked
+            except DatasetError as error:  # found while reading, long after the config was checked
                 raise ConfigError(f"training: {error}") from error
     _quiet_console()
     require_own_version(folder)
@@ -127,7 +127,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
 
 
 def save_config(cfg: DictConfig, folder: Path) -> None:
-    """Write the settings of a run or sweep, to be read by people."""
+    """Write the settings of a run or sweep as YAML, for people to read."""
     with atomic_write(folder / saved_runs.CONFIG) as unfinished:
         OmegaConf.save(cfg, unfinished, resolve=True)
 
@@ -139,14 +139,14 @@ def _finish(folder: Path) -> None:
 
 
 def discard_other_run(record: Path, mine: str) -> None:
-    """Begin a run of its own where the same command was run with other code or files of the user's."""
+    """Discard the tracked run if it was made by the same command but with other code or other user files."""
     if read_record(record).get("fingerprint", mine) != mine:
         log.warning("%s is of other code or files, so this run starts anew", record)
         outbox.forget(record.parent)
 
 
 def _name(cfg: DictConfig, parts: Parts) -> str:
-    """The run in few words: the experiment, the seed, and what else was asked for."""
+    """A short name for the run: the experiment, the seed, and the other overrides."""
     usual = ("experiment", "seed", "tracking", "hydra")
     overrides = HydraConfig.get().overrides.task
     apart = [override for override in overrides if not key_of(override).startswith(usual)]
@@ -172,32 +172,32 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings
 
 
 def print_address(tracking: Tracking, tracked: Run) -> None:
-    """How to look at a run, if it was kept."""
+    """Print the command that shows a run, if it is tracked."""
     if tracked.id is not None:
         print(f"to look at the run: {tracking.ui_command()}")
         print(f"it is then at: {tracking.address}/{tracked.page()}")
 
 
 def key_of(override: str) -> str:
-    """What an override of the command line sets."""
+    """The key that an override of the command line sets."""
     return override.split("=")[0].lstrip("+~")
 
 
 def chosen(cfg: DictConfig, hydra: HydraConf) -> dict[str, str]:
-    """What a run is about, as tags to search and to show in columns."""
+    """Tags of a run: environment, policy and explainer."""
     choices = hydra.runtime.choices
     return {ENV: str(cfg.env.id), POLICY: str(choices["policy"]), EXPLAINER: str(choices["explainer"])}
 
 
 def repeat_command(hydra: HydraConf, *flags: str) -> str:
-    """The command that was given."""
+    """The command that was typed, as a shell line."""
     folders = [source.path for source in hydra.runtime.config_sources if source.provider == "command-line"]
     more = [word for folder in folders for word in ("--config-dir", folder)]
     return notes.command("To repeat it:", "tpd-run", *flags, *hydra.overrides.task, *more)
 
 
 def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, tracked: Run) -> list[str | Path]:
-    """What the run is and found, its figures, and what to type next."""
+    """The description of the run in MLflow: settings, findings, figures, and the commands to try next."""
     hydra = HydraConfig.get()
     about = {name: f"**{notes.escaped(value)}**" for name, value in chosen(cfg, hydra).items()}
     lead = "What {policy} expects to happen in {env}, by the explainer {explainer}".format(**about)
@@ -218,7 +218,7 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
 
 
 def make_tracking(cfg: DictConfig) -> Tracking:
-    """What keeps the runs."""
+    """The tracking store of a config."""
     with blame("tracking"):
         tracking: Tracking = instantiate(cfg.tracking)
         return tracking
@@ -232,13 +232,13 @@ def open_run(
     tags: dict[str, str],
     parent: str | None = None,
 ) -> Run:
-    """Start a run, refusing a store that cannot be had in one line."""
+    """Start a run; if the store is unavailable, fail with one line that says so."""
     with blame("tracking"):
         return outbox.open_run(tracking, folder, name, config, tags, parent)
 
 
 def _quiet_console() -> None:
-    """In a sweep the terminal is the parent's; a job's log file still has everything."""
+    """Log to the file only: in a sweep the terminal belongs to the parent process."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
             handler.setLevel(logging.CRITICAL)

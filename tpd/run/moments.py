@@ -1,4 +1,4 @@
-"""The moments of a run that are worth asking about, where nobody names one."""
+"""Suggests moments of a run to ask about, for a question that names none."""
 
 import shlex
 import time
@@ -18,16 +18,16 @@ from tpd.sources.named_states import find_recorded
 from tpd.store.saved_runs import SavedRun
 
 MOST_MOMENTS, MOST_OF_ONE = 6, 2
-"""Moments that are listed, in all and of one episode."""
+"""Upper bounds on moments listed: in total, and per episode."""
 LEAST_IN_TABLE = 0.05
-"""Of a probability that a table forecasts, which has less noise than rollouts."""
+"""Smallest change of probability that counts in a table, whose forecasts have less noise than rollouts."""
 REPEATED = ("store", "trust", "rollouts", "precision")
-"""Settings that the commands repeat, where they were given."""
+"""Settings that the suggested commands repeat if they were given."""
 
 
 @dataclass(frozen=True)
 class WorthAsking:
-    """A step of a recorded episode, and what makes it worth asking about."""
+    """A step of a recorded episode, and why it is worth asking about."""
 
     episode: int
     step: int
@@ -35,7 +35,7 @@ class WorthAsking:
 
 
 def worth_asking(question: Question, run: SavedRun) -> str:
-    """The moments worth asking about, each with the command that asks."""
+    """List the moments worth asking about, each with the command that asks."""
     recording = run.recording
     assert recording is not None
     found, how = find_moments(run, Asking(question.rollouts, question.precision), question.seconds)
@@ -55,7 +55,7 @@ def worth_asking(question: Question, run: SavedRun) -> str:
 def find_moments(
     run: SavedRun, asking: Asking, seconds: float, episodes: Sequence[int] | None = None
 ) -> tuple[list[WorthAsking], str]:
-    """The moments of these episodes, or of all, the largest changes first, and how they were found."""
+    """The moments of these episodes (None: of all), largest changes first, and how they were found."""
     recording = run.recording
     assert recording is not None
     among = range(len(recording.episodes)) if episodes is None else episodes
@@ -67,12 +67,12 @@ def find_moments(
         return learned, "by the table" if table else f"as learned; the simulator was not asked: {reason}"
     try:
         return list(_rolled_out(run, recording, among, seconds)), "by rollouts"
-    except ValueError as error:  # it cannot be forked
+    except ValueError as error:  # the simulator cannot be forked
         return list(_learned(run, recording, among)), f"as learned; the simulator was not asked: {error}"
 
 
 def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Iterator[WorthAsking]:
-    """By what is forecast at every recorded step, as far as it is learned."""
+    """Turning points of the learned forecasts at every recorded step."""
     explainer = run.explainer
     if explainer.predictor.horizon < 2 or not explainer.informed:
         return
@@ -91,7 +91,7 @@ def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Itera
 def _rolled_out(
     run: SavedRun, recording: Recording, among: Sequence[int], seconds: float
 ) -> Iterator[WorthAsking]:
-    """By rollouts along the episodes, the worst first, as far as the seconds go."""
+    """Turning points by rollouts along the episodes, lowest return first, within the time budget."""
     ends, found = time.monotonic() + seconds, 0
     simulator = simulator_of(run)
     returns = episode_returns(recording.episodes)
@@ -106,7 +106,7 @@ def _rolled_out(
 
 
 def _least(run: SavedRun) -> float:
-    """By how much a probability has to change."""
+    """The smallest change of probability that counts."""
     return LEAST_IN_TABLE if isinstance(run.explainer.predictor, HasTable) else LEAST_JUMP
 
 

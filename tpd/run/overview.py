@@ -23,8 +23,8 @@ def write_overview(
 ) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report.
 
-    The simulator is asked for so many seconds about the steps that matter most.
-    headline: what the report begins with.
+    seconds: time budget for rolling out the most informative steps.
+    headline: the first line of the report.
     """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def write_overview(
 
 
 def _turning_points(run: SavedRun, recording: Recording, shown: Sequence[int]) -> pd.DataFrame:
-    """Of all episodes; where every forecast is simulated, of those that the report shows."""
+    """Turning points of all episodes; only of those in the report if every forecast is simulated."""
     if not run.explainer.simulates:
         return turning_points(run.explainer, recording)
     points = turning_points(run.explainer, report.some_episodes(recording, shown))

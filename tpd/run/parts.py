@@ -1,4 +1,4 @@
-"""The parts of a run, made from a config and therefore checked before any work is done."""
+"""Builds the objects of a run from its config, and so checks all settings before any work is done."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,15 +36,15 @@ CHECKPOINT = "checkpoint.npz"
 
 
 class ConfigError(CompactHydraException, ValueError):
-    """A setting that cannot be; Hydra prints it as one line."""
+    """An invalid setting; Hydra prints it as one line."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that a run needs, made and therefore checked before any work is done."""
+    """The objects of a run: environment, policy source, explainer, training, evaluation and outputs."""
 
     config: DictConfig
-    """What they were made of."""
+    """The config that they were built from."""
     seed: int
     env: Environment
     outcomes: OutcomeSet
@@ -53,18 +53,18 @@ class Parts:
     training: Training
     evaluation: Evaluation
     examiner: Examiner | None
-    """Knows the truth; None where there is none."""
+    """Compares with the truth; None if there is no truth."""
     figures: tuple[FigureSpec, ...]
     recorder: Recorder
     overview: bool
-    """Whether it is wanted."""
+    """Whether to write maps, turning points and the report."""
     overview_seconds: float
-    """How long the simulator is asked for the report."""
+    """Time budget for rollouts in the report."""
     about: RunDescription
-    """What is stored of all this beside the explainer."""
+    """The description of the run, stored beside the explainer."""
 
     def checkpoint(self, folder: Path) -> Checkpoint:
-        """Where the run leaves what it has learned so far."""
+        """The checkpoint file of the run, valid for this config only."""
         mine = fingerprint(settings(self.config))
         return Checkpoint(folder / CHECKPOINT, mine, float(self.config.checkpoint_seconds))
 
@@ -76,9 +76,9 @@ def build(
     trainer: Trainer | None = None,
     outcomes: OutcomeSet | None = None,
 ) -> Parts:
-    """Make the parts that a config names, refusing what is wrong by the name of its group.
+    """Build all parts of a config; an error names the config group at fault.
 
-    Parts that are given, from Python, are taken instead of those that the config names.
+    env, trainer, outcomes: objects given from Python, used instead of those in the config.
     """
     with blame("seed"):
         seed = whole_number("seed", cfg.seed, at_least=0, at_most=math.inf)
@@ -133,7 +133,7 @@ def build(
 
 
 def make_env(cfg: DictConfig, **given: Any) -> Environment:
-    """The environment that a config names, with what only Python can give it."""
+    """Build the environment of a config, with arguments that only Python can pass."""
     env: Environment = _make(cfg, "env", **given)
     with blame("env"):
         env.check()
@@ -141,13 +141,13 @@ def make_env(cfg: DictConfig, **given: Any) -> Environment:
 
 
 def make_trainer(cfg: DictConfig, env: Environment, rng: np.random.Generator, **given: Any) -> Trainer:
-    """The policy source that a config names, with what only Python can give it."""
+    """Build the policy source of a config, with arguments that only Python can pass."""
     trainer: Trainer = _make(cfg, "policy", env, rng, **given)
     return trainer
 
 
 def make_outcomes(cfg: DictConfig, env: Environment, policy: Policy) -> OutcomeSet:
-    """The outcomes that a config names; a function of `policy` finds them as the policy plays."""
+    """Build the outcomes of a config; a function with a `policy` argument finds them by playing it."""
     with blame("outcomes"):
         made = _instantiated(cfg, "outcomes")
         if isinstance(made, partial):
@@ -164,7 +164,7 @@ def _describe(
     outcomes: OutcomeSet,
     figures: Sequence[FigureSpec],
 ) -> RunDescription:
-    """What a run of these settings is about."""
+    """The stored description of a run with these settings."""
     with blame("env"):
         world = {"env": run_descriptions.describe_env(env), "actions": run_descriptions.describe_actions(env)}
     with blame("outcomes"):
@@ -200,7 +200,7 @@ def _examiner(
     seed: int,
     training: Training,
 ) -> Examiner | None:
-    """What judges the explainer; None where there is no truth."""
+    """Build the object that compares the explainer with the truth; None if there is no truth."""
     if evaluation.truth is None:
         return None
     truth = evaluation.truth(env, explainer.policy, outcomes, horizon=explainer.predictor.horizon)
@@ -220,14 +220,14 @@ def _check_playable(env: Environment, trainer: Trainer, evaluation: Evaluation, 
 
 
 def settings(cfg: DictConfig) -> dict[str, Any]:
-    """The config as plain values, interpolations resolved."""
+    """The config as plain values, with interpolations resolved."""
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
 def _make(cfg: DictConfig, group: str, *arguments: Any, **given: Any) -> Any:
-    """Instantiate a config group, calling what is only partial with the arguments."""
+    """Instantiate a config group; if that gives a partial, call it with the arguments."""
     with blame(group):
         made = _instantiated(cfg, group)
         return made(*arguments, **given) if isinstance(made, partial) else made
@@ -241,7 +241,7 @@ def _instantiated(cfg: DictConfig, group: str) -> Any:
 
 @contextmanager
 def blame(group: str) -> Iterator[None]:
-    """Turn an error into one line that names the part of the config it comes from."""
+    """Turn an error into one line that names the config group it comes from."""
     try:
         yield
     except ConfigError:

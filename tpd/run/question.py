@@ -1,4 +1,4 @@
-"""What can be asked of a finished run, and how it is typed."""
+"""The questions that `tpd-explain` accepts, and how they are parsed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -44,16 +44,16 @@ MOST_SECONDS = 1e6
 
 
 class QuestionError(ValueError):
-    """A question that cannot be answered as it was put."""
+    """A question that cannot be answered as asked."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of which run."""
+    """A question about a finished run."""
 
     run: str
     state: Any = None
-    """None where nothing is said: the start, or which moments are worth asking about."""
+    """None if not given: the start of an episode or, for an open question, a list of suggested moments."""
     action: Any = None
     foil: Any = None
     foil_state: Any = None
@@ -69,21 +69,21 @@ class Question:
     out: str | None = None
     trust: Sequence[str] = ()
     seconds: float = 20.0
-    """For finding the moments that are worth asking about."""
+    """Time budget for finding moments worth asking about."""
 
     @property
     def open(self) -> bool:
-        """Whether nothing is asked yet but of which run."""
+        """Whether only the run is given, so that moments are suggested instead."""
         asked = (self.state, self.action, self.foil, self.foil_state, self.against, self.what_if)
         return all(each is None for each in asked) and not self.rewards and not self.resolve
 
 
 TEXT = ("run", "against", "what_if", "store", "out")
-"""Settings that are taken as they are typed: an id of a run may look like a number."""
+"""Settings taken literally: a run id may look like a number."""
 
 
 def parse(arguments: Sequence[str]) -> Question:
-    """Read `key=value`; the fields of a state, and the place in an episode, may be given as keys."""
+    """Parse `key=value`; fields of a state, and its place in an episode, may be given as keys."""
     typed = dict[str, str]()
     for argument in arguments:
         key, equals, value = argument.partition("=")
@@ -113,7 +113,7 @@ def parse(arguments: Sequence[str]) -> Question:
 
 
 def _values(arguments: Sequence[str]) -> dict[str, Any]:
-    """The values of settings, as YAML reads them."""
+    """The values of settings, parsed as YAML."""
     try:
         given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
     except (OmegaConfBaseException, YAMLError, RecursionError) as error:
@@ -123,7 +123,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def checked(question: Question) -> Question:
-    """The question, if its settings are of the kinds that they should be."""
+    """Return the question if its settings have the right types; otherwise raise."""
     rewards, trust = question.rewards, question.trust
     if not isinstance(rewards, Mapping):
         raise QuestionError(f"rewards are given by name, as rewards.failure=-20, got {shown(rewards)}")

@@ -1,4 +1,4 @@
-"""The results of a run: figures, tables, episodes and the explainer, saved in its folder and tracked."""
+"""Saves the results of a run (figures, tables, episodes, explainer) in its folder and tracks them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,22 @@ PLOTS, RELIABILITY = "plots", "reliability.png"
 
 @dataclass(frozen=True)
 class Findings:
-    """How good the explanations turned out to be."""
+    """What the evaluation of an explainer found."""
 
     errors: Errors | None
-    """Against the truth, where there is one."""
+    """Errors against the truth; None if there is no truth."""
     forecasts: Forecasts | None
-    """Against what happened in fresh episodes."""
+    """Skill of the forecasts in fresh episodes; None if none were played."""
     left_out: str = ""
-    """What the budget of seconds did not allow, in words."""
+    """What the time budget of the evaluation left out, as a sentence."""
     played: PlayedReturn | None = None
-    """The return of the policy, beside the one expected."""
+    """The return of the policy in these episodes, beside the expected one."""
     hidden: str = ""
-    """Where the simulator knows more than the explainer, in words."""
+    """A warning if rollouts settle events that forecasts leave open, so the simulator knows more."""
 
     @property
     def lines(self) -> list[str]:
-        """What every result begins with: the return played here, and what is wrong with it or left out."""
+        """The first lines of every result: the return played, warnings about it, and what was left out."""
         played = [] if self.played is None else [self.played.line, self.played.warning]
         return [line for line in (*played, self.left_out, self.hidden) if line]
 
@@ -55,7 +55,7 @@ def save_results(
     folder: Path,
     tracked: Run,
 ) -> None:
-    """Write everything to the folder, and to the tracked run."""
+    """Write all results to the folder and to the tracked run."""
     step = parts.training.transitions(parts.trainer)
     forecasts = findings.forecasts
     frame, skill = (None, None) if forecasts is None else (forecasts.frame(), forecasts.policy)
@@ -93,7 +93,7 @@ def save_learned(
     skill: ForecastSkill | None,
     folder: Path,
 ) -> None:
-    """Write the explainer, and how good its forecasts turned out to be: in words, a table and a figure."""
+    """Write the explainer and the quality of its forecasts: as text, as a table and as a figure."""
     assert run.about is not None
     (folder / PLOTS).mkdir(parents=True, exist_ok=True)
     atomic_write_text(folder / RESULT, "\n".join([*lines, ""]))
@@ -106,14 +106,14 @@ def save_learned(
 
 
 def save_explainer(run: Parts | SavedRun, folder: Path) -> None:
-    """Write the explainer with its policy, and what the run is about."""
+    """Write the explainer with its policy, and the description of the run."""
     assert run.about is not None
     explainers.save(run.explainer, run.env, folder / EXPLAINER)
     run_descriptions.write(run.about, folder / EXPLAINER)
 
 
 def live_run(parts: Parts, recording: Recording | None) -> SavedRun:
-    """The run of this very process, as one that was saved."""
+    """The run of this process as a `SavedRun`, so that figures and the report need not read it from disk."""
     return SavedRun(
         name=parts.about.title,
         explainer=parts.explainer,

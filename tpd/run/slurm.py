@@ -1,7 +1,7 @@
-"""What Slurm still has of a sweep.
+"""Finds, awaits and cancels the jobs that a sweep still has in Slurm's queue.
 
-The folder of a sweep may be a stranger's, so nothing in it says which jobs are its own. Slurm does: it knows
-the script of each job, and submitit keeps those of a sweep in its folder.
+The folder of a sweep may come from somebody else, so no job id in it is trusted. Slurm knows the script of
+each job, and submitit stores the scripts of a sweep in its folder; a job is matched by its script.
 """
 
 import logging
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 SUBMITTED = ".submitit"
 SECONDS_BETWEEN_CHECKS = 2.0
 SECONDS_OF_SILENCE = 120.0
-"""So long Slurm is asked again when it does not say what it has."""
+"""How long to retry while `squeue` fails."""
 SECONDS_TO_ANSWER = 30.0
 
 
 def wait(sweep_folder: Path) -> None:
-    """Return when no job of the sweep waits or runs any more; a TimeoutError if nobody knows."""
+    """Return when Slurm has no more jobs of the sweep; raise a TimeoutError if Slurm does not answer."""
     told = False
     while left := queued(sweep_folder, SECONDS_OF_SILENCE):
         if not told:
@@ -32,7 +32,7 @@ def wait(sweep_folder: Path) -> None:
 
 
 def cancel(sweep_folder: Path) -> None:
-    """Take back the jobs of the sweep, waiting or running."""
+    """Cancel the pending and running jobs of the sweep."""
     try:
         if left := queued(sweep_folder, 0):
             subprocess.run(["scancel", *sorted(left)], check=True, timeout=SECONDS_TO_ANSWER)
@@ -41,9 +41,9 @@ def cancel(sweep_folder: Path) -> None:
 
 
 def queued(sweep_folder: Path, patience: float) -> set[str]:
-    """The ids of its jobs that Slurm has, one for all that were submitted together.
+    """Slurm's ids of the sweep's jobs, one per job array.
 
-    patience: after so many seconds in which Slurm does not say it, there is a TimeoutError.
+    patience: raise a TimeoutError if `squeue` fails for this many seconds.
     """
     scripts = sweep_folder.resolve() / SUBMITTED
     if not scripts.is_dir() or shutil.which("squeue") is None:

@@ -1,4 +1,4 @@
-"""The summary of a sweep: tables and plots over the jobs that finished."""
+"""The summary of a sweep: tables and plots over its finished jobs."""
 
 import logging
 import shutil
@@ -33,21 +33,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """What a finished job left in its folder."""
+    """The results of a finished job, read from its folder."""
 
     folder: Path
     about: RunDescription
     overrides: list[str]
-    """What was asked for on the command line, but for the seed."""
+    """The overrides of its command line, without the seed."""
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
-    """What it expects of the pairs of each figure, by their names."""
+    """The explanations of each figure's state-action pairs, by figure name."""
     errors: pd.DataFrame | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Every figure of its errors."""
+    """The scalar metrics of its errors."""
     curve: pd.DataFrame | None = None
     forecasts: pd.DataFrame | None = None
     run_id: str | None = None
-    """In the tracking store."""
+    """Its id in the tracking store."""
 
     @property
     def seed(self) -> str:
@@ -55,9 +55,9 @@ class Job:
 
 
 def finished_jobs(folder: Path) -> list[Job]:
-    """Read the folders of a sweep, in the order in which the jobs were launched.
+    """Read the finished jobs of a sweep, in launch order.
 
-    A job whose results cannot be read counts as failed, so that the same command does it again.
+    A job with unreadable results counts as failed, so that the same command runs it again.
     """
     jobs = []
     for _, status in sorted(_by_number(folder).items()):
@@ -72,7 +72,7 @@ def finished_jobs(folder: Path) -> list[Job]:
 
 
 def read_job(folder: Path) -> Job:
-    """All that a finished job left, of which nothing is made; an error names the file that is wrong."""
+    """Read the results of a finished job without building any of its objects; errors name the broken file."""
     about = run_descriptions.read(folder / EXPLAINER)
     errors, forecasts, curve = (folder / name for name in ("errors.json", "forecasts.json", "curve.json"))
     run_id = outbox.run_id(folder)
@@ -90,7 +90,7 @@ def read_job(folder: Path) -> Job:
 
 
 def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -> Explanation:
-    """What a job expects of the pairs of a figure, of which it has left a picture as well."""
+    """The explanation of a figure's pairs, which the job saved beside the picture."""
     path = folder / f"{spec.name}.npz"
     explanation = load_explanation(path)
     require_file(folder / "plots" / f"{spec.name}.png")
@@ -103,7 +103,7 @@ def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -
 
 
 def launched_jobs(folder: Path) -> dict[int, list[str]]:
-    """The overrides of the jobs that have begun, by their number; their folder where those are lost."""
+    """The overrides of the jobs that have started, by job number; the folder name if they are lost."""
     jobs = {}
     for number, status in sorted(_by_number(folder).items()):
         try:
@@ -114,13 +114,13 @@ def launched_jobs(folder: Path) -> dict[int, list[str]]:
 
 
 def _by_number(folder: Path) -> dict[int, Path]:
-    """What is known of each job."""
+    """The status file of each job, by job number."""
     known = {path: read_record(path).get("number") for path in folder.rglob(STATUS)}
     return {number: path for path, number in known.items() if isinstance(number, int)}
 
 
 def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, str]:
-    """The overrides of the jobs that did not finish, and what is known of why."""
+    """The overrides of the jobs that did not finish, and the known reason."""
     known, missing = _by_number(folder), {}
     for number, overrides in jobs.items():
         record = read_record(known[number]) if number in known else {}
@@ -130,24 +130,24 @@ def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, s
 
 
 def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
-    """Jobs that differ in nothing but their seed belong together, under what sets them apart."""
+    """Group jobs that differ only in their seed; keys are the settings that differ between groups."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         groups.setdefault(job.about.kind, []).append(job)
     overrides = [job.overrides for job, *_ in groups.values()]
     apart = [[o for o in own if not all(o in other for other in overrides)] for own in overrides]
     labels = [", ".join(own) for own in apart]
-    if len(set(labels)) < len(labels):  # what sets them apart was not asked for on the command line
+    if len(set(labels)) < len(labels):  # they differ in settings that are not on the command line
         labels = [f"{label} {number}".strip() for number, label in enumerate(labels, start=1)]
     return dict(zip(labels, groups.values(), strict=True))
 
 
 def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
-    """The tables of mean and standard deviation, and the plots with one line per seed.
+    """Write tables of mean and standard deviation, and plots with one line per seed.
 
-    Returns what belongs in a note: links to the runs, tables and pictures. The step of a metric is the number
-    of jobs that it is of, which grows when a sweep is resumed.
-    missing: what every title says of jobs that are not among these.
+    Returns the contents of a note: links to the runs, tables and pictures. Metrics are logged with the number
+    of jobs as their step, since it grows when a sweep is resumed.
+    missing: added to every title, to tell that jobs are missing.
     """
     errors, forecasts = list[pd.DataFrame](), list[pd.DataFrame]()
     curves = defaultdict[str, dict[str, pd.DataFrame]](dict)
@@ -181,7 +181,7 @@ def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = ""
 def _summarise_errors(
     group: Sequence[Job], label: str, title: str, tracked: Run
 ) -> tuple[pd.DataFrame, str] | None:
-    """The table of errors over seeds, also for a note; None where nothing was compared with the truth."""
+    """The table of errors over seeds, also as Markdown; None if nothing was compared with the truth."""
     errors = [job.errors for job in group if job.errors is not None]
     if not errors:
         return None
@@ -198,7 +198,7 @@ def _summarise_errors(
 def _summarise_forecasts(
     group: Sequence[Job], label: str, title: str, tracked: Run
 ) -> tuple[pd.DataFrame, str] | None:
-    """The table of forecast skill over seeds, also for a note; None where no fresh episodes were played."""
+    """The table of forecast skill over seeds, also as Markdown; None if no fresh episodes were played."""
     forecasts = [job.forecasts for job in group if job.forecasts is not None]
     if not forecasts:
         return None
@@ -214,7 +214,7 @@ def _summarise_forecasts(
 
 
 def _verdict_of_all(verdicts: "pd.Series[str]") -> str:
-    """What was found for all seeds, or for how many of them it is learned."""
+    """The common verdict of all seeds, or the number of seeds with the verdict "learned"."""
     if verdicts.nunique() == 1:
         return str(verdicts.iloc[0])
     learned = int((verdicts == Verdict.LEARNED.words).sum())
@@ -222,7 +222,7 @@ def _verdict_of_all(verdicts: "pd.Series[str]") -> str:
 
 
 def _track_overview(folder: Path, label: str, tracked: Run) -> list[str]:
-    """Track the overview of a job with the sweep; a link to its report for the note, where there is one."""
+    """Track the overview of a job with the sweep; returns a link to its report, if there is one."""
     if not (folder / OVERVIEW).exists():
         return []
     overview = f"{OVERVIEW}/{label.replace('/', '_')}".rstrip("/")
@@ -231,13 +231,13 @@ def _track_overview(folder: Path, label: str, tracked: Run) -> list[str]:
 
 
 def _link(job: Job, label: str, tracked: Run) -> str:
-    """To the run of a job, in words."""
+    """A link to the run of a job, labelled by its settings and seed."""
     words = notes.escaped(", ".join(filter(None, [label, f"seed {job.seed}"])))
     return words if job.run_id is None else f"[{words}]({tracked.page(job.run_id)})"
 
 
 def draw_figures(jobs: Sequence[Job], target: Path) -> None:
-    """The figures of every seed, and each of their pairs over all seeds."""
+    """Draw the figures of every seed, and one plot per pair over all seeds."""
     for figure in jobs[0].about.figures:
         explanations = {job.seed: job.explanations[figure.name] for job in jobs}
         draw_over_seeds(figure, jobs[0].about.actions, explanations, target)

@@ -1,4 +1,4 @@
-"""A sweep as a whole: checked before it begins, watched while it runs, told when it ends."""
+"""A sweep (Hydra multirun): checked before it starts, watched while it runs, summarised when it ends."""
 
 import itertools
 import logging
@@ -57,11 +57,11 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_CHECKS = 0.5
 LAST_LINES = 8
-BEST = "optimization_results.yaml"  # as Optuna's sweeper leaves it
+BEST = "optimization_results.yaml"  # written by Optuna's sweeper
 
 
 def begin(config: DictConfig, config_name: str) -> None:
-    """Refuse what is wrong with any of the jobs before the first is launched, then begin."""
+    """Check all jobs before the first is launched, then start the sweep."""
     with _not_swallowed():
         plan = make_plan(config)
         plan = replace(plan, fingerprint=check(plan.jobs or [plan.fixed], config_name))
@@ -73,7 +73,7 @@ def begin(config: DictConfig, config_name: str) -> None:
 
 
 def end() -> None:
-    """Tell what the jobs found, and fail if one of them did."""
+    """Summarise the jobs; exit with an error if one of them failed."""
     with _not_swallowed():
         sweep = Sweep.current
         assert sweep is not None
@@ -85,12 +85,12 @@ def end() -> None:
 
 @contextmanager
 def _not_swallowed() -> Iterator[None]:
-    """Hydra goes on after an error in a callback, but not after an exit."""
+    """Turn errors into exits: Hydra ignores an error in a callback, but not an exit."""
     try:
         yield
     except ConfigError as error:
         sys.exit(str(error))
-    except HydraException as error:  # of composing a job; what is wrong is in its cause
+    except HydraException as error:  # raised while composing a job; its cause says what is wrong
         lines = (str(part).splitlines()[0] for part in (error, error.__cause__) if part)
         sys.exit(" ".join(lines))
     except Exception:
@@ -99,20 +99,20 @@ def _not_swallowed() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is known of the jobs of a sweep before they are launched."""
+    """The jobs of a sweep, as known before they are launched."""
 
     jobs: list[list[str]] | None
-    """The overrides of each of them; None if a sweeper chooses them by what the jobs before have found."""
+    """The overrides of each job; None if a sweeper chooses them from the results of earlier jobs."""
     fixed: list[str]
-    """The overrides that all of them share."""
+    """The overrides that all jobs share."""
     varied: list[str]
-    """What sets them apart, besides the seed."""
+    """The keys that differ between jobs, besides the seed."""
     fingerprint: str = ""
-    """Of what they are to do."""
+    """Of the settings, code and files of all jobs."""
 
     @property
     def overviews(self) -> list[int]:
-        """The numbers of the jobs with an overview: the first seed of each kind."""
+        """The numbers of the jobs that write an overview: the first seed of each group."""
         first: dict[tuple[str, ...], int] = {}
         for number, job in enumerate(self.jobs or []):
             first.setdefault(tuple(override for override in job if key_of(override) != "seed"), number)
@@ -120,7 +120,7 @@ class Plan:
 
 
 def make_plan(config: DictConfig) -> Plan:
-    """What Hydra's own sweeper is going to launch, or what another one is going to try."""
+    """List the jobs that Hydra's own sweeper will launch, or the settings that another one will search."""
     params = config.hydra.sweeper.get("params") or {}
     asked = [f"{key}={value}" for key, value in params.items()] + list(config.hydra.overrides.task)
     parsed = OverridesParser.create().parse_overrides(asked)
@@ -143,7 +143,7 @@ def _choices(override: Override) -> list[str]:
 
 
 def check(jobs: Sequence[Sequence[str]], config_name: str) -> str:
-    """Build every job's parts once, seeds apart, which are only read; the fingerprint of it all."""
+    """Build the parts of every job once (seeds are only validated) and return the fingerprint of all jobs."""
     built = dict[str, str]()
     for job in jobs:
         if jobs.count(job) > 1:
@@ -159,13 +159,13 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> str:
 
 
 def varied_keys(jobs: Sequence[Sequence[str]]) -> list[str]:
-    """What sets the jobs apart, besides the seed."""
+    """The keys that differ between jobs, besides the seed."""
     shared = set(jobs[0]).intersection(*jobs)
     return sorted({key_of(override) for job in jobs for override in job if override not in shared} - {"seed"})
 
 
 class Sweep:
-    """A sweep under way: its parent run in the store, and an eye on its jobs."""
+    """A running sweep: its parent run in the tracking store, and a watch on its jobs."""
 
     current: "Sweep | None" = None
     """The sweep of this process."""
@@ -184,7 +184,7 @@ class Sweep:
         known = read_record(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
             raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
-        with blame("hydra.sweep.dir"):  # for what was launched before and outlived its parent
+        with blame("hydra.sweep.dir"):  # jobs launched earlier that outlived their parent
             slurm.wait(self.folder)
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
         plain["overrides"] = " ".join(config.hydra.overrides.task)
@@ -195,7 +195,7 @@ class Sweep:
         discard_other_run(self.folder / SWEEP, plan.fingerprint)
         write_record(
             self.folder / SWEEP,
-            command=command() if plan.jobs else None,  # what was not planned cannot be gone on with
+            command=command() if plan.jobs else None,  # without a list of jobs the sweep cannot be resumed
             fingerprint=plan.fingerprint,
             pid=os.getpid(),
             status=RUNNING,
@@ -213,7 +213,7 @@ class Sweep:
 
     @property
     def jobs(self) -> dict[int, list[str]]:
-        """The overrides of its jobs, planned or else launched, by their number."""
+        """The overrides of its jobs by number; of those launched so far if they were not planned."""
         return launched_jobs(self.folder) if self.plan.jobs is None else dict(enumerate(self.plan.jobs))
 
     @property
@@ -222,8 +222,8 @@ class Sweep:
         return self._watch.watching
 
     def finish(self) -> int:
-        """Summarise the jobs; how many of them are missing."""
-        try:  # those that are left when the launcher fails over one of them
+        """Summarise the jobs and return how many are missing."""
+        try:  # jobs left over when the launcher failed on one of them
             slurm.wait(self.folder)
         except TimeoutError as error:
             log.error("%s", error)
@@ -254,7 +254,7 @@ class Sweep:
             log.info("%s: %s", folder, told)
 
     def _note(self, missing: Mapping[str, str]) -> list[str]:
-        """What the sweep is, what it lacks, and how to repeat it."""
+        """What the sweep is, which jobs are missing, and the command that repeats it."""
         count, hydra = len(self.jobs), self._config.hydra
         note = [f"A sweep of {count} runs, of which {count - len(missing)} finished."]
         if (self.folder / BEST).exists():
@@ -265,7 +265,7 @@ class Sweep:
         return [*note, repeat_command(hydra, "-m")]
 
     def abandon(self) -> None:
-        """End the runs of a sweep that was interrupted."""
+        """End the runs of an interrupted sweep and cancel its jobs."""
         self._watch.stop()
         slurm.cancel(self.folder)
         self._run.abandon()
@@ -273,7 +273,7 @@ class Sweep:
 
 
 class JobWatch:
-    """Shows in the parent's terminal how many jobs have ended and why they failed, whatever launched them."""
+    """Shows in the parent's terminal how many jobs have ended and why jobs failed, for any launcher."""
 
     def __init__(self, folder: Path, count: int | None) -> None:
         self._folder = folder
@@ -286,7 +286,7 @@ class JobWatch:
         return not self._stopped.is_set()
 
     def stop(self) -> None:
-        """Look a last time."""
+        """Check once more, then stop."""
         self._stopped.set()
         self._thread.join()
 
@@ -312,7 +312,7 @@ class JobWatch:
 
 
 def best_job(folder: Path) -> str:
-    """The settings that a sweeper found best, in words."""
+    """The best settings found by the sweeper, as a sentence."""
     try:
         return read_best(folder / BEST)
     except ValueError as error:
@@ -320,7 +320,7 @@ def best_job(folder: Path) -> str:
 
 
 def read_best(path: Path) -> str:
-    """The same, refusing a file that does not say it."""
+    """The same; raises an error for a file that cannot be read."""
     found = read_yaml(path)
     with blame_file(path):
         if not isinstance(found, dict):
@@ -330,7 +330,7 @@ def read_best(path: Path) -> str:
 
 
 def log_tail(folder: Path) -> str:
-    """The end of what a job has logged."""
+    """The last lines of a job's log."""
     lines = [
         line
         for path in sorted(folder.glob("*.log"))

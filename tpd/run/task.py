@@ -1,4 +1,4 @@
-"""What Hydra runs: one job, and hooks around a run or a sweep."""
+"""The function that Hydra calls for each job, and its callbacks around a run or a sweep."""
 
 import errno
 import logging
@@ -24,21 +24,21 @@ NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 class TextRecord(logging.LogRecord):
-    """A line of the log, in which names are text."""
+    """A log record whose message is printable text only."""
 
     def getMessage(self) -> str:  # noqa: N802
         return as_text(super().getMessage())
 
 
 class SweepCallback(Callback):
-    """Hydra's hook around a run or a multirun."""
+    """Hydra's callback around a run or a multirun."""
 
     def on_run_start(self, config: "DictConfig", **kwargs: Any) -> None:
         from tpd.guards.files import require_own_files
 
         try:
             Path(config.hydra.run.dir).mkdir(parents=True, exist_ok=True)
-            require_own_files(Path(config.hydra.run.dir))  # before Hydra opens its log there
+            require_own_files(Path(config.hydra.run.dir))  # checked before Hydra opens its log there
         except OSError as error:
             sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
         except ValueError as error:
@@ -58,7 +58,7 @@ class SweepCallback(Callback):
 
 @hydra.main(version_base="1.3", config_path=str(CONFIG_FOLDER), config_name="config")
 def task(cfg: "DictConfig") -> float | None:
-    if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal is the parent's
+    if HydraConfig.get().mode != RunMode.MULTIRUN:  # in a sweep the terminal belongs to the parent process
         log.info("%s, seed %s: loading libraries", cfg.name, cfg.seed)
     from tpd.core.outcomes import OutcomeError
     from tpd.envs.environment import MaskError

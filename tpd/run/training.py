@@ -1,4 +1,4 @@
-"""When the explainer learns, and from what: alongside the policy, after it, or from a dataset."""
+"""When and from what the explainer learns: while the policy trains, afterwards, or from a dataset."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -38,15 +38,20 @@ from tpd.sources.shards import (
 )
 
 COPY = 1000
-"""Bytes that a copy of an environment takes at least."""
+"""Lower bound on the size of one environment copy, in bytes."""
 
 
 class Training:
-    """Calls the same learner hook from the policy's own training and from transitions collected after.
+    """Feeds transitions to the learner: from the policy's own training, or collected afterwards.
 
-    shards: the transitions collected after come in so many shards, each with its own random stream; what
-    is learned depends on their number, and not on how many `processes` (None: one per core) collect them.
-    save_dataset: a folder to write these transitions to, for other tools, and to be learned from again.
+    The settings of exploration are the fields of `Exploration`.
+
+    steps: transitions to collect after the policy's training.
+    alongside: also learn from the transitions of the policy's training.
+    shards: the collected transitions come in this many shards, each with its own random stream. Results
+        depend on the number of shards, not on the number of `processes` (None: one per core) that collect
+        them.
+    save_dataset: a folder to write the collected transitions to, for other tools and for `training=dataset`.
     """
 
     def __init__(
@@ -83,9 +88,10 @@ class Training:
             raise ValueError(f"steps={steps} are too few to be collected in {shards} shards")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
-        """Refuse what the environment cannot do, before any work.
+        """Refuse settings that the environment does not support, before any work is done.
 
-        run: the fingerprint of what is run, which may find the dataset that it has made itself.
+        run: the fingerprint of the run; a dataset written by a run with the same fingerprint may be
+            overwritten.
         """
         if self.steps and not env.playable:
             raise ValueError(f"{env.id} cannot be stepped: learn with training=dataset")
@@ -103,7 +109,7 @@ class Training:
         self._run = run
 
     def transitions(self, trainer: Trainer) -> int:
-        """How many transitions the learner will see."""
+        """Number of transitions that the learner will see."""
         return self.steps + (trainer.steps if self.alongside else 0)
 
     def run(
@@ -117,7 +123,7 @@ class Training:
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> None:
-        """Train the policy and whoever is learning; `watching` only follows the policy's training."""
+        """Train the policy and the `learning` handlers; `watching` ones see only the policy's training."""
         stages = self.stages(
             env,
             trainer,
@@ -141,7 +147,7 @@ class Training:
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
-        """The same in stages, between which the work can be put down: the policy's, then every shard."""
+        """The same in resumable stages: first those of the policy's training, then the shards."""
         shown = [*watching, *learning] if self.alongside else watching
         stages: list[Stage] = [
             partial(trainer.train, shown, info_keys, on_metrics, number) for number in range(trainer.stages)
@@ -158,7 +164,10 @@ class Training:
         learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
-        """Collect, here or in other processes, and learn from it; its description completes a dataset."""
+        """Collect shards, in this process or in workers, and learn from them.
+
+        Write the dataset if asked to.
+        """
         description = self._description(env, info_keys)
         shards = self._shards(env, policy, rng, info_keys)
         if self.dataset is not None:
@@ -209,9 +218,10 @@ class Training:
 
 
 class DatasetTraining(Training):
-    """Takes the transitions from a dataset instead; for the explainer no step is taken.
+    """Learns from a dataset; collects no transitions.
 
-    processes: how many read the shards at once for a learner that can be merged (None: one per core).
+    path: the folder of the dataset.
+    processes: how many read shards in parallel if the learner can be merged (None: one per core).
     """
 
     def __init__(self, *, path: str | None, processes: int | None) -> None:
@@ -226,7 +236,7 @@ class DatasetTraining(Training):
             raise ValueError(f"{folder} holds no transitions")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
-        """Refuse a dataset of something else, or without what the outcomes read."""
+        """Refuse a dataset with other spaces, or without the `info` keys that the outcomes read."""
         for name in ("observation_space", "action_space"):
             ours, theirs = getattr(env, name), getattr(self._dataset, name)
             if ours != theirs:
@@ -244,7 +254,7 @@ class DatasetTraining(Training):
         learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
-        """Read, and learn from it."""
+        """Read the shards and learn from them."""
         hidden = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
         shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
@@ -254,7 +264,7 @@ class DatasetTraining(Training):
 
 
 def _complete(folder: Path, description: DatasetDescription, env: Environment, policy: Policy) -> None:
-    """Say of a dataset what it is, which makes it one."""
+    """Write the description of a dataset, which marks it as complete."""
     remove_unfinished(folder)
     if env.tabular and isinstance(policy, DiscretePolicy):
         save_policy(policy, env, folder)
@@ -262,5 +272,5 @@ def _complete(folder: Path, description: DatasetDescription, env: Environment, p
 
 
 def _processes(wanted: int | None, shards: int) -> int:
-    """How many processes to use for so many shards."""
+    """Number of processes for this many shards."""
     return min(shards, int(cpu_count()) if wanted is None else whole_number("processes", wanted, at_least=1))

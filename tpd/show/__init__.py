@@ -2,5 +2,5 @@
 
 from tpd.guards.working_directory import hidden
 
-with hidden("matplotlibrc"):  # a stranger's settings could name modules, or have LaTeX run
+with hidden("matplotlibrc"):  # somebody else's settings file could name modules, or run LaTeX
     import matplotlib  # noqa: F401

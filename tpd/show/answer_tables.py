@@ -1,4 +1,4 @@
-"""Tables that answer single questions in the terminal."""
+"""Tables for single answers, printed by `tpd-explain`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,21 +17,21 @@ from tpd.core.verdicts import Verdict
 EXACT = "exact"
 ROLLOUTS, ONE_ROLLOUT = "rollouts", "1: nothing is random"
 WORST = 0.1
-"""The share of the returns that is called the worst."""
+"""The fraction of returns that counts as the worst."""
 UNTOLD = Verdict.NOT_LEARNED.words
 HELP = (
     "what is not learned, or too rare to tell, has no number: rollouts of a recorded moment tell it "
     "(episode=... step=...)"
 )
 FEWEST_FOR_TAILS = 40
-"""Rollouts, to tell how the return is distributed."""
+"""Rollouts needed to show the distribution of the return."""
 SMALLEST_LISTED = 5e-4
 AS_GOOD_AS_RIGHT = 0.03
-"""Of the value itself: how far what was learned may be off a single rollout."""
+"""Relative tolerance when a learned value is compared with a single rollout."""
 
 
 def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
-    """A row for each outcome: when it is most expected, how often, and what the difference is worth."""
+    """One row per outcome: the most likely step, the expected amount, and the value of the difference."""
     table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
     table.add_column("outcome")
     for name, side in ((fact_name, contrast.fact), (foil_name, contrast.foil)):
@@ -59,7 +59,7 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
 
 
 def _data(contrast: Contrast) -> str:
-    """How much data both sides stand on."""
+    """The amount of data behind both sides."""
     if contrast.rolled_out:
         obtained = contrast.fact.obtained, contrast.foil.obtained
         return obtained[0] if obtained[0] == obtained[1] else f"{obtained[0]} and {obtained[1]}"
@@ -78,7 +78,7 @@ def _visits(support: float) -> str:
 
 
 def counted_as(explanation: Explanation) -> str:
-    """What the support of an explanation counts."""
+    """The unit of an explanation's support."""
     if explanation.rollouts is not None:
         return ROLLOUTS
     return "visits" if explanation.counted else "transitions with it"
@@ -87,7 +87,7 @@ def counted_as(explanation: Explanation) -> str:
 def learned_beside(
     names: Sequence[str], rolled_out: Sequence[Explanation], learned: Sequence[Explanation]
 ) -> Table:
-    """A row for each outcome: what was learned of it beside what was rolled out, up to the last step."""
+    """One row per outcome: the learned value beside the one of the rollouts, summed up to the last step."""
     table = Table(title="What was learned, beside the rollouts", title_justify="left", caption_justify="left")
     table.add_column("outcome")
     for name in names:
@@ -115,7 +115,7 @@ def learned_beside(
 
 
 def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: bool) -> list[str]:
-    """What was rolled out and learned of one outcome, and how far apart they are."""
+    """The rolled-out and the learned value of one outcome, and their difference."""
     once = is_event and rolled_out.legend.names[k].startswith(FIRST)
     true = float(rolled_out.expected[0, :, k].sum())
     low, high = (float(end[0, -1, k]) for end in rolled_out.sum_band())
@@ -141,12 +141,12 @@ def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
 
 
 def _margin(rolled_out: Explanation, true: float) -> float:
-    """How far outside the band is still right; a single rollout has a band without width."""
+    """Distance from the band that still counts as right; the band of a single rollout has no width."""
     return max(SMALLEST_LISTED, AS_GOOD_AS_RIGHT * abs(true)) if rolled_out.certain[0] else SMALLEST_LISTED
 
 
 def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
-    """Columns of a ranking: the tails of the returns that the rollouts had."""
+    """Columns of a ranking: the tails of the returns in the rollouts."""
     returns = np.sort(explanation.drawn_returns[:, :, -1], axis=0)
     if len(returns) < FEWEST_FOR_TAILS:
         return {}
@@ -158,7 +158,7 @@ def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
 
 
 def _gains(contrast: Contrast) -> dict[str, str]:
-    """What each component of the reward adds to the return of the fact over that of the foil."""
+    """The contribution of each reward term to the return of the fact over that of the foil."""
     names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
     if not contrast.foreseen[0, -1]:
         return dict.fromkeys(names, "unknown")
@@ -171,7 +171,7 @@ def _gains(contrast: Contrast) -> dict[str, str]:
 
 
 def _return(explained: Explanation | Contrast, sign: str = "") -> str:
-    """The return, or how far one is ahead of another, with its band if there is one."""
+    """The return, or the difference of two returns, with its band if there is one."""
     if not explained.foreseen[0, -1]:
         return "unknown"
     if not explained.told.returns[0, -1]:
@@ -185,19 +185,19 @@ def _return(explained: Explanation | Contrast, sign: str = "") -> str:
 
 
 def _within(sign: str, *value_and_ends: float) -> str:
-    """A value with its band, if that is wide enough to be seen."""
+    """A value with its band, if the band is visible after rounding."""
     value, low, high = (f"{number:{sign}.2f}" for number in value_and_ends)
     return value if low == value == high else f"{value} ({low}..{high})"
 
 
 def _how_far(side: Explanation) -> str:
-    """Up to which step outcomes are added up."""
+    """The last step up to which outcomes are summed."""
     steps = int(side.foreseen[0].sum())
     return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "in all"
 
 
 def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
-    """When most of an outcome is expected, and how much in all, as far as the future is known."""
+    """The most likely step of an outcome, and its expected amount, as far as the future is known."""
     steps = int(side.foreseen[0].sum())
     if not steps:
         return ["unknown", "unknown"]
@@ -207,14 +207,14 @@ def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
 
 
 def _why_not(side: Explanation, k: int) -> str:
-    """Why no number is given of an outcome."""
+    """Why no number is given for an outcome."""
     assert side.verdicts is not None
     worst = side.verdicts.by[0, -1, k]
     return Verdict(worst).words if worst > Verdict.LEARNED else UNTOLD
 
 
 def _amounts(side: Explanation, k: int, is_event: bool, steps: int) -> list[str]:
-    """When most of an outcome is expected within so many steps, and how much in all."""
+    """The most likely step of an outcome within the first `steps` steps, and its expected amount."""
     values, known = side.expected[0, :steps, k], steps == side.horizon
     step, total = int(np.abs(values).argmax()), float(values.sum())
     band = [float(end[0, steps - 1, k]) for end in side.sum_band()] if side.banded else None
@@ -235,9 +235,9 @@ def _amounts(side: Explanation, k: int, is_event: bool, steps: int) -> list[str]
 
 
 def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
-    """Columns of a ranking: the tails of the returns that will be observed.
+    """Columns of a ranking: the tails of the distribution of observed returns.
 
-    NaN where that is unknown; of the worst tenth, where too much of just that tenth is.
+    NaN if it is unknown; for the worst tenth, if too much of that tenth is unknown.
     """
     known, tail_known = (observed.unknown <= TOLERATED * share for share in (1, WORST))
     return {
@@ -256,9 +256,10 @@ def ranking(
     told: BoolArray | None = None,
     unit: str = "visits",
 ) -> Table:
-    """All actions, the best first, under each way of valuing them.
+    """All actions, the best first, with one column per way of valuing them.
 
-    told [action] says whose return is learned, unit what the support counts.
+    told [action]: whether the return is learned.
+    unit: what the support counts.
     """
     changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
     title = f"All valid actions here{f', with {changed}' if changed else ''}"

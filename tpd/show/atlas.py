@@ -1,4 +1,4 @@
-"""What the policy expects in every state, laid out by the fields of the state."""
+"""Explanations of the policy's action in every state, laid out by the fields of the state, for maps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,12 +13,12 @@ from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
 
 EVEN = 0.5
-"""A probability that is neither likely nor unlikely."""
+"""Probabilities above this are called likely."""
 
 
 @dataclass(frozen=True)
 class MapSpec:
-    """Which field of the state goes where: within a map, from map to map, and from page to page."""
+    """Which state field is used for the axes of a map, its panels and its pages."""
 
     across: str
     down: str
@@ -27,9 +27,9 @@ class MapSpec:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], env: Environment) -> "MapSpec | None":
-        """What a config asks for, or else the environment; None where neither does.
+        """The layout of a config, or else of the environment; None if neither has one.
 
-        Fields that states do not have are refused.
+        Unknown state fields are refused.
         """
         config = config or env.map_layout
         if not config:
@@ -48,16 +48,16 @@ class MapSpec:
 
 @dataclass(frozen=True)
 class Atlas:
-    """What the policy expects in every state, laid out as [page, panel, down, across]."""
+    """Explanations of the policy's action in every state, laid out as [page, panel, down, across]."""
 
     explanation: Explanation
     spec: MapSpec
     values: tuple[Sequence[Any], ...]
-    """The values of the field on each axis; (None,) where no field has the axis."""
+    """The values of the field on each axis; (None,) if the axis has no field."""
 
     @classmethod
     def explore(cls, explainer: Explainer, env: Environment, spec: MapSpec) -> "Atlas":
-        """Ask about every state."""
+        """Explain every state."""
         names = (spec.pages, spec.panels, spec.down, spec.across)
         had = env.state_fields
         values = tuple((None,) if name is None else tuple(had[name]) for name in names)
@@ -82,7 +82,10 @@ class Atlas:
         return np.where(known, self._steps(first).sum(axis=-1), np.nan)
 
     def steps_to(self, first: str) -> FloatArray:
-        """[page, panel, down, across]: expected steps ahead of an event if it happens; NaN if it does not."""
+        """[page, panel, down, across]: expected steps to an event, given that it happens.
+
+        NaN if it never does.
+        """
         steps, likely = self._steps(first), self.likely(first)
         ahead, happens = np.full(self.shape, np.nan), likely > 0
         ahead[happens] = (steps @ np.arange(self.horizon))[happens] / likely[happens]
@@ -96,15 +99,15 @@ class Atlas:
 
 
 def threshold(likely: FloatArray) -> int | None:
-    """The panel from which on a probability [panel] stays likely, or unlikely; None if it is so in all."""
+    """The panel from which on a probability [panel] stays likely, or unlikely; None if that holds for all."""
     others = np.flatnonzero((likely > EVEN) != (likely[-1:] > EVEN))
     return int(others[-1] + 1) if len(others) else None
 
 
 def known_from(likely: FloatArray) -> int | None:
-    """The first panel after which, but for the very first ones, every probability [panel] is known.
+    """The first panel from which on every probability [panel] is known.
 
-    None where that is not so up to the last panel, or for fewer than half of them.
+    None if fewer than half of the panels would remain.
     """
     unknown = np.flatnonzero(np.isnan(likely))
     begin = int(unknown[-1] + 1) if len(unknown) else 0

@@ -1,4 +1,4 @@
-"""Tables in the terminal."""
+"""Prints tables in the terminal."""
 
 import shutil
 import sys
@@ -10,7 +10,7 @@ from tpd.guards.terminal import terminal
 
 
 def show(table: Table) -> None:
-    """Print to the terminal, wide enough for pipes and logs too."""
+    """Print a table to the terminal; pipes and logs get a width of 120."""
     seen = terminal(sys.stdout).isatty()
     width = shutil.get_terminal_size().columns if seen else 120
     Console(width=width, markup=False, emoji=False, highlight=False).print(table)

@@ -1,4 +1,4 @@
-"""What records look like when they draw themselves: `plot()` of answers, explanations and contrasts."""
+"""The `plot()` methods of answers, explanations, contrasts and other records."""
 
 import io
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from tpd.core.sections import MOST_SHOWN
 from tpd.show import driver_bars, plots
 from tpd.show.figures import page
 
-if TYPE_CHECKING:  # what judges takes long to import, and an answer needs none of it
+if TYPE_CHECKING:  # slow to import, and not needed for an answer
     from tpd.evaluation.forecasts import ForecastSkill
     from tpd.predictors.explainer import Explainer
     from tpd.predictors.rollouts import MonteCarlo, SampledCases
@@ -27,7 +27,7 @@ NO_BANDS = "No bands: ask with draws=59, as in explain(observations, draws=59)."
 
 
 def answer(record: Answer) -> Figure:
-    """A column for each side: its state, what is expected, and below how they differ, with the sentences."""
+    """One column per side with its state and its explanation; below, their difference and the sentences."""
     both = together([side.explanation for side in record.sides])
     return page(
         f"{record.compared}, {both.obtained}",
@@ -40,7 +40,7 @@ def answer(record: Answer) -> Figure:
 
 
 def explanation(record: Explanation) -> Figure:
-    """A column for each of the first pairs."""
+    """One column per pair, for the first few pairs."""
     shown = record[:MOST_SHOWN]
     title = f"What is expected, {shown.obtained}"
     if len(shown) < len(record):
@@ -50,7 +50,7 @@ def explanation(record: Explanation) -> Figure:
 
 
 def contrast(record: Contrast) -> Figure:
-    """The first pair: fact and foil, and how they differ."""
+    """The first pair: fact, foil, and their difference."""
     both = together([record.fact[:1], record.foil[:1]])
     names, actions = zip(*((both.name_of(row), both.action_name(row)) for row in range(2)), strict=True)
     first, second = names if actions[0] == actions[1] else actions
@@ -61,24 +61,24 @@ def contrast(record: Contrast) -> Figure:
 
 
 def _without_bands(record: Explanation) -> list[str]:
-    """Why lines have no bands, where they could have some."""
+    """A remark if lines could have bands but have none."""
     return [] if record.banded or record.certain.all() else [NO_BANDS]
 
 
 def drivers(record: Drivers) -> Figure:
-    """A bar for each part of the state."""
+    """One bar per feature of the state."""
     return driver_bars.draw(record)
 
 
 def reliability(record: "ForecastSkill") -> Figure:
-    """A panel for each event: how often it happened against how likely it was said to be."""
+    """One panel per event: observed frequency against forecast probability."""
     from tpd.show import reliability as diagrams
 
     return diagrams.draw(record, "Reliability")
 
 
 def picture(record: bytes) -> Figure:
-    """A figure that was drawn before, and kept as a PNG."""
+    """A figure that was saved as a PNG."""
     with Image.open(io.BytesIO(record), formats=["PNG"]) as image:
         pixels = np.asarray(image.convert("RGB"))
     height, width = pixels.shape[:2]
@@ -88,7 +88,7 @@ def picture(record: bytes) -> Figure:
 
 
 def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | None:
-    """What has happened by each step at a few moments, explained and rolled out."""
+    """The probability of each event by each step at a few moments: learned, and by rollouts."""
     from tpd.show import survival_curves
 
     return survival_curves.draw(

@@ -1,4 +1,4 @@
-"""A bar chart of what a forecast relies on."""
+"""Bar chart of the drivers of a forecast (the features of the state that it relies on)."""
 
 import textwrap
 
@@ -12,13 +12,13 @@ from tpd.core.colours import PALETTE
 MOST_BARS = 10
 RAISES, LOWERS = PALETTE[3], PALETTE[5]
 INCHES = 0.36
-"""Of height for each bar."""
+"""Height of each bar."""
 WIDEST = 34
-"""Characters of a label in one line."""
+"""Characters per line of a label."""
 
 
 def draw(drivers: Drivers) -> Figure:
-    """A bar for each part of the state, the largest on top, with two standard errors."""
+    """One bar per feature of the state, the largest on top, with two standard errors."""
     if drivers.withheld:
         raise ValueError(drivers.text)
     order = np.argsort(-np.abs(drivers.values), kind="stable")

@@ -1,4 +1,4 @@
-"""What must be said beside an explanation: what it leaves out, and where it contradicts the agent."""
+"""Remarks below figures: what an explanation leaves out, and where it contradicts the agent."""
 
 from tpd.answers.sentences.compare import favour
 from tpd.answers.sentences.describe import NEGLIGIBLE
@@ -10,7 +10,7 @@ from tpd.sources.named_states import NamedState
 
 
 def remarks(explanation: Explanation, row: int) -> list[str]:
-    """What is not explained, and the gap to what the agent itself believes."""
+    """What is not explained, and the gap to the agent's own value estimate."""
     if not explanation.known[row]:
         return ["never tried, so nothing is known of it"]
     remainder = explanation.remainder
@@ -36,7 +36,7 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
 
 
 def disagreement(explainer: Explainer, env: Environment, state: NamedState) -> str | None:
-    """A sentence where the explained returns do not support what the agent does; None where they do."""
+    """A sentence if the explained returns do not support the agent's action; otherwise None."""
     if explainer.legend.reward_bound is None or not env.discrete:
         return None
     returns = explainer.action_returns(state.observation)

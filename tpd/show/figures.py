@@ -1,4 +1,4 @@
-"""Figures: the states and actions that each shows, from a config to a drawn page."""
+"""Figures: the state-action pairs that each shows, from the config to the drawn page."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ LATER = {"episode": 0, "step": 50}
 
 
 def figures_from_config(figures: DictConfig, env: Environment) -> "tuple[FigureSpec, ...]":
-    """The figures that a config asks for, or a look at the start and later where it asks for none."""
+    """The figures of a config, or default ones if it has none."""
     wanted = OmegaConf.to_container(figures, resolve=True) or default_figures(env)
     return tuple(FigureSpec.from_config(str(name), env, **spec) for name, spec in dict(wanted).items())  # type: ignore[arg-type]
 
 
 def default_figures(env: Environment) -> dict[str, Any]:
-    """The policy's action against another, where episodes start and, if states have no names, later."""
+    """The policy's action and another one at the start and, if states have no names, at a later step."""
     if not env.playable:
         return {}
     foil = RUNNER_UP if _has_choices(env) else OPPOSITE
@@ -47,24 +47,24 @@ def default_figures(env: Environment) -> dict[str, Any]:
 
 
 def _has_choices(env: Environment) -> bool:
-    """Whether there is a second best action: numbered, or with another choice in one part."""
+    """Whether there is a second best action: the actions are discrete, or consist of parts."""
     return env.discrete or env.parts is not None
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """Pairs to explain side by side.
+    """State-action pairs to explain side by side.
 
-    Each pair names a state and an action: by name or numbers, `policy` for what the agent does,
-    `runner_up` for the best valid action that it does not take, or, where actions are continuous,
-    `opposite` for the action mirrored within its bounds (a bound, where it lies near the middle).
+    Each pair names a state and an action. An action is given by name or numbers, or as `policy` (the agent's
+    action), `runner_up` (the best other valid action) or, for continuous actions, `opposite` (mirrored within
+    the bounds; a bound if it is near the middle).
     """
 
     name: str
     states: tuple[NamedStateDescription, ...]
     actions: tuple[Any, ...]
     contrast: bool = False
-    """Also show how the return of the first pair differs from that of the second."""
+    """Whether to show the difference between the first and the second pair, too."""
 
     @property
     def title(self) -> str:
@@ -74,7 +74,7 @@ class FigureSpec:
     def from_config(
         cls, name: str, env: Environment, pairs: Sequence[Mapping[str, Any]], contrast: bool = False
     ) -> "FigureSpec":
-        """Resolve names, refusing those that the environment does not have."""
+        """Resolve names; unknown ones are refused."""
         boolean("contrast", contrast)
         if Path(name).name != name:
             raise ValueError(f"figure {name!r}: its name must be that of a file, without /")
@@ -93,7 +93,7 @@ class FigureSpec:
         return cls(name, tuple(states), tuple(actions), contrast)
 
     def find_states(self, env: Environment, policy: Policy) -> "list[NamedState]":
-        """Where each pair stands; pairs of the same state share it."""
+        """The state of each pair; pairs in the same state share it."""
         found: dict[str, NamedState] = {}
         for state in self.states:
             if repr(state) not in found:
@@ -101,7 +101,7 @@ class FigureSpec:
         return [found[repr(state)] for state in self.states]
 
     def explain(self, explainer: Explainer, env: Environment) -> Explanation:
-        """The explanation of every pair, in order."""
+        """The explanations of all pairs, in order."""
         return self._explain(explainer, env, self.find_states(env, explainer.policy))
 
     def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[NamedState]") -> Explanation:
@@ -113,7 +113,7 @@ class FigureSpec:
         return explainer.explain(observations, np.stack(actions), draws=ENOUGH_DRAWS)
 
     def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
-        """The whole page, one column for each pair: states, events, rewards; and what it shows."""
+        """Draw the page, with one column per pair (state, events, rewards); also returns the explanation."""
         found = self.find_states(env, explainer.policy)
         explanation = self._explain(explainer, env, found)
         actions = [env.name_of_action(action) for action in explanation.actions]
@@ -130,7 +130,7 @@ class FigureSpec:
     def _notes(
         self, explanation: Explanation, explainer: Explainer, env: Environment, found: "Sequence[NamedState]"
     ) -> list[str]:
-        """Sentences to stand below the plots."""
+        """Sentences below the plots."""
         sentences, summaries = [], PairSummaries(explanation)
         for i, (state, action) in enumerate(zip(found, explanation.actions, strict=True)):
             pair = f"{state.name}, {env.name_of_action(action)}"
@@ -152,10 +152,10 @@ def page(
     sentences: Sequence[str],
     difference: str | None = None,
 ) -> Figure:
-    """A column for each pair: its picture, what is expected, and where the reward comes from.
+    """One column per pair: its picture, the predicted outcomes, and the reward terms.
 
-    With `difference`, which names it, a last row shows how the first two differ, in their probabilities
-    and in their returns.
+    difference: the name of the difference between the first two pairs, shown in a last row (probabilities and
+        returns); None: no such row.
     """
     legend = explanation.legend
     rewarded = legend.reward_bound is not None
@@ -171,7 +171,7 @@ def page(
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
     pictured = any(picture is not None for picture in pictures)
     rows = pictured + len(panels) + contrasted
-    top = 0.7 if pictured else 1.1  # titles of panels lie there, too
+    top = 0.7 if pictured else 1.1  # leaves room for panel titles
     figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3, top)
     for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
         if pictured:
@@ -194,5 +194,5 @@ def page(
 
 
 def _title(text: str) -> str:
-    """In lines that fit above one column."""
+    """Wrap a title to the width of one column."""
     return textwrap.fill(text, TITLE_WIDTH)

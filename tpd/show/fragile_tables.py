@@ -1,4 +1,4 @@
-"""Tables of where a small change of a reward changes the best action."""
+"""Tables of states where a small change of a reward changes the best action."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ MOST_LISTED = 10
 
 
 def most_fragile(env: Environment, states: Array, found: Fragility, now: float) -> list[dict[str, Any]]:
-    """The states where the smallest change of the reward lets another action overtake, the nearest first."""
+    """The states where the smallest change of the reward lets another action overtake, smallest first."""
     order = np.argsort(np.abs(found.reward - now), kind="stable")
     return [
         {
@@ -29,7 +29,7 @@ def most_fragile(env: Environment, states: Array, found: Fragility, now: float) 
 
 
 def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str) -> Table:
-    """Where a small change of the reward changes the best action; `where` names the states and the method."""
+    """Table of these states; `where` names the states searched and the method."""
     table = Table(
         title=f"Where another action overtakes first as {outcome} is worth more or less, {where}",
         title_justify="left",

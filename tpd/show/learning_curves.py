@@ -1,4 +1,4 @@
-"""How errors fall as more is learned from."""
+"""Learning curves: errors against the number of transitions."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -17,10 +17,10 @@ GUIDE: dict[str, Any] = {"color": "#555555", "linestyle": ":", "linewidth": 0.8}
 
 
 def draw(curves: Mapping[str, pd.DataFrame]) -> Figure:
-    """Mean square error, averaged over the outcomes, against the number of transitions learned from.
+    """Mean squared error, averaged over outcomes, against the number of transitions learned from.
 
-    Each curve has columns step, pi_mse and foil_mse. Its slope is fitted from a fiftieth of the steps on.
-    Where nothing was learned from, there is nothing to draw.
+    Each curve has columns step, pi_mse and foil_mse. Its slope is fitted from a fiftieth of the steps on. The
+    figure is empty if nothing was learned.
     """
     figure = Figure(figsize=(11, 5), layout="constrained")
     learned = {label: curve[curve["step"] > 0] for label, curve in curves.items() if curve["step"].any()}
@@ -46,7 +46,7 @@ def draw(curves: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _guide(axes: Axes, errors: "pd.Series[float]") -> None:
-    """How the best of the errors, by step, would fall in proportion to 1/n; a little below it."""
+    """A guide line proportional to 1/n, slightly below the smallest errors."""
     errors = errors[errors > 0]
     steps = np.array([errors.index.min(), errors.index.max()], dtype=float)
     if len(errors) and steps[0] < steps[1]:

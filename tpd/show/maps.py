@@ -24,16 +24,16 @@ EDGES = "#CCCCCC"
 MOST_COLUMNS = 7
 CELL, GAP = 0.24, 1.3  # in inches, and in cells
 FULL_SQUARE = 0.92
-"""The side of a square that is as large as can be, in cells."""
+"""Side of the largest square, in cells."""
 SAMPLES = (1.0, 0.5, 0.1)
-"""The probabilities that the key of a size shows."""
+"""Probabilities shown in the legend of square sizes."""
 
 
 def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Figure]:
-    """Maps of each event whose first occurrence is explained, by what to call them.
+    """Maps of each event whose first occurrence is explained, by file name.
 
-    How likely it is within the horizon; from which panel on it is likely or not; and, where it is
-    rewarded, how soon it is expected.
+    They show its probability within the horizon, the panel from which on it is likely or unlikely and, if it
+    is rewarded, the expected number of steps to it.
     """
     atlas, legend = Atlas.explore(explainer, env, spec), explainer.legend
     figures = {}
@@ -53,7 +53,7 @@ def _rewarded(legend: Legend, event: str) -> bool:
 
 
 def likely_map(atlas: Atlas, first: str) -> Figure:
-    """How likely the event happens within the horizon, in every state."""
+    """The probability of the event within the horizon, in every state."""
     figure, pages = _panels(atlas, f"How likely {first.removeprefix(FIRST)} is within {atlas.horizon} steps")
     shades = _shades(atlas.explanation.legend, first)
     for (axes, x, y), likely in zip(pages, atlas.likely(first), strict=True):
@@ -63,7 +63,10 @@ def likely_map(atlas: Atlas, first: str) -> Figure:
 
 
 def steps_map(atlas: Atlas, first: str) -> Figure:
-    """How soon the event is expected if it happens: a square as large as that is likely."""
+    """The expected number of steps to the event, given that it happens.
+
+    The square's area is its probability.
+    """
     event = first.removeprefix(FIRST)
     title = f"Expected steps to {event} if it happens; area: how likely that is within {atlas.horizon} steps"
     figure, pages = _panels(atlas, title)
@@ -79,9 +82,9 @@ def steps_map(atlas: Atlas, first: str) -> Figure:
 
 
 def fragile_map(atlas: Atlas, outcome: str, now: float, moves: FloatArray) -> Figure:
-    """How far the reward of an outcome has to move [state] before another action overtakes: dark is soon.
+    """The change of an outcome's reward [state] at which another action overtakes; dark means a small change.
 
-    NaN where that is not known or was not asked, infinite where no other action ever does.
+    NaN if it is unknown or was not computed, infinite if no other action ever overtakes.
     """
     title = f"How far the reward of {outcome} has to move from {now:g} before another action overtakes"
     figure, pages = _panels(atlas, title)
@@ -95,7 +98,7 @@ def fragile_map(atlas: Atlas, outcome: str, now: float, moves: FloatArray) -> Fi
 
 
 def threshold_map(atlas: Atlas, first: str) -> Figure:
-    """Every panel beside each other for each cell, and the one from which on the event is likely or not."""
+    """All panels side by side for each cell, and the panel from which on the event is likely or unlikely."""
     event, panels = first.removeprefix(FIRST), atlas.spec.panels
     title = f"{event} within {atlas.horizon} steps: "
     title += f"the {panels} from which on it stays likely (dark) or unlikely (pale); · is any {panels}"
@@ -117,7 +120,7 @@ def threshold_map(atlas: Atlas, first: str) -> Figure:
 
 
 def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappable) -> None:
-    """The map of thresholds, in the shade of the last panel that is known."""
+    """The map of thresholds, coloured by the last known panel."""
     _, down, across = likely.shape
     y, x = np.indices((down, across))
     last = np.full((down, across), np.nan)
@@ -137,7 +140,7 @@ def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappabl
 
 
 def _unrolled(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappable) -> None:
-    """The panels across, and all cells down."""
+    """Panels across, all cells down."""
     count, down, across = likely.shape
     at = np.indices(likely.shape)
     x, y = at[0], at[1] * (across + 1) + at[2]
@@ -156,7 +159,7 @@ def _unrolled(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappab
 
 
 def _panels(atlas: Atlas, title: str) -> tuple[Figure, list[tuple[Axes, Array, Array]]]:
-    """A figure with axes for each page, and where [panel, down, across] the cells of its panels are."""
+    """A figure with axes for each page, and the positions [panel, down, across] of the cells."""
     pages, count, down, across = atlas.shape
     columns = min(count, MOST_COLUMNS)
     panel, row, column = np.indices((count, down, across))
@@ -189,9 +192,9 @@ def _cells(
     shades: ScalarMappable,
     sides: FloatArray | None = None,
 ) -> None:
-    """Squares of a colour for each value, with the centres and sides given; hatched where it is NaN.
+    """Squares coloured by value, with these centres and sides; hatched where the value is NaN.
 
-    Squares with sides of their own are drawn only where there is a value.
+    If `sides` is given, squares without a value are left out.
     """
     known, own = ~np.isnan(values), sides is not None
     corners = _corners(x, y, FULL_SQUARE * sides if sides is not None else np.ones(values.shape))
@@ -205,7 +208,7 @@ def _cells(
 
 
 def _corners(x: Array, y: Array, side: FloatArray) -> FloatArray:
-    """[..., 4, 2]: of squares around centres [...]."""
+    """[..., 4, 2]: the corners of squares around centres [...]."""
     around = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
     return np.asarray(np.stack([x, y], axis=-1)[..., None, :] + side[..., None, None] * around)
 
@@ -217,7 +220,7 @@ def _name_page(axes: Axes, atlas: Atlas, page: int) -> None:
 
 
 def _name_ticks(axes: Axes, atlas: Atlas, right: int, bottom: int) -> None:
-    """The fields within a map, at its left and its lower edge."""
+    """Tick labels of the fields within a map, at its left and lower edge."""
     axes.set_xticks(range(right + 1), [_word(value) for value in atlas.values[3]], fontsize=7)
     axes.set_yticks(range(bottom + 1), [_word(value) for value in atlas.values[2]], fontsize=7)
     axes.set_xlabel(atlas.spec.across, fontsize=9, loc="left")
@@ -230,7 +233,7 @@ def _word(value: Any) -> str:
 
 
 def _shades(legend: Legend, first: str | None) -> ScalarMappable:
-    """From white through the colour of the event to a dark shade of it, for probabilities."""
+    """Colour map for probabilities: from white through the colour of the event to a dark shade of it."""
     hue = np.array(to_rgb("white" if first is None else colour(legend.names, first)))
     shades = LinearSegmentedColormap.from_list("likely", ["white", (*hue,), (*(0.45 * hue),)])
     return ScalarMappable(Normalize(0, 1), shades)
@@ -247,7 +250,7 @@ def _bar(figure: Figure, shades: ScalarMappable, label: str) -> None:
 
 
 def _size_key(figure: Figure) -> None:
-    """How large a square is for some probabilities."""
+    """The legend of square sizes."""
     width, height = figure.get_size_inches()
     for i, likely in enumerate(SAMPLES):
         axes = figure.add_axes(

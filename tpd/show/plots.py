@@ -1,4 +1,4 @@
-"""Panels of explanations, drawn into the axes given."""
+"""Panels of explanations, drawn into given axes."""
 
 import io
 import math
@@ -24,11 +24,11 @@ from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
-mpl.rcParams["axes.titley"] = 1.0  # to look for a free place for titles takes a tenth of a page's drawing
+mpl.rcParams["axes.titley"] = 1.0  # searching for free space for titles takes a tenth of the drawing time
 
-HATCHES = ("", "///", "...", "xxx")  # when the colours run out
+HATCHES = ("", "///", "...", "xxx")  # used when the colours run out
 LINES = ("-", "--", "-.", (0, (1, 1)))
-# black and grey: the colours belong to the outcomes
+# black and grey, since colours are for outcomes
 CURVE_LOOKS = (
     {"color": "black", "linestyle": "-", "marker": "o"},
     {"color": "#888888", "linestyle": "--", "marker": "s"},
@@ -43,29 +43,29 @@ TOTAL: dict[str, Any] = {"color": "black", "linewidth": 1.2, "marker": ".", "mar
 TOTAL_BAND: dict[str, Any] = {"color": "black", "alpha": 0.15, "linewidth": 0, "zorder": 3}
 TOTAL_BAND_EDGE: dict[str, Any] = {"color": "black", "linewidth": 0.6, "linestyle": "--"}
 FAINT = 0.25
-"""The opacity of bars that too little data carries."""
+"""Opacity of bars with too little data."""
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 MOST_NAMED = 3
 BELOW_AXIS, ROOM_OF_AXIS, LINE_BELOW = "below the axis", 34, 84
-"""Words below a plot: how they are found again, how far below it in points, and characters in a line."""
+"""Text below a plot: its id, its distance in points, and the characters per line."""
 BELOW = 0.75
 """Inches between the last row of plots and the text below it."""
 MOST_FILLED = 3
-"""Bands that can be told apart where they lie over each other."""
+"""Upper bound on overlapping filled bands that can still be distinguished."""
 COVERED = 0.01
-"""As a share of the height of a plot: lines that are nearer lie over each other."""
+"""Lines closer than this fraction of the plot's height are treated as overlapping."""
 DOTS: dict[str, Any] = {"linestyle": "none", "marker": ".", "zorder": 2.5, "clip_on": False}
-"""Above the lines, and whole at the edges of a plot."""
+"""Drawn above the lines, and not clipped at the edges of a plot."""
 UNTOLD_WORDS = "not learned or too rare to tell"
 STRIPED, DASH = 3, 2
-"""How wide such lines are, and how long each of their dashes, in these widths."""
+"""Width of overlapping lines, and length of their dashes in line widths."""
 APART = 0.6
-"""Of a step: over how much of it the bars of many bands are spread."""
+"""Fraction of a step over which the bars of several bands are spread."""
 
 
 class Page(Figure):
-    """A figure that shows itself in a notebook, whatever backend matplotlib has there."""
+    """A figure that displays itself in a notebook with any matplotlib backend."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -74,20 +74,20 @@ class Page(Figure):
 
 
 def style(names: Sequence[str], name: str) -> dict[str, Any]:
-    """The look of one outcome among the outcomes explained; a first occurrence looks like its event."""
+    """The style of an outcome; a first occurrence has the style of its event."""
     hatch = HATCHES[colours.rounds(names, name) % len(HATCHES)]
     return {"facecolor": colours.colour(names, name), "hatch": hatch, "edgecolor": "white"}
 
 
 def line_style(names: Sequence[str], name: str) -> dict[str, Any]:
-    """The same outcome as a line: another dash for every hatch, and dots for first occurrences."""
+    """The line style of an outcome: a dash pattern for each hatch, dots for first occurrences."""
     look = style(names, name)
     dash = ":" if name.startswith(FIRST) else LINES[HATCHES.index(look["hatch"])]
     return {"color": look["facecolor"], "linestyle": dash, "linewidth": 1.5}
 
 
 def events(axes: Axes, explanation: Explanation, row: int) -> None:
-    """What happens at each step, stacked to a probability of one."""
+    """Probabilities of the events at each step, stacked to 1."""
     _finish(axes, explanation, row)
     axes.set_ylim(0, 1)
     axes.set_ylabel("probability")
@@ -109,7 +109,7 @@ def events(axes: Axes, explanation: Explanation, row: int) -> None:
 
 
 def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
-    """Events that do not add up to one, a line each; where there are none, all outcomes."""
+    """One line per event, for events that do not add up to 1; without events, one per outcome."""
     _finish(axes, explanation, row)
     shown = _each_time(explanation)
     axes.set_ylabel("probability" if explanation.legend.events else "expected outcome")
@@ -124,23 +124,23 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
 
 
 def _each_time(explanation: Explanation) -> list[str]:
-    """The events at each step, without first occurrences; where there are no events, all outcomes."""
+    """The events without first occurrences; without events, all outcomes."""
     legend = explanation.legend
     return [name for name in legend.events or legend.names if not name.startswith(FIRST)]
 
 
 def first_names(explanation: Explanation) -> list[str]:
-    """The outcomes that are first occurrences, so that their sum is a probability too."""
+    """The outcomes that are first occurrences; their sum over steps is a probability too."""
     return [name for name in explanation.legend.names if name.startswith(FIRST)]
 
 
 def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
-    """How likely each event has happened by then, from its first occurrence."""
+    """The probability that each event has happened by each step, from its first occurrence."""
     _finish(axes, explanation, row)
     axes.set_ylabel("has happened by then")
     axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
-        sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's may leave it
+        sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's sum may leave [0, 1]
         band = None if not explanation.banded else explanation[row : row + 1].sum_band()
         told = explanation.told.by[row]
         _lines(axes, explanation, row, first_names(explanation), sums, band, told)
@@ -150,19 +150,19 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
 
 
 def other_names(explanation: Explanation) -> list[str]:
-    """The outcomes that are neither events nor shown as parts of the reward, if there are events at all."""
+    """The outcomes that are neither events nor shown as reward terms; empty without events."""
     legend = explanation.legend
     apart = (*legend.events, *_reward_names(explanation))
     return [name for name in legend.names if legend.events and name not in apart]
 
 
 def _reward_names(explanation: Explanation) -> tuple[str, ...]:
-    """The outcomes that are shown as parts of the reward."""
+    """The outcomes shown as reward terms."""
     return () if explanation.legend.reward_bound is None else explanation.component_names
 
 
 def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
-    """What is neither an event nor shown as part of the reward: a line each."""
+    """One line per outcome that is neither an event nor shown as a reward term."""
     _finish(axes, explanation, row)
     axes.set_ylabel("expected value")
     if explanation.known[row]:
@@ -174,7 +174,7 @@ def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
-    """The expected reward of each step, by where it comes from."""
+    """The expected reward of each step, split into its terms."""
     _finish(axes, explanation, row)
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
@@ -190,7 +190,7 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
 
 
 def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
-    """How much likelier each event is after the fact than after the foil, step by step."""
+    """Difference of event probabilities between fact and foil, step by step."""
     _finish(axes, contrast, row)
     axes.set_ylabel("probability difference" if contrast.fact.legend.events else "difference")
     axes.axhline(0, color="black", linewidth=0.8)
@@ -216,7 +216,7 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
 
 
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
-    """How far the fact is ahead of the foil by each step, by where that comes from."""
+    """Difference of the returns of fact and foil up to each step, split into reward terms."""
     _finish(axes, contrast, row)
     axes.set_ylabel("return difference so far")
     if contrast.known[row]:
@@ -233,7 +233,7 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
 
 
 def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
-    """The band [1, horizon] of the total, where it is told [horizon]."""
+    """The band [1, horizon] of the total, at the steps where `told` [horizon] is true."""
     low, high = (np.where(told, end[0], np.nan) for end in band)
     axes.fill_between(range(len(low)), low, high, **TOTAL_BAND)
     for end in (low, high):
@@ -241,12 +241,12 @@ def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
 
 
 def _component_columns(explanation: Explanation) -> list[int]:
-    """The columns of the outcomes that are part of the reward."""
+    """The columns of the outcomes that are reward terms."""
     return [explanation.legend.names.index(name) for name in explanation.component_names]
 
 
 def _rewarded(explanation: Explanation) -> list[str]:
-    """The outcomes that the reward really depends on."""
+    """The outcomes with a nonzero weight in the reward."""
     weights = zip(explanation.legend.names, explanation.legend.weights, strict=True)
     return [name for name, weight in weights if weight]
 
@@ -254,9 +254,9 @@ def _rewarded(explanation: Explanation) -> list[str]:
 def page(
     rows: int, columns: int, lines: int, entries: int, top: float = 0.7
 ) -> tuple[Figure, list[list[Axes]], Axes]:
-    """A page of plots with room for a title, for lines of text below them, and for the entries of the key.
+    """A page of plots with room for a title, for lines of text below, and for the entries of the legend.
 
-    The layout is worked out in inches: letting matplotlib find it takes as long as all the drawing.
+    The layout is computed in inches: matplotlib's own layout takes as long as all the drawing.
     """
     text, bottom = 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
     width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
@@ -271,7 +271,7 @@ def page(
 
 
 def picture(axes: Axes, pixels: Array | None) -> None:
-    """The environment's state, drawn by the environment."""
+    """The picture of a state, rendered by the environment."""
     if pixels is None:
         axes.axis("off")
         return
@@ -287,11 +287,11 @@ def notes(axes: Axes, lines: Sequence[str]) -> None:
 
 
 def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]], sparse: bool) -> None:
-    """Bars on top of each other: heights [layer, step]; faint where too little data carries them."""
+    """Stacked bars of heights [layer, step]; faint if there is too little data."""
     edges = np.arange(heights.shape[1] + 1) - 0.5
     tops = np.cumsum(heights, axis=0)
     for height, top, look in zip(heights, tops, looks, strict=True):
-        if height.any():  # no `stairs`: to work out their limits takes longer than to draw them
+        if height.any():  # not `stairs`: computing their limits takes longer than drawing
             high, low = (np.append(ends, ends[-1]) for ends in (top, top - height))
             axes.fill_between(
                 edges, low, high, step="post", linewidth=0, **look, alpha=FAINT if sparse else 1
@@ -307,10 +307,10 @@ def _lines(
     band: Band | None = None,
     told: BoolArray | None = None,
 ) -> None:
-    """A line for each outcome named: what is expected of it, or other values [horizon, outcome].
+    """One line per named outcome: its expectation, or other values [horizon, outcome].
 
-    None where the values are not learned: what is told [horizon, outcome] is what is expected at each step,
-    if nothing else is said.
+    Values are left out where `told` [horizon, outcome] is false; by default, where the expectation at that
+    step is not learned.
     """
     values = explanation.expected[row] if values is None else values
     values = np.where(explanation.told.at[row] if told is None else told, values, np.nan)
@@ -322,7 +322,7 @@ def _lines(
 
 
 def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray]) -> None:
-    """A line [step] for each outcome; where several lie over each other, their dashes take turns."""
+    """One line [step] per outcome; where several overlap, their dashes alternate."""
     lines = np.stack(list(shown.values())) if shown else np.zeros((0, 0))
     same = _covered(lines)
     alike = same[:, :, :-1] & same[:, :, 1:]  # [line, line, step to the next]
@@ -347,7 +347,7 @@ def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray
 
 
 def _covered(lines: FloatArray) -> BoolArray:
-    """[line, line, step]: whether two lines [line, step] cannot be told apart there."""
+    """[line, line, step]: whether two lines [line, step] overlap there."""
     if not lines.size or np.isnan(lines).all():
         return np.zeros((len(lines), *lines.shape), dtype=np.bool_)
     height = max(float(np.nanmax(lines) - np.nanmin(lines)), SMALLEST_SHOWN)
@@ -355,17 +355,20 @@ def _covered(lines: FloatArray) -> BoolArray:
 
 
 def _runs(alike: BoolArray) -> list[IntArray]:
-    """The steps in a row along which a line lies over the same others: alike [line, step to the next]."""
+    """Runs of consecutive steps along which a line overlaps the same others.
+
+    alike: [line, step to the next], whether two lines overlap.
+    """
     drawn = np.flatnonzero(alike.any(axis=0))
     ends = np.flatnonzero((np.diff(drawn) > 1) | (np.diff(alike[:, drawn], axis=1).any(axis=0))) + 1
     return [run for run in np.split(drawn, ends) if len(run)]
 
 
 def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Band, told: BoolArray) -> None:
-    """The band [1, horizon, outcome] around the line of each outcome named, where it is told.
+    """The band [1, horizon, outcome] around the line of each named outcome, where it is told.
 
-    Many would cover each other, so each is then shown as thin bars, a little beside those of the others, and
-    not where it is too wide to tell anything.
+    Many bands would cover each other, so they are then drawn as thin bars side by side, and left out where
+    they are too wide to be informative.
     """
     steps = np.arange(explanation.horizon)
     for name, aside in zip(names, np.linspace(-APART / 2, APART / 2, len(names)), strict=True):
@@ -380,19 +383,19 @@ def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Ban
 
 
 def as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
-    """[step]: a line ends where the future is no longer known, and is none if too little data carries it."""
+    """[step]: the line up to the step where the future becomes unknown; NaN if there is too little data."""
     return np.where(explained.foreseen[row] & ~explained.sparse[row], values, np.nan)
 
 
 def as_far_as_told(values: FloatArray, width: FloatArray) -> FloatArray:
-    """[step]: a line of probabilities is left out where its band is so wide that the data do not tell."""
+    """[step]: the line of a probability; NaN where its band is too wide to be informative."""
     return np.where(width > UNTOLD, np.nan, values)
 
 
 def _as_far_as_told(
     axes: Axes, explanation: Explanation, name: str, values: FloatArray, band: Band | None
 ) -> FloatArray:
-    """[step]: the same for an event with a band [1, horizon, outcome]; that it is left out is said."""
+    """[step]: the same for an event with a band [1, horizon, outcome]; a remark says what is left out."""
     if band is None or name not in explanation.legend.events:
         return values
     told = as_far_as_told(values, band.width[0, :, explanation.legend.names.index(name)])
@@ -403,7 +406,7 @@ def _as_far_as_told(
 
 
 def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, sparse: bool) -> None:
-    """Gains upwards from zero, losses downwards."""
+    """Stacked bars, gains upwards from zero, losses downwards."""
     axes.use_sticky_edges = False
     looks = [style(explanation.legend.names, name) for name in explanation.component_names]
     _stack(axes, np.clip(heights, 0, None), looks, sparse)
@@ -434,7 +437,7 @@ def _visits(explained: Explanation | Contrast, row: int) -> str:
 def _say_untold(
     axes: Axes, explained: Explanation | Contrast, row: int, names: Sequence[str], by: bool = False
 ) -> None:
-    """Name the outcomes that have no line because they are not learned, up to the last step or at all."""
+    """Name the outcomes without a line because they are not learned, at each step or (`by`) up to it."""
     fact = explained if isinstance(explained, Explanation) else explained.fact
     told = explained.told.by[row] if by else explained.told.at[row]
     columns = {name.removeprefix(FIRST): told[:, fact.legend.names.index(name)] for name in names}
@@ -457,7 +460,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _say_below(axes: Axes, words: str) -> None:
-    """Below the axis, where it speaks of nothing that it covers; what is said twice is said once."""
+    """Write a remark below the axis, where it covers nothing; repeated remarks are written once."""
     below = next((text for text in axes.texts if text.get_gid() == BELOW_AXIS), None)
     if below is None:
         below = axes.annotate("", (0, 0), (0, -ROOM_OF_AXIS), "axes fraction", "offset points", va="top")
@@ -468,7 +471,7 @@ def _say_below(axes: Axes, words: str) -> None:
 
 
 def _hang_unknown(axes: Axes, unknown: FloatArray) -> None:
-    """How likely the future is unknown [step], hanging from the top: all the way down means certainly."""
+    """The probability [step] that the future is unknown, hanging from the top; the full height is 1."""
     edges = np.arange(len(unknown) + 1) - 0.5
     band = StepPatch(1 - unknown, edges, baseline=1, fill=True, zorder=0.5, **UNKNOWN)
     band.set_transform(axes.get_xaxis_transform())
@@ -488,7 +491,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
             handles.append(Line2D([], [], label=event, marker=".", **line_style(names, event)))
     tracked = explanation.unknown.any()
     if explanation.legend.partition:
-        # by exclusion: what is unknown is among it, unless that is shown apart
+        # the remainder to 1, which includes the unknown unless that is shown separately
         label = "terminated" if tracked else "terminated/unknown"
         handles.append(Patch(label=label, facecolor=ENDED_COLOUR))
     if tracked:
@@ -508,9 +511,9 @@ def over_seeds(
     explanations: Mapping[str, Explanation],
     row: int,
 ) -> Figure:
-    """One line per seed, a column for each group of seeds that follow the same strategy.
+    """One line per seed, one column per group of seeds with the same strategy.
 
-    A line ends where the future of its seed is no longer known.
+    A line ends where the future of its seed becomes unknown.
     """
     if not groups:
         figure = Figure(figsize=(6, 2))

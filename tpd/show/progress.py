@@ -1,4 +1,4 @@
-"""Progress of long work: bars in a terminal, a line now and then everywhere else."""
+"""Progress of long work: bars in a terminal, otherwise a line every few seconds."""
 
 import os
 import sys
@@ -16,11 +16,11 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressBars:
-    """Bars that advance with every batch of transitions.
+    """Progress bars that advance with every batch of transitions.
 
     In a terminal they are bars; in a pipe, a log or a notebook a line is written every few seconds. Nothing
-    is shown in CI and in parallel jobs. With `after`, bars appear once work has gone on for so many seconds,
-    and vanish when it is done.
+    is shown in CI and in parallel jobs. With `after`, bars appear after this many seconds and vanish at the
+    end.
     """
 
     def __init__(self, wanted: bool = True, after: float = 0.0) -> None:
@@ -54,7 +54,7 @@ class ProgressBars:
             self._progress.stop()
 
     def counter(self, description: str, total: int | None) -> Callable[[int], None]:
-        """A new bar, and the function that moves it; no total where nobody knows it."""
+        """Add a bar and return the function that advances it; total is None if unknown."""
         task = self._progress.add_task(description, total=total)
         lines = _Lines(description, total, self._write if self._lines else None)
 
@@ -71,12 +71,12 @@ class ProgressBars:
 
 
 def counting(advance: Callable[[int], None]) -> TransitionsHandler:
-    """A callback that moves a bar by the length of each batch."""
+    """A callback that advances a bar by the length of each batch."""
     return lambda transitions: advance(len(transitions))
 
 
 class _Lines:
-    """One line every few seconds: how much is done, and how long the rest takes."""
+    """Writes a line every few seconds: how much is done, and the estimated remaining time."""
 
     def __init__(self, description: str, total: int | None, write: Callable[[str], None] | None) -> None:
         self._description, self._total, self._write = description, total, write
@@ -87,7 +87,7 @@ class _Lines:
     def advance(self, count: int) -> None:
         now = time.monotonic()
         self._done += count
-        if self._start is None:  # what a resumed run has done before came at once
+        if self._start is None:  # work done before a resumption does not count for the speed
             self._start, self._begun = now, self._done
         if self._write is None or now - self._start < self._next:
             return

@@ -1,4 +1,4 @@
-"""Reliability diagrams: did what was forecast with a probability of 0.3 happen three times in ten?"""
+"""Reliability diagrams: do events with a forecast probability of 0.3 happen three times in ten?"""
 
 import math
 import textwrap
@@ -19,7 +19,7 @@ from tpd.show import plots
 COLUMNS = 4
 CONSTANT = {0.0: "never happened", 1.0: "always happened"}
 FEW = 100
-"""A frequency over fewer windows says little."""
+"""Bins with fewer windows than this are marked as uncertain."""
 EDGE = "#555555"
 CALIBRATED: dict[str, Any] = {"color": EDGE, "linewidth": 0.8, "linestyle": "--"}
 BASE_RATE: dict[str, Any] = {"color": EDGE, "linewidth": 0.8, "linestyle": ":"}
@@ -27,10 +27,10 @@ MARKER: dict[str, Any] = {"marker": "o", "markersize": 6, "markeredgecolor": EDG
 
 
 def draw(forecasts: ForecastSkill, title: str) -> Figure:
-    """A panel for each event: how often it happened against how likely it was said to be.
+    """One panel per event: observed frequency against forecast probability.
 
-    Forecasts are of exactly h steps ahead, all h together. The bars below count them. Events that always or
-    never happened have no panel, but are named.
+    Forecasts are for exactly h steps ahead, pooled over all h. The bars below count them. Events that always
+    or never happened have no panel, but are listed.
     """
     title = (
         f"{title}: forecasts of whether an event happens exactly h steps ahead, all h together "
@@ -70,7 +70,7 @@ def draw(forecasts: ForecastSkill, title: str) -> Figure:
 
 
 def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:
-    """Laid out in inches, as `plots.page` is: to let matplotlib find the layout takes long."""
+    """A page with a layout in inches, like `plots.page`: matplotlib's own layout is slow."""
     top, bottom, left, right = 1.2, 1.35, 0.75, 0.2
     width, height = max(6.5, 3.0 * columns + left), 4.0 * rows + top + bottom
     figure = plots.Page(figsize=(width, height), dpi=110)
@@ -87,7 +87,7 @@ def _frequencies(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
         axes.axhline(base_rate, **BASE_RATE)
     colour = plots.style(forecasts.names, name)["facecolor"]
     many, few = bins.windows >= FEW, (bins.windows > 0) & (bins.windows < FEW)
-    forecast = np.clip(bins.forecast, 0, 1)  # a regression may leave the panel
+    forecast = np.clip(bins.forecast, 0, 1)  # a regression may exceed the panel
     axes.plot(forecast[many], bins.frequency[many], color=EDGE, linewidth=0.8)
     for chosen, inside in ((few, "white"), (many, colour)):
         look = MARKER | {"markerfacecolor": inside}
@@ -99,7 +99,7 @@ def _frequencies(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
 
 
 def _counts(axes: Axes, forecasts: ForecastSkill, name: str) -> None:
-    """On a log scale: most events are unlikely most of the time."""
+    """Counts on a log scale: most events are unlikely most of the time."""
     windows = forecasts.reliability(name).windows
     centres = (np.arange(BINS) + 0.5) / BINS
     axes.bar(centres, windows, width=0.9 / BINS, log=True, **plots.style(forecasts.names, name))

@@ -1,4 +1,4 @@
-"""Which seeds follow the same strategy: never average explanations of policies that differ."""
+"""Groups seeds whose policies follow the same strategy, so that different strategies are never averaged."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,13 @@ from tpd.core.explanation import Explanation
 from tpd.core.types import FloatArray
 
 LARGEST_SHIFT = 0.1
-"""Share of probability with which something else may happen at the average step."""
+"""Largest total-variation distance, averaged over steps, within one strategy."""
 LARGEST_CHANGE = 0.25
-"""How much more often an outcome may be expected within the horizon, relative to at least once."""
+"""Largest relative difference of expected counts within the horizon (relative to at least 1)."""
 
 
 def group_by_strategy(explanations: Mapping[str, Explanation], row: int) -> list[list[str]]:
-    """Labels of explanations that expect much the same future, the largest group first."""
+    """Groups of labels whose explanations predict nearly the same future, the largest group first."""
     labels = list(explanations)
     if len(labels) < 2:
         return [labels] if labels else []
@@ -27,9 +27,9 @@ def group_by_strategy(explanations: Mapping[str, Explanation], row: int) -> list
 
 
 def distances(futures: FloatArray) -> FloatArray:
-    """[future, future] of futures [future, horizon, outcome]: above 1 where strategies differ.
+    """[future, future]: distances between futures [future, horizon, outcome]; above 1 if strategies differ.
 
-    They differ when other things happen, or the same at other times, or more often.
+    They differ if other outcomes are expected, or the same ones at other times, or more often.
     """
     scale = np.maximum(1, np.abs(futures).max(axis=(0, 1)))
     gaps = np.abs(futures[:, None] - futures[None]) / scale

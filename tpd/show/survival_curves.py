@@ -1,4 +1,4 @@
-"""Survival curves: how likely something has happened by some step, as explained and as rollouts show it."""
+"""Survival curves: the probability that an event has happened by each step, learned and by rollouts."""
 
 import textwrap
 from typing import Any
@@ -21,18 +21,18 @@ from tpd.show import plots
 MOMENTS = 4
 SHOWN_STEPS = 10
 HAPPENS = 0.05
-"""Something comes to happen where such a share of the rollouts sees it, after the first step."""
+"""An event counts as occurring if at least this fraction of rollouts has it after the first step."""
 CHOICES = ("the agent's action", "foil")
 GREY = "#555555"
 WIDTH = 48
-"""Characters in a line above a plot."""
+"""Characters per line of a title."""
 POINTS: dict[str, Any] = {"fmt": "o", "markersize": 4, "markeredgecolor": "black", "elinewidth": 1.2}
 
 
 def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: str) -> Figure | None:
-    """What has happened by each step at a few moments: explained as lines, rolled out as points, with bands.
+    """The probability of each event by each step at a few moments: learned lines, rolled-out points, bands.
 
-    None where nothing is to be seen: no outcome is a first occurrence, or none occurs.
+    None if no outcome is a first occurrence, or none occurs.
     """
     explanation = explainer.explain(cases.observations, cases.actions, draws=ENOUGH_DRAWS)
     names = plots.first_names(explanation)
@@ -67,7 +67,10 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
 
 
 def _eventful(cases: SampledCases, comes: BoolArray) -> IntArray:
-    """[moment]: own actions with a foil, at some of the moments where something comes [case, event]."""
+    """[moment]: own actions with a foil, at some of the moments where an event occurs.
+
+    comes: [case, event], whether the event occurs.
+    """
     own = np.flatnonzero(~cases.own) - 1
     eventful = own[comes[own].any(axis=1) | comes[own + 1].any(axis=1)]
     chosen = np.linspace(0, len(eventful) - 1, min(MOMENTS, len(eventful))).round().astype(np.int64)
@@ -80,7 +83,7 @@ def _colour(explanation: Explanation, column: int) -> str:
 
 
 def _explained(axes: Axes, explanation: Explanation, column: int) -> None:
-    """The curve of one pair with its band; a network's sum may leave [0, 1] a little, a probability not."""
+    """The curve of one pair with its band; clipped to [0, 1], which a network's sum may leave."""
     colour = _colour(explanation, column)
     told = explanation.told.by[0, :, column]
     line = np.where(told, np.clip(np.cumsum(explanation.expected[0, :, column]), 0, 1), np.nan)

@@ -1,4 +1,4 @@
-"""The error table, for the terminal."""
+"""Tables of errors, forecasts, verdicts and bands, for the terminal."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ Reference = Mapping[str, Mapping[str, tuple[float, float]]]
 def error_table(
     title: str, mean: pd.DataFrame, std: pd.DataFrame | None = None, reference: Reference | None = None
 ) -> Table:
-    """Rows of outcomes, columns of metrics; the reference figures stand below each value."""
+    """One row per outcome, one column per metric; reference values are shown below each value."""
     reference = {outcome: figures for outcome, figures in (reference or {}).items() if outcome in mean.index}
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("outcome")
@@ -52,12 +52,12 @@ def error_table(
 
 
 def shown(errors: pd.DataFrame) -> list[str]:
-    """The columns of an error table; how much the bands hold only where there are bands."""
+    """The columns of an error table; band coverage only if there are bands."""
     return [*METRICS, *(metric for metric in COVERED if metric in errors)]
 
 
 def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
-    """An error with its standard deviation if there is one, or the share that a band holds."""
+    """An error with its standard deviation, if there is one, or the coverage of a band."""
     value = float(mean[metric][outcome])
     if metric in COVERED:
         return "-" if math.isnan(value) else f"{value:.0%}"
@@ -65,7 +65,7 @@ def figure(metric: str, outcome: str, mean: pd.DataFrame, std: pd.DataFrame | No
 
 
 def verdict_rows(forecasts: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Headings, and rows of outcomes: whether they are learned by some step, for each kind of actions."""
+    """Headings, and one row per outcome: whether it is learned by each step, for each kind of action."""
     judged = forecasts[forecasts["range"].str.startswith(BY)]
     keys = zip(judged["actions"], judged["outcome"], judged["range"], strict=True)
     found = dict(zip(keys, judged.to_dict("records"), strict=True))
@@ -76,13 +76,13 @@ def verdict_rows(forecasts: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     rows = [
         [outcome.removeprefix(FIRST), *(_verdict(found[kind, outcome, by]) for kind, by in places)]
         for outcome in outcomes
-        if FIRST + outcome not in outcomes  # whether it has happened says more than how often
+        if FIRST + outcome not in outcomes  # whether it has happened is more informative than how often
     ]
     return [f"{words[kind]}, {by}" for kind, by in places], rows
 
 
 def verdict_table(title: str, forecasts: pd.DataFrame) -> Table:
-    """What `verdict_rows` says, and what it means."""
+    """The table of `verdict_rows`, with a caption."""
     table = Table(title=title, title_justify="left", caption_justify="left")
     headings, rows = verdict_rows(forecasts)
     table.add_column("outcome")
@@ -101,7 +101,7 @@ def verdict_table(title: str, forecasts: pd.DataFrame) -> Table:
 
 
 def _verdict(row: Mapping[Any, Any]) -> str:
-    """A verdict, and its skill or, where it is too rare, in how many episodes it happens."""
+    """A verdict with its skill or, if it is too rare, the number of episodes in which it happens."""
     if row["verdict"] == Verdict.TOO_RARE.words:
         return f"too rare: {row['episodes']:.0f}"
     if math.isnan(row["skill"]):
@@ -110,7 +110,7 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 
 
 def forecast_table(title: str, frame: pd.DataFrame) -> Table:
-    """Rows of outcomes: how often each comes up, and the skill of its forecasts by steps ahead."""
+    """One row per outcome: its base rate, and the skill of its forecasts by steps ahead."""
     table = Table(title=title, title_justify="left", caption_justify="left")
     frame = at_each_step(frame)
     ranges = list(dict.fromkeys(frame["range"]))
@@ -127,7 +127,7 @@ def forecast_table(title: str, frame: pd.DataFrame) -> Table:
 
 
 def band_table(title: str, frame: pd.DataFrame) -> Table:
-    """Rows of events: how often their bands hold the truth, by forecast, and what they are worth."""
+    """One row per event: the coverage of its bands by forecast probability, and their value."""
     table = Table(title=title, title_justify="left", caption_justify="left")
     for heading in ("event", "actions"):
         table.add_column(heading)
@@ -150,12 +150,12 @@ def _held(share: float, moments: float) -> str:
 
 
 def at_each_step(forecasts: pd.DataFrame) -> pd.DataFrame:
-    """Of a table of forecasts, those of the policy's actions and of single steps."""
+    """The forecasts for the policy's actions at single steps."""
     return forecasts[(forecasts["actions"] == POLICY) & ~forecasts["range"].str.startswith(BY)]
 
 
 def overall(metrics: Mapping[str, float]) -> str:
-    """What the errors do not say: how much is known, what the bands hold, what contradicts the agent."""
+    """A summary line besides the errors: known pairs, coverage of bands, contradictions with the agent."""
     pi, foil, contradicted = (metrics[name] for name in OVERALL)
     said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
     for name, actions in {"pi": "the policy's actions", "foil": "the others"}.items():
@@ -173,7 +173,7 @@ def overall(metrics: Mapping[str, float]) -> str:
 
 
 def _share(part: float) -> str:
-    """In percent, rounded down: only all is 100 %."""
+    """A percentage, rounded down: only 1 gives 100 %."""
     return f"{math.floor(part * 10_000 + 1e-6) / 10_000:.2%}"
 
 

@@ -1,4 +1,4 @@
-"""The timeline of recorded episodes: at which steps the expected future changed, and how."""
+"""The timeline of recorded episodes: the steps at which the predicted future changed, and how."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from tpd.core.formats import percent
 from tpd.core.outcomes import FIRST, Legend
 
 LABELLED = 0.1
-"""Smaller changes, as a share of the largest, get no words."""
+"""Changes below this fraction of the largest one get no label."""
 ROW_HEIGHT = 1.15
 
 
 def draw(points: pd.DataFrame, legend: Legend, title: str) -> Figure:
-    """A row for each episode of `turning_points`, a bar for each step, and words at its largest change."""
+    """One row per episode of `turning_points`, one bar per step, and a label at its largest changes."""
     episodes = sorted(points["episode"].unique())
     figure = Figure(figsize=(11, 1.6 + ROW_HEIGHT * len(episodes)), dpi=110, layout="constrained")
     rows = figure.subplots(len(episodes), 1, squeeze=False, sharex=True, sharey=True)[:, 0]

@@ -1,4 +1,4 @@
-"""Plots of what other rewards would change, and of the distribution of returns."""
+"""Plots of returns under other rewards, and of the distribution of returns."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -13,13 +13,13 @@ from tpd.core.explanation import TOLERATED, Explanation
 from tpd.show.plots import CURVE_LOOKS
 
 EDGE = 0.001
-"""Rarer returns are left out of the picture."""
+"""Returns in tails below this probability are left out of the picture."""
 
 
 def against_reward(
     outcome: str, names: Sequence[str], explanation: Explanation, now: float, reach: float
 ) -> Figure:
-    """The return of every action as the reward of one outcome moves, the rest of the policy unchanged."""
+    """Returns of all actions as functions of one outcome's reward, with the rest of the policy unchanged."""
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
     rewards = np.array([now - reach, now + reach])
@@ -41,10 +41,10 @@ def against_reward(
 
 
 def return_distributions(names: Sequence[str], observed: BoundedDistribution) -> Figure:
-    """How likely each action ends in a return of at most so much, within the horizon.
+    """The cumulative distribution of the return within the horizon, for each action.
 
-    Where a little of the future is unknown the line becomes an area: it lies somewhere within. Where much
-    is, there is no line.
+    If a little of the future is unknown, the line becomes an area that contains it; if much is unknown, there
+    is no line.
     """
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
@@ -57,7 +57,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
         for side, label in ((observed.lowest, name), (observed.highest, None)):
             likely = np.cumsum(side.probabilities[i])
             axes.step(side.values[i], likely, where="post", label=label, **look)
-    if known.any():  # the ends of what is known, not the bounds of what is not
+    if known.any():  # only the range of known returns
         low = float(np.nanmin(observed.quantile(EDGE).high[known]))
         high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
         margin = 0.05 * (high - low) + 1e-9
@@ -74,7 +74,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
 
 
 def fragile(outcome: str, now: float, found: Fragility) -> Figure:
-    """In how many of the states met another action overtakes, as one reward moves away from what it is."""
+    """The number of visited states in which another action overtakes, as a function of one reward."""
     figure = Figure(figsize=(7, 4), layout="constrained", dpi=110)
     axes = figure.subplots()
     count = max(1, len(found.reward))

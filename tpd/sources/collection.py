@@ -1,4 +1,4 @@
-"""Transitions collected now: with exploration for learning, or as whole episodes for judging."""
+"""Collects transitions from an environment: with exploration to learn from, or whole episodes to judge by."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from tpd.sources.long_episodes import LongEpisodes
 from tpd.sources.stepping import interact
 
 SMALLEST_BATCH, LARGEST_BATCH = 5_000, 50_000
-STEPS_AT_ONCE = 5  # more would be too late to heed what was tried meanwhile
+STEPS_AT_ONCE = 5  # with more, exploration would lag behind the visit counts
 MANY_COPIES, FEW_COPIES = 1000, 32
 NO_EXPLORATION = Exploration(0.0)
 
@@ -28,7 +28,7 @@ def collect(
     num_envs: int,
     info_keys: Sequence[str] = (),
 ) -> Iterator[Transitions]:
-    """Exactly `steps` transitions, in batches."""
+    """Yield exactly `steps` transitions, in batches."""
     if steps == 0:
         return
     wrap = LongEpisodes().wrap if exploration.cut_long else None
@@ -45,7 +45,7 @@ def collect(
         stream = (step for _, step in interact(envs, policy, behaviour, reset_seed(rng), info_keys))
     parts, gathered, done = list[Transitions](), 0, 0
     while done < steps:
-        # small batches at first, so that learning can be watched from its beginning
+        # small batches first, so that the beginning of learning can be watched
         size = min(steps - done, max(SMALLEST_BATCH, min(LARGEST_BATCH, done // 4)))
         while gathered < size:
             parts.append(next(stream))
@@ -64,7 +64,7 @@ def collect(
 def _roll(
     envs: TabularVectorEnv, behaviour: TabularExplorer, rng: np.random.Generator
 ) -> Iterator[Transitions]:
-    """Step for ever, a few steps of every copy at a time."""
+    """Step forever, a few steps of every copy at a time."""
     envs.reset(seed=reset_seed(rng))
     while True:
         yield envs.roll(behaviour.table, STEPS_AT_ONCE, rng)
@@ -80,10 +80,10 @@ def play(
     info_keys: Sequence[str] = (),
     exploration: Exploration = NO_EXPLORATION,
 ) -> Episodes:
-    """Whole episodes of the policy, without exploration unless that is asked for.
+    """Play whole episodes of the policy, by default without exploration.
 
-    Every copy plays its share to the end: stopping at the first so many endings would favour
-    short episodes.
+    Each copy plays a fixed share of the episodes to the end: stopping once enough episodes have ended would
+    favour short ones.
     """
     if num_envs is None:
         num_envs = MANY_COPIES if env.tabular else FEW_COPIES
@@ -101,7 +101,7 @@ def play(
         if (left <= 0).all():
             break
     envs.close()
-    # a copy's own steps are in order already: a stable sort by copy puts its episodes one after the other
+    # the steps of each copy are in order, so a stable sort by copy groups them into episodes
     order = np.argsort(np.concatenate(owners), kind="stable")
     transitions = concatenate(parts)[order]
     ended = transitions.terminated | transitions.truncated

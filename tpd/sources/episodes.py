@@ -1,4 +1,4 @@
-"""Episodes to look at: what the policy saw, did and met, with pictures where no table can draw them."""
+"""Records episodes for display: observations, actions, outcomes, and pictures if states cannot be drawn."""
 
 import contextlib
 import io
@@ -25,17 +25,17 @@ from tpd.sources.stepping import reporting_step_errors
 FRAME_SIZE = (320, 240)
 FRAME_QUALITY = 50
 ENDLESS = 2000
-"""Steps that are recorded of an episode where no time limit ends it."""
+"""Upper bound on recorded steps of an episode without a time limit."""
 EARLY_FRAMES, LAST_FRAMES = 100, 30
-"""Pictures of an episode: at most so many before its last steps, and of those all."""
+"""Pictures of an episode: at most this many before its last steps, and one for each of the last steps."""
 MOST_PICTURED = 500
-"""Episodes that have pictures, if they are no more."""
+"""Upper bound on recorded episodes with pictures; if there are more, none has pictures."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded episodes, each of whose steps is a moment that can be asked about."""
+    """Recorded episodes; every step of them is a moment that can be asked about."""
 
     episodes: Episodes
     happened: FloatArray
@@ -43,11 +43,14 @@ class Recording:
     seeds: IntArray
     """[episode]: the seed of its reset"""
     masks: BoolArray | None
-    """[batch, num_actions]: the valid actions before each transition; None where they are not numbered"""
+    """[batch, num_actions]: the valid actions before each transition; None if actions are not discrete"""
     frames: tuple[bytes, ...] = ()
-    """[frame]: pictures before some of the transitions, as WebP; none where the state itself can be drawn"""
+    """[frame]: pictures before some of the transitions, as WebP.
+
+    Empty if states can be drawn without playing
+    """
     frame_rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """[frame]: the transition of each, in order; the first of an episode always has one"""
+    """[frame]: the transition of each picture, in order; the first step of an episode always has one"""
 
     def moment(self, episode: int, step: int) -> Moment:
         """The moment before a step of an episode."""
@@ -62,7 +65,7 @@ class Recording:
         )
 
     def frame_of(self, rows: IntArray) -> IntArray:
-        """[row]: the picture before each of these transitions, or the last one that was kept before it."""
+        """[row]: the index of the latest picture at or before each of these transitions."""
         return np.searchsorted(self.frame_rows, rows, side="right") - 1
 
 
@@ -72,18 +75,18 @@ class Step(NamedTuple):
     transition: Transitions
     """[1]"""
     picture: Array | None
-    """[height, width, 3]: before the step, where it was asked for"""
+    """[height, width, 3]: before the step, if requested"""
 
 
 class Recorder:
-    """Records so many episodes, whole or of at most so many steps each."""
+    """Records a number of episodes, optionally cut after a number of steps."""
 
     def __init__(self, *, episodes: int, steps: int | None = None) -> None:
         self.episodes = whole_number("episodes", episodes, at_least=0)
         self.steps = None if steps is None else whole_number("steps", steps, at_least=1)
 
     def record(self, env: Environment, policy: Policy, outcomes: OutcomeSet) -> Recording | None:
-        """Play the episodes; None if none is wanted."""
+        """Play the episodes; returns None if `episodes` is 0."""
         if not self.episodes:
             return None
         pictures = env.drawable and env.model is None
@@ -99,7 +102,7 @@ def record(
     pictures: bool = False,
     progress: Callable[[int], None] = lambda episodes: None,
 ) -> Recording:
-    """Play the episodes of these seeds, whole or of at most so many steps, with pictures where asked for."""
+    """Play one episode per seed, of at most `most` steps, and record pictures if requested."""
     if most is None and env.time_limit is None:
         most = ENDLESS
     if pictures and len(seeds) > MOST_PICTURED:
@@ -112,7 +115,7 @@ def record(
     for seed in seeds:
         steps = _transitions(env, policy, seed, most, outcomes.info_keys)
         pages = _pictured(env, seed, steps) if pictures else {}
-        if pictures and 0 not in pages:  # else it would be shown with pictures of another
+        if pictures and 0 not in pages:  # otherwise it would show pictures of another episode
             pictures, frames, frame_rows = False, [], []
         frame_rows += [len(parts) + time for time in pages]
         frames += pages.values()
@@ -131,7 +134,10 @@ def record(
 
 
 def picture_of(env: Environment, moment: Moment) -> Array | None:
-    """[height, width, 3]: the environment at a moment, played again; None where it cannot be drawn."""
+    """[height, width, 3]: picture of the environment at a moment, by replaying it.
+
+    None if it cannot be drawn.
+    """
     if env.model is not None:
         return env.picture(moment.observation)
     if not env.drawable:
@@ -146,16 +152,16 @@ def picture_of(env: Environment, moment: Moment) -> Array | None:
 def _transitions(
     env: Environment, policy: Policy, number: int, most: int | None, info_keys: Sequence[str]
 ) -> list[Transitions]:
-    """[time]: the steps of an episode, at most so many."""
+    """[time]: the steps of an episode, at most `most`."""
     playing = play_one(env, policy, number, pictures=False, info_keys=info_keys)
     with contextlib.closing(playing):
         return [step.transition for step in itertools.islice(playing, most)]
 
 
 def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict[int, bytes]:
-    """Pictures by time: of the last steps, and of some before, as its seed and actions are played again.
+    """Pictures by time, of the last steps and some earlier ones, by replaying the seed and actions.
 
-    They end where the environment shows something else the second time, or cannot be drawn any more.
+    They stop at the first step where the replay observes something else or cannot be drawn.
     """
     wanted, pages = set(picture_times(len(steps))), dict[int, bytes]()
     with contextlib.closing(env.make(render_mode="rgb_array")) as one:
@@ -169,7 +175,7 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
                     break
                 try:
                     pages[time] = compressed(draw(one))
-                except Exception as error:  # of a renderer, for example one that has lost its OpenGL context
+                except Exception as error:  # any error of a renderer, for example a lost OpenGL context
                     log.warning(
                         "%s cannot be drawn any more, so pictures of episode %d end at step %d: %s",
                         *(env.id, seed, time, " ".join(str(error).split())),
@@ -180,7 +186,7 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
 
 
 def picture_times(steps: int) -> list[int]:
-    """The steps of an episode that have a picture: the last ones, and some evenly spread before."""
+    """The steps of an episode that get a picture: the last ones, and some evenly spaced before them."""
     last = max(0, steps - LAST_FRAMES)
     every = max(1, -(-last // EARLY_FRAMES))
     return [*range(0, last, every), *range(last, steps)]
@@ -189,7 +195,7 @@ def picture_times(steps: int) -> list[int]:
 def play_one(
     env: Environment, policy: Policy, number: int, *, pictures: bool, info_keys: Sequence[str] = ()
 ) -> Generator[Step]:
-    """The steps of the episode that starts from its own seed, as the policy plays it."""
+    """Play one episode of the policy from this seed, and yield its steps."""
     one, rng = env.make(render_mode="rgb_array" if pictures else None), generator(number, "episode")
     observation = with_initial_state(policy, batch(one.observation_space, [one.reset(seed=number)[0]]))
     ended = False
@@ -216,7 +222,7 @@ def play_one(
 
 
 def check_frame(frame: bytes, name: str) -> None:
-    """Refuse what is no picture as `compressed` makes them."""
+    """Refuse anything but a picture made by `compressed`."""
     try:
         with Image.open(io.BytesIO(frame), formats=["WEBP"]) as image:
             size = image.size
@@ -231,5 +237,5 @@ def compressed(picture: Array) -> bytes:
     image = Image.fromarray(np.asarray(picture, dtype=np.uint8))
     image.thumbnail(FRAME_SIZE, Image.Resampling.BILINEAR)
     file = io.BytesIO()
-    image.save(file, "WEBP", quality=FRAME_QUALITY, method=2)  # nearly as small as 4, and faster
+    image.save(file, "WEBP", quality=FRAME_QUALITY, method=2)  # nearly as small as method 4, and faster
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Behaviour that departs from the policy, so that what it does not do can be explained too."""
+"""Exploration: behaviour that deviates from the policy, so that other actions can be explained too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,19 +19,20 @@ TOO_MANY_STATES = "use an environment that observes vectors, not numbers, and an
 
 @dataclass(frozen=True)
 class Exploration:
-    """How far the behaviour departs from the policy."""
+    """How the behaviour deviates from the policy."""
 
     epsilon: float
-    """How often it takes any valid action instead of the policy's."""
+    """Probability of a random valid action instead of the policy's."""
     least_tried: bool = False
-    """Whether it then takes the valid action that was tried least often there."""
+    """Whether that action is the least tried one in the state instead of a random one."""
     restarts: float = 0.0
-    """Share of the episodes that start in a state seen before, the least visited of a few."""
+    """Fraction of episodes that start in a visited state, the least visited of a few candidates."""
     every: tuple[int, int] | None = None
-    """Takes one other action than the policy's every so many steps, at least and at most, instead of at a
-    rate: the policy's own actions then come in long runs."""
+    """Takes one other action every [fewest, most] steps instead of at rate epsilon, so that the policy's own
+    actions come in long runs.
+    """
     cut_long: bool = False
-    """Whether most copies begin anew where an episode lasts much longer than those that terminate."""
+    """Whether most copies truncate episodes that last much longer than those that terminate."""
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -55,24 +56,24 @@ class Exploration:
 
 
 def mix(probabilities: FloatArray, other: FloatArray, epsilon: float) -> FloatArray:
-    """[batch, num_actions]: the second choice at rate epsilon, else the first."""
+    """[batch, num_actions]: a mixture of two policies; `other` has weight epsilon."""
     return np.asarray((1 - epsilon) * probabilities + epsilon * other)
 
 
 def uniform(valid: BoolArray) -> FloatArray:
-    """[batch, num_actions]: any valid action, equally likely; 0 where none is."""
+    """[batch, num_actions]: uniform over the valid actions; 0 everywhere if none is valid."""
     return np.asarray(valid / np.maximum(valid.sum(axis=1, keepdims=True), 1))
 
 
 def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
     """[batch]: one action from each row of probabilities [batch, num_actions]."""
-    from tpd.kernels.stepping import draw_columns  # numba takes long to import
+    from tpd.kernels.stepping import draw_columns  # numba is slow to import
 
     return draw_columns(probabilities, np.arange(len(probabilities)), rng.random(len(probabilities)))
 
 
 class Explorer:
-    """Explores any environment: now and then an action that is valid but otherwise random."""
+    """Epsilon-greedy exploration for any environment: sometimes a random valid action."""
 
     def __init__(
         self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
@@ -90,11 +91,11 @@ class Explorer:
         return Choice(actions, ~wild)
 
     def remember(self, seen: Transitions) -> None:
-        """What was tried before does not matter here."""
+        """Do nothing: this explorer counts no visits."""
 
 
 class SparseExplorer(Explorer):
-    """Follows the policy, but for one other action every so many steps of each copy."""
+    """Follows the policy, except for one other action every few steps of each copy."""
 
     def __init__(
         self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
@@ -119,8 +120,8 @@ class SparseExplorer(Explorer):
         return Choice(actions, ~wild)
 
     def _others(self, observations: Array, actions: Array) -> tuple[Array, BoolArray]:
-        """[batch, ...] and [batch]: any valid action but these, and whether there is one."""
-        if self._env.parts is not None:  # as foils are: the rest of the action stays as it is
+        """[batch, ...] and [batch]: a random valid action other than these, and whether there is one."""
+        if self._env.parts is not None:  # like a foil: only one part of the action changes
             return self._env.parts.change_one(actions, self._rng), np.ones(len(actions), dtype=np.bool_)
         if not self._env.discrete:
             return random_actions(self._env, observations, self._rng), np.ones(len(actions), dtype=np.bool_)
@@ -134,7 +135,7 @@ class SparseExplorer(Explorer):
 
 
 def random_actions(env: Environment, observations: Array, rng: np.random.Generator) -> Array:
-    """[batch, ...]: any valid action, equally likely."""
+    """[batch, ...]: a random valid action, all equally likely."""
     if env.discrete:
         return draw(uniform(env.mask(observations)), rng)
     space = env.action_space
@@ -147,7 +148,7 @@ def random_actions(env: Environment, observations: Array, rng: np.random.Generat
 def explorer(
     env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
 ) -> "Explorer | TabularExplorer":
-    """The explorer that suits the environment."""
+    """The explorer for this environment and these settings."""
     if exploration.every is not None:
         return SparseExplorer(env, policy, exploration, rng)
     if env.tabular and isinstance(policy, DiscretePolicy):
@@ -156,12 +157,12 @@ def explorer(
 
 
 def require_tables(env: Environment) -> None:
-    """Refuse an environment with so many pairs that their exploration takes more than the free memory."""
+    """Refuse an environment whose exploration tables [state, action] would not fit into the free memory."""
     require_memory("exploration with tables", (3, *env.table_shape()), "float64", TOO_MANY_STATES)
 
 
 class TabularExplorer:
-    """Explores numbered states, remembering what it has tried; the policy must not change meanwhile."""
+    """Exploration for discrete states, with visit counts; the policy must not change meanwhile."""
 
     def __init__(
         self, env: Environment, policy: DiscretePolicy, exploration: Exploration, rng: np.random.Generator
@@ -174,7 +175,7 @@ class TabularExplorer:
         self._policy = policy.probabilities(states)
         self._visits: IntArray = np.zeros(self._valid.shape, dtype=np.int64)
         self.table = mix(self._policy, uniform(self._valid), exploration.epsilon)
-        """[state, action]: how likely it takes each action, as things stand"""
+        """[state, action]: current probability of each action"""
 
     def __call__(self, observations: IntArray) -> Choice:
         from tpd.kernels.stepping import draw_columns
@@ -182,7 +183,7 @@ class TabularExplorer:
         return Choice(draw_columns(self.table, observations, self._rng.random(len(observations))))
 
     def remember(self, seen: Transitions) -> None:
-        """Take note of what was tried."""
+        """Update the visit counts and, if `least_tried` is set, the table."""
         if not (self._exploration.least_tried or self._exploration.restarts):
             return
         num_actions = self._visits.shape[1]
@@ -193,7 +194,7 @@ class TabularExplorer:
             self.table = mix(self._policy, np.eye(num_actions)[least], self._exploration.epsilon)
 
     def restart(self, starts: IntArray) -> IntArray:
-        """Exchange some of the states where episodes are about to start."""
+        """Replace some of the initial states by rarely visited ones."""
         visits = self._visits.sum(axis=1)
         visited = np.flatnonzero(visits)
         chosen = self._rng.random(len(starts)) < self._exploration.restarts

@@ -1,4 +1,4 @@
-"""Actions that a policy takes although the mask of its environment forbids them."""
+"""Warns if a policy takes actions that the action mask of its environment forbids."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from tpd.envs import Environment
 
 
 def forbidden_actions(env: Environment, transitions: Transitions, outcomes: OutcomeSet) -> str:
-    """A warning that names the share of such steps; empty where there are none, or an event tells of them.
+    """A warning with the fraction of such steps; empty if there are none, or if an event already marks them.
 
-    An event tells of them if it happens at every such step and at no other.
+    An event marks them if it happens at exactly these steps.
     """
     if not env.discrete:
         return ""

@@ -1,4 +1,4 @@
-"""Forks of a running environment: the same moment, with another future each."""
+"""Forks of a running environment: copies that start at the same moment and continue with different seeds."""
 
 import contextlib
 import copy
@@ -24,31 +24,30 @@ from tpd.sources.moments import Moment
 from tpd.sources.random_sources import GLOBAL, reseed, take_over
 from tpd.sources.worlds import Env, ForkedWorlds, LocalWorlds, WorldError, Worlds
 
-DEPTHS = (0, 5, 20)  # at which forking is proved, each in an episode of its own
+DEPTHS = (0, 5, 20)  # steps before the fork, one tested episode for each
 FUTURE = 30  # steps after the fork that are compared
 FORK_PATIENCE = 20.0
-"""Seconds after which a fork of the process that does not answer counts as hung, while that is proved."""
+"""Seconds after which an unresponsive process fork counts as hung, while forking is tested."""
 LIMITS_AND_CHECKS = gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker
 WORTH_FORKING = 5
-"""Work is shared among processes if it takes so many times as long as to fork them."""
+"""Use several processes if the work takes at least this many times as long as forking them."""
 
 
 class Start(NamedTuple):
-    """Where forks start, and the seed of each."""
+    """A moment to fork from, and the seed of each fork."""
 
     moment: Moment
     seeds: IntArray
-    """[fork]: the same seed has the same future"""
+    """[fork]: forks with the same seed have the same future"""
 
 
 class Forks:
-    """Forks an environment at moments of its episodes, once it is proved that this can be done.
+    """Forks an environment at moments of its episodes, after testing that this works.
 
-    A fork is a new environment that takes over the state of the original, where its library has one
-    (MuJoCo), or a deep copy, where either was proved to do what a replay does. Else it is a new
-    environment led to the moment by the same seed and actions, or a fork of this process with one that
-    was led there once, whichever takes less time. Its random generators are seeded anew, so that futures
-    differ, and its time limit is lifted, for only termination ends what can be expected.
+    A fork is a new environment with the simulator state of the original (MuJoCo), or a deep copy, if tests
+    show that it behaves like a replay. Otherwise it is a replay (a new environment with the same seed and
+    actions) or a fork of this process after a single replay, whichever is faster. Its random generators are
+    seeded anew, so that futures differ. Its time limit is removed: only termination ends a predicted future.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -71,16 +70,16 @@ class Forks:
 
     @property
     def by_copy(self) -> bool:
-        """Whether forks are copies; else they are replays, or forks of this process."""
+        """Whether forks are copies; otherwise they are replays, or forks of this process."""
         return self._copy is not None
 
     @property
     def by_state(self) -> bool:
-        """Whether these copies take over the state that the environment's library knows."""
+        """Whether the copies are made from the simulator's state (MuJoCo)."""
         return self._copy == self._take_over_state
 
     def fork(self, moment: Moment, seeds: Sequence[int] | IntArray) -> list[Env]:
-        """One environment for each seed, standing at the moment; the same seed has the same future."""
+        """One environment per seed, all at this moment; the same seed has the same future."""
         if self._copy is not None:
             standing = self._lead_to(moment)
             envs = [self._copy(standing, moment) for _ in seeds]
@@ -92,9 +91,9 @@ class Forks:
         return envs
 
     def worlds(self, starts: Sequence[Start], steps: int, watched: bool = False) -> Worlds:
-        """The forks of all starts, one start after the other, in as many processes as make it quick.
+        """The forks of all starts, in order, in as many processes as is fastest.
 
-        steps: how many each is likely to go. The futures are the same, however they are forked.
+        steps: how many steps each fork will probably take. The futures do not depend on the way of forking.
         """
         forks = sum(len(start.seeds) for start in starts)
         replayed = sum(len(start.seeds) * len(start.moment.actions) for start in starts)
@@ -108,7 +107,7 @@ class Forks:
         return self.in_workers(starts, workers, watched)
 
     def in_processes(self, starts: Sequence[Start], watched: bool = False) -> ForkedWorlds:
-        """Every fork in a process of its own, forked from this one after a single replay."""
+        """Each fork in its own process, forked from this one after a single replay."""
         with contextlib.ExitStack() as standing:
             makers = []
             for start in starts:
@@ -117,7 +116,7 @@ class Forks:
             return ForkedWorlds(makers, [1] * len(makers), watched)
 
     def in_workers(self, starts: Sequence[Start], workers: int, watched: bool = False) -> ForkedWorlds:
-        """The forks shared among processes, each of which makes its own."""
+        """The forks distributed over worker processes, each of which makes its own share."""
         shares = [share for share in _shares(starts, workers) if share]
         makers = [functools.partial(self._fork_all, share) for share in shares]
         return ForkedWorlds(makers, [sum(len(start.seeds) for start in share) for share in shares], watched)
@@ -126,7 +125,7 @@ class Forks:
         return [env for start in starts for env in self.fork(start.moment, start.seeds)]
 
     def _new(self) -> Env:
-        """An environment without time limit, and without what only checks how it is used."""
+        """A new environment without time limit, and without wrappers that only check its usage."""
         env = layer = self._env.make()
         while isinstance(env, LIMITS_AND_CHECKS):
             env = layer = env.env
@@ -149,15 +148,15 @@ class Forks:
 
     def _deep_copy(self, env: Env, moment: Moment) -> Env:
         shared = {}
-        if self._env.model is not None:  # its table never changes, and takes long to copy
+        if self._env.model is not None:  # the transition table never changes and is slow to copy
             table = env.unwrapped.P  # type: ignore[attr-defined]
             shared[id(table)] = table
         return copy.deepcopy(env, shared)
 
     def _take_over_state(self, env: Env, moment: Moment) -> Env:
-        """A new environment with all that MuJoCo knows of the other: positions, warm starts, sensors."""
+        """A new environment with the full MuJoCo state of another: positions, warm starts, sensors."""
         new = self._new()
-        new.reset(seed=moment.seed)  # what is drawn then and kept apart from the state
+        new.reset(seed=moment.seed)  # draws what is kept outside the state
         inner, data = new.unwrapped, env.unwrapped.data  # type: ignore[attr-defined]
         sys.modules["mujoco"].mj_copyData(inner.data, inner.model, data)  # type: ignore[attr-defined]
         take_over(new, env)
@@ -178,7 +177,7 @@ class Forks:
         return Moment(seed, np.array(actions), observation)
 
     def _seen(self, observation: Any) -> Array:
-        """[...]: as one array, and a copy: some environments write the next one into it."""
+        """[...]: the observation as one array; copied, since some environments reuse the same buffer."""
         return np.array(batch(self._env.observation_space, [observation])[0])
 
     def _random_action(self, observation: Array, rng: np.random.Generator) -> Any:
@@ -205,16 +204,16 @@ class Forks:
     def _prove_copy(
         self, way: Callable[[Env, Moment], Env], moment: Moment, rng: np.random.Generator
     ) -> bool:
-        """Whether a copy, its original and a replay, stepped in turn, do the same."""
+        """Whether a copy, its original and a replay behave the same when they are stepped in turn."""
         original, replay = self._lead_to(moment), self._lead_to(moment)
         try:
             envs = [replay, way(original, moment), original]
             return self._same_future(envs, moment.observation, rng)
-        except Exception:  # a copy that lacks a part fails in whatever way; a replay lacks none
+        except Exception:  # an incomplete copy may fail with any error; a replay is complete
             return False
 
     def _prove_process(self, moment: Moment, rng: np.random.Generator) -> float:
-        """Seconds of CPU that a future in a fork of this process takes; inf if it is not that of a replay."""
+        """CPU seconds for a future in a process fork; inf if that future differs from the one of a replay."""
         standing, replay = self._lead_to(moment), self._lead_to(moment)
         reseed(replay, 1)
         observation, began = moment.observation, _cpu_seconds()
@@ -229,12 +228,12 @@ class Forks:
                     if here[2]:
                         break
                     observation = self._seen(here[0])
-        except WorldError:  # such as one that waits for a thread which was not forked
+        except WorldError:  # for example, it waits for a thread that was not forked
             return np.inf
         return _cpu_seconds() - began
 
     def _time_replay(self, moments: Sequence[Moment]) -> tuple[float, float]:
-        """Seconds of CPU that it takes to make an environment, and to make a step."""
+        """CPU seconds to make an environment, and to take one step."""
         made = stepped = 0.0
         for moment in moments:
             began = _cpu_seconds()
@@ -255,17 +254,17 @@ class Forks:
             )
 
     def _prove_reach(self, rng: np.random.Generator) -> None:
-        """What still depends on the first seed after everything was seeded alike is out of reach."""
+        """Check that reseeding reaches all randomness: the future must not depend on the first seed."""
         envs, observations = list[Env](), list[Any]()
         for first_seed in (1, 2):
             env = self._new()
             env.reset(seed=first_seed)
             reseed(env, 0)
             observations.append(self._seen(env.reset()[0]))
-            reseed(env, 0)  # once more, as a reset may have made new generators
+            reseed(env, 0)  # once more, since a reset may have created new generators
             envs.append(env)
         if not np.array_equal(observations[0], observations[1]):
-            return  # the starts differ, so the futures may
+            return  # the initial states differ, so the futures may differ
         if not self._same_future(envs, observations[0], rng):
             raise ValueError(
                 f"{self._env.id} cannot be forked: its future depends on the seed of its reset, but not "
@@ -274,7 +273,7 @@ class Forks:
             )
 
     def _same_future(self, envs: Sequence[Env], observation: Array, rng: np.random.Generator) -> bool:
-        """Whether environments show the same when they take the same random steps in turn."""
+        """Whether the environments give the same results for the same random actions."""
         for _ in range(FUTURE):
             action = self._random_action(observation, rng)
             first, *others = [copy.deepcopy(env.step(action)[:3]) for env in envs]
@@ -294,7 +293,7 @@ def _seeded(env: Env, seed: int) -> list[Env]:
 
 
 def _shares(starts: Sequence[Start], count: int) -> list[list[Start]]:
-    """The forks in so many parts of about the same size, in order."""
+    """Split the forks into `count` parts of about the same size, in order."""
     place = np.repeat(np.arange(len(starts)), [len(start.seeds) for start in starts])
     seeds = np.concatenate([np.asarray(start.seeds) for start in starts])
     parts = zip(np.array_split(place, count), np.array_split(seeds, count), strict=True)
@@ -302,11 +301,11 @@ def _shares(starts: Sequence[Start], count: int) -> list[list[Start]]:
 
 
 def _cores() -> int:
-    """How many processes can run at once."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the children that it has waited for."""
+    """CPU seconds of this process and of its finished children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

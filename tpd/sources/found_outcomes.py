@@ -1,4 +1,4 @@
-"""Outcomes found by trying a policy out, for environments of which nobody has named the events."""
+"""Finds outcomes (events, reward terms) by playing a policy, for environments without named events."""
 
 import logging
 import re
@@ -18,43 +18,43 @@ from tpd.sources.reward_patterns import MOST_CANDIDATES, OF_REWARD, find_terms, 
 from tpd.sources.trials import SECONDS, try_out
 
 WIDEST = 1e6
-"""Bounds of rewards and their terms where they are not known, as in the default outcomes."""
+"""Default bound of rewards and their terms if it is unknown, as in the default outcomes."""
 MARGIN = 100
-"""Bounds are at least so many times as large as what was seen."""
+"""Bounds are at least this many times the largest value observed."""
 OFTEN = 0.5
-"""An event that happens in so large a share of the transitions is not asked for its first occurrence."""
+"""Events that happen in at least this fraction of transitions are too frequent to predict their first one."""
 TERMINATES = "terminates"
 FLAG = re.compile(
     r"^(is|has|was|did)_|success|crash|colli|fail|fell|fallen|dead|died|alive|healthy|reached|solved|done"
     r"|terminat|out_of_|(^|_)(win|won|lost)($|_)",
     re.IGNORECASE,
 )
-"""Names of numbers that are flags if they are only ever 0 and 1; what is true or false is one by any name."""
+"""Names of numbers that count as flags if they are always 0 or 1; booleans count under any name."""
 NO_EVENT = re.compile(r"^_|mask|truncat|time_?limit|time_?out", re.IGNORECASE)
-"""What says which actions are valid, or that time is up, is nothing that happens in the world."""
+"""Action masks and time limits are no events of the environment."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class FoundOutcomes:
-    """Outcomes, and sentences that say what was found and how it was checked."""
+    """Outcomes, and notes on what was found and how it was checked."""
 
     outcomes: OutcomeSet
     notes: tuple[str, ...]
 
 
 class _Event(NamedTuple):
-    """An event that was found."""
+    """A found event."""
 
     name: str
     function: Callable[[Transitions], Array]
     info_keys: tuple[str, ...] = ()
     often: bool = False
-    """Happens so often that its first occurrence tells nothing."""
+    """Happens so often that its first occurrence is uninformative."""
 
 
 def found_outcomes(env: Environment, policy: Policy, seed: int = 0) -> OutcomeSet:
-    """What `find_outcomes` finds, and logs."""
+    """The outcomes from `find_outcomes`; its notes are logged."""
     found = find_outcomes(env, policy, seed=seed)
     for note in found.notes:
         log.info("outcomes of %s: %s", env.id, note)
@@ -62,11 +62,12 @@ def found_outcomes(env: Environment, policy: Policy, seed: int = 0) -> OutcomeSe
 
 
 def find_outcomes(env: Environment, policy: Policy, *, seed: int = 0) -> FoundOutcomes:
-    """Next actions, the terms of the reward, flags in `info`, and the ways in which episodes terminate.
+    """Find next actions, reward terms, flags in `info`, and kinds of termination.
 
-    Of numbered actions exactly one is taken, as in the default outcomes. What was found happens beside them,
-    so only its first occurrence is asked for, which takes no part in a partition; where a flag is up so often
-    that this would tell nothing, it is an event of its own, and the set claims no partition.
+    Exactly one of the discrete actions is taken at each step, so they form a partition, as in the default
+    outcomes. Found events may coincide with them; so only their first occurrence is predicted, which is
+    outside the partition. A flag that is set too often for that becomes an ordinary event, and then the set
+    claims no partition.
     """
     if not env.playable:
         note = f"{env.id} cannot be played, so nothing was looked for: next actions, reward and termination"
@@ -84,12 +85,12 @@ def find_outcomes(env: Environment, policy: Policy, *, seed: int = 0) -> FoundOu
     notes += [*told, *seen, *kinds]
     notes += [f"info[{key!r}] {reason}, so it is not used" for key, reason in trials.unusable.items()]
     outcomes = _together(env, rewards, [*flags, *endings])
-    outcomes.observe(steps)  # every claim, as runs will check it
+    outcomes.observe(steps)  # checks every claim of the set, as runs do
     return FoundOutcomes(outcomes, tuple(notes))
 
 
 def _together(env: Environment, rewards: Sequence[Outcome], events: Sequence[_Event]) -> OutcomeSet:
-    """One set, whose outcomes account for the reward."""
+    """Join everything to one set of outcomes that accounts for the reward."""
     actions, seldom = next_actions(env), [each for each in events if not each.often]
     partition = env.discrete and len(seldom) == len(events)
     asked = [event(e.name, e.function, first=partition, info_keys=e.info_keys) for e in events]
@@ -98,7 +99,7 @@ def _together(env: Environment, rewards: Sequence[Outcome], events: Sequence[_Ev
 
 
 def _rewards(steps: Transitions) -> tuple[list[Outcome], list[str]]:
-    """The terms that add up to the reward, or else the reward; and how that was checked."""
+    """The terms that add up to the reward, or else the reward itself; and a note on how that was checked."""
     numbers = {
         key: values
         for key, values in steps.info.items()
@@ -121,20 +122,20 @@ def _rewards(steps: Transitions) -> tuple[list[Outcome], list[str]]:
 
 
 def _bound(values: Array) -> float:
-    """A power of ten far beyond what was seen."""
+    """A power of ten far above the observed values."""
     largest = MARGIN * float(np.abs(values).max())
     return max(WIDEST, float(10.0 ** np.ceil(np.log10(largest)))) if largest else WIDEST
 
 
 def _seen(columns: Mapping[str, Array]) -> str:
-    """What was seen of some numbers, and how large they may be."""
+    """The observed range of some numbers, and the bound used for them, as text."""
     seen = ", ".join(f"{name} {values.min():.3g} to {values.max():.3g}" for name, values in columns.items())
     bound = max(map(_bound, columns.values()))
     return f" (seen: {seen}; more than ±{bound:,.0f} would be refused)"
 
 
 def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], list[str]]:
-    """Flags in `info` that were both up and down, and what was seen of each."""
+    """Flags in `info` that were observed both set and unset, and a note on each."""
     events, notes, taken = list[_Event](), list[str](), dict[bytes, str]()
     ends = steps.terminated | steps.truncated
     keys = [key for key, values in steps.info.items() if _may_be_flag(key, values) and key not in terms]
@@ -158,7 +159,7 @@ def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], li
 
 
 def _may_be_flag(key: str, values: Array) -> bool:
-    """Whether it is true or false, or a number by the name of a flag that was only ever 0 or 1."""
+    """Whether it is boolean, or a number that has the name of a flag and is always 0 or 1."""
     if NO_EVENT.search(key):
         return False
     named = FLAG.search(key) and not OF_REWARD.search(key)
@@ -166,7 +167,7 @@ def _may_be_flag(key: str, values: Array) -> bool:
 
 
 def _name(key: str, keys: Collection[str]) -> str:
-    """A key in words, unless another one of these keys has the same, or they would mean something else."""
+    """A readable name for a key; the key itself if the name would be ambiguous."""
 
     def words(key: str) -> str:
         key = re.sub(r"^is_(?=.)", "", key)
@@ -178,7 +179,7 @@ def _name(key: str, keys: Collection[str]) -> str:
 
 
 def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event], list[str]]:
-    """The ways in which episodes terminate, but for those that flags name already."""
+    """The kinds of termination, except those that a flag already marks."""
     ends, count = steps.terminated, int(steps.terminated.sum())
     if not count:
         return [], [f"no episode terminated in {len(steps):,} transitions, so that is no event"]
@@ -202,7 +203,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
 
 
 def _other_endings(steps: Transitions, at_ends: Sequence[_Event]) -> tuple[list[_Event], list[str]]:
-    """Terminations at which no flag is up that is up at terminations only."""
+    """Terminations without any of the flags that are set only at terminations."""
     keys = [key for each in at_ends for key in each.info_keys]
     names, count = ", ".join(repr(each.name) for each in at_ends), int(steps.terminated.sum())
     others = ended_without(steps, keys)

@@ -1,4 +1,4 @@
-"""The hidden state of recurrent policies, carried in the last columns of their observations."""
+"""Appends the hidden state of recurrent policies to their observations, as the last columns."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tpd.core.types import Array, Policy, RecurrentPolicy
 
 
 def with_initial_state(policy: Policy, observations: Array) -> Array:
-    """[batch, ...]: the first observations of episodes, as the policy is to see them."""
+    """[batch, ...]: the first observations of episodes, with the initial hidden state of the policy."""
     observations = pack(observations)
     if not isinstance(policy, RecurrentPolicy):
         return observations
@@ -15,7 +15,7 @@ def with_initial_state(policy: Policy, observations: Array) -> Array:
 
 
 def with_next_state(policy: Policy, before: Array, observations: Array) -> Array:
-    """[batch, ...]: what is observed next, after the policy saw the observations `before`."""
+    """[batch, ...]: the next observations, with the hidden state after the policy saw `before`."""
     observations = pack(observations)
     if not isinstance(policy, RecurrentPolicy):
         return observations

@@ -1,4 +1,4 @@
-"""Begins episodes anew that last much longer than those that terminate, so that they do not fill the data."""
+"""Truncates episodes that last much longer than those that terminate; they would dominate the data."""
 
 from typing import Any
 
@@ -6,35 +6,35 @@ import gymnasium as gym
 import numpy as np
 
 FACTOR = 2.0
-"""An episode is long if it lasts so many times the median of those that terminated."""
-ENOUGH = 10  # terminated episodes, before any is called long
-WHOLE = 4  # one copy in so many plays all its episodes to their end, so that late steps are seen too
+"""An episode is long if it lasts this many times the median length of terminated episodes."""
+ENOUGH = 10  # terminated episodes needed before any episode counts as long
+WHOLE = 4  # one copy in this many plays every episode to its end, so that late steps are seen too
 
 
 class LongEpisodes:
     """Truncates long episodes in three of four copies of an environment.
 
-    Some agents hover or rest until the time limit. Most steps of their episodes then show nothing that
-    decides one, and few episodes fit into a given number of transitions.
+    Some agents hover or rest until the time limit. Most steps of their episodes are then uninformative, and
+    few episodes fit into a given number of transitions.
     """
 
     def __init__(self) -> None:
         self.terminated: list[int] = []
-        """How long each terminated episode lasted."""
+        """The lengths of the terminated episodes."""
         self._limit = np.inf
 
     def wrap(self, copy: int, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        """The copy of that number."""
+        """Wrap the copy with this index."""
         return _Counting(env, self, cuts=copy % WHOLE != 0)
 
     def record(self, steps: int) -> None:
-        """Take note of an episode that terminated."""
+        """Record the length of a terminated episode."""
         self.terminated.append(steps)
         if len(self.terminated) >= ENOUGH:
             self._limit = FACTOR * float(np.median(self.terminated))
 
     def is_long(self, steps: int) -> bool:
-        """Whether an episode of so many steps is long."""
+        """Whether an episode with this many steps is long."""
         return steps >= self._limit
 
 

@@ -1,4 +1,4 @@
-"""A moment of an episode: what the simulator can be asked about."""
+"""`Moment`: a step of an episode that the simulator can return to."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from tpd.envs import Environment
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """A moment of an episode, known by the way that leads there.
+    """A moment of an episode, defined by the seed and the actions that lead to it.
 
     >>> import tpd
     >>> moment = tpd.Moment(seed=3, actions=[0, 1], observation=[0.0, 0.1, 0.0, 0.2])
@@ -23,22 +23,22 @@ class Moment:
     seed: int
     """The seed of the reset."""
     actions: Array
-    """[time, ...]: the actions since then"""
+    """[time, ...]: the actions since the reset"""
     observation: Array
-    """[...]: what the policy sees now, with its hidden state in the last columns if it has one"""
+    """[...]: the current observation, followed by the hidden state if the policy is recurrent"""
     mask: BoolArray | None = None
-    """[num_actions]: the valid actions now; None where actions are not numbered"""
+    """[num_actions]: the valid actions now; None if actions are not discrete"""
     taken: Array | None = None
-    """[...]: the action that the policy then took, where that is known"""
+    """[...]: the action that the policy took here, if known"""
 
     @property
     def step(self) -> int:
-        """How many steps of the episode lie behind it."""
+        """Number of steps taken before this moment."""
         return len(self.actions)
 
     @property
     def name(self) -> str:
-        """The moment in words."""
+        """The moment as text."""
         return f"episode of seed {self.seed}, step {self.step}"
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Moment:
             object.__setattr__(self, name, np.asarray(getattr(self, name)))
 
     def shows(self, space: gym.Space[object], observation: object) -> bool:
-        """Whether an environment that shows this observation may stand here."""
+        """Whether this observation matches the one of the moment."""
         shown = batch(space, [observation])[0]
         seen = self.observation
         if seen.dtype.names is None and seen.ndim == 1 and shown.ndim == 1:
@@ -57,5 +57,5 @@ class Moment:
         return bool(np.array_equal(shown, seen))
 
     def valid(self, env: Environment) -> BoolArray:
-        """[num_actions]: the actions that may be taken."""
+        """[num_actions]: which actions are valid."""
         return env.mask(self.observation[None])[0] if self.mask is None else self.mask

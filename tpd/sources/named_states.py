@@ -1,4 +1,4 @@
-"""A state that a person names: by its fields, number or observation, or as a step of an episode."""
+"""States named by a person: by fields, number or observation, or as a step of an episode."""
 
 import collections
 import contextlib
@@ -21,12 +21,12 @@ from tpd.sources.moments import Moment
 
 START = "start"
 NamedStateDescription = StateDescription | str
-"""A state, `start`, or the step of an episode of the policy: {episode: 3, step: 42}."""
+"""A state, `start`, or a step of an episode of the policy: {episode: 3, step: 42}."""
 
 
 @dataclass(frozen=True)
 class NamedState:
-    """What the policy observes, and what a person sees."""
+    """A state as the policy observes it, and as a person sees it."""
 
     observation: Array
     """[1, ...]"""
@@ -34,11 +34,11 @@ class NamedState:
     picture: Array | None
     """[height, width, 3]"""
     moment: Moment | None = None
-    """How to come there again, where it is a step of a recorded episode."""
+    """The moment to return to, if the state is a step of a recorded episode."""
 
 
 def check(env: Environment, description: NamedStateDescription) -> None:
-    """Refuse what does not name a state."""
+    """Refuse a description that names no state."""
     if not _played(description):
         env.state(description)  # type: ignore[arg-type]
     elif not env.playable:
@@ -46,14 +46,14 @@ def check(env: Environment, description: NamedStateDescription) -> None:
 
 
 def name(env: Environment, description: NamedStateDescription) -> str:
-    """The state in words."""
+    """The state as text."""
     if not _played(description):
         return env.name_of_state(env.state(description))  # type: ignore[arg-type]
     return START if description == START else "episode {}, step {}".format(*_place(description))
 
 
 def find(env: Environment, policy: Policy, description: NamedStateDescription) -> NamedState:
-    """Find the state described; an episode that ends before the step asked for is left at its end."""
+    """Find the described state; if the episode ends before the requested step, its last step is used."""
     if not _played(description):
         state = env.state(description)  # type: ignore[arg-type]
         return NamedState(
@@ -100,7 +100,7 @@ def _place(description: Any) -> tuple[int, int]:
 
 
 def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
-    """The observation at that step of an episode, or at its last one, and its picture."""
+    """The observation and picture at this step of an episode, or at its last step."""
     with contextlib.closing(play_one(env, policy, episode, pictures=env.drawable)) as playing:
         steps = enumerate(itertools.islice(playing, step + 1))
         ((reached, last),) = collections.deque(steps, maxlen=1)

@@ -1,4 +1,4 @@
-"""How much the pages of a Parquet file hold, by their own headers, which need not agree with the footer."""
+"""Reads the page headers of a Parquet file: how much each page holds, which the footer may misstate."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -7,25 +7,25 @@ LONGEST_HEADER = 4096
 MOST_NESTED = 4
 LARGEST = 2**31 - 1
 VALUES = {0: 5, 2: 7, 3: 8}
-"""By the type of a page: the field of its header that says how many values it has."""
+"""By page type: the header field with the number of values."""
 TYPE, UNPACKED, PACKED, COUNT = 1, 2, 3, 1
-"""Fields of the header, and of those within."""
+"""Field ids of the page header; the last one is of the headers nested in it."""
 STOP, TRUE, FALSE, BYTE, SHORT, WHOLE, LONG, DOUBLE, TEXT, STRUCT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 12
 """Types of Thrift's compact protocol; a header has no lists."""
 
 
 class Page(NamedTuple):
-    """What a page says of itself."""
+    """The size of a page according to its header."""
 
     values: int
     unpacked: int
-    """Its size in memory, in bytes."""
+    """Uncompressed size, in bytes."""
     end: int
-    """Where in the file it ends."""
+    """Offset of its end in the file."""
 
 
 def pages(file: BinaryIO, begin: int, end: int) -> Iterator[Page]:
-    """The pages between two places of a file; a ValueError says that there are none."""
+    """The pages between two offsets of a file; raises a ValueError if there is anything else."""
     while begin < end:
         file.seek(begin)
         try:
@@ -42,7 +42,7 @@ def pages(file: BinaryIO, begin: int, end: int) -> Iterator[Page]:
 
 
 def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields of a struct by their numbers, each there once, and where it ends."""
+    """The fields of a struct by id, each at most once, and the offset of its end."""
     fields, field = dict[int, Any](), 0
     while data[at] != STOP:
         step, kind = divmod(data[at], 16)
@@ -69,7 +69,7 @@ def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]
 
 
 def _whole(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number, whose last bit is its sign, and where it ends."""
+    """A zigzag-encoded integer, and the offset of its end."""
     number, at = _varint(data, at)
     return number >> 1 ^ -(number & 1), at
 

@@ -1,8 +1,8 @@
-"""Transitions in columns on disk: Parquet files that other tools read too, larger than memory.
+"""Datasets of transitions as Parquet files: readable by other tools, and possibly larger than memory.
 
-A dataset is a folder: `dataset.json` says what it is of, `shard-00000.parquet` and so on hold the
-transitions. A vector is a list of fixed size, a matrix a list of those, an observation of a Dict space
-a struct; so dtypes and shapes are in the files themselves.
+A dataset is a folder: `dataset.json` describes it, and `shard-00000.parquet` and so on hold the transitions.
+A vector is stored as a fixed-size list, a matrix as a list of those, an observation of a Dict space as a
+struct; so the files themselves contain dtypes and shapes.
 """
 
 import math
@@ -31,20 +31,20 @@ ORDER = ("stream", "own")
 """Columns that only ordered transitions have."""
 INFO = "info."
 MOST_BYTES = 64_000_000
-"""Of a row group, so that it fits into memory whatever the transitions consist of."""
+"""Upper bound on the size of a written row group, so that it fits into memory."""
 LARGEST_GROUP = 4 * MOST_BYTES
-"""Of a row group, or of a single row, that is read."""
+"""Upper bound on the size of a row group, or of a single row, when reading."""
 MOST_NODES, MOST_NESTED = 4_000, 10
-"""Of the types of all columns, or of row groups, which pyarrow reads by recursion; of types in each other."""
+"""Upper bounds on type nodes or row groups, which pyarrow reads recursively, and on the nesting of types."""
 ROWS_PER_BYTE, FEW_ROWS = 100, 1_000_000
-"""So many rows a byte of a file may stand for, if there are not few of them."""
+"""A file may claim at most this many rows per byte, or FEW_ROWS if that is more."""
 REWARDS = spaces.Box(-np.inf, np.inf, (), np.float64)
 MANY_STREAMS = 1_000_000
-"""Streams may be numbered so far even where there are fewer rows, as a shard may have some of them only."""
+"""Stream numbers may go up to this even with fewer rows, since a shard may have only some of the streams."""
 
 
 class DatasetError(ValueError):
-    """A dataset that cannot be what it claims to be."""
+    """A dataset whose contents contradict its description."""
 
 
 def shard_path(folder: Path, shard: int) -> Path:
@@ -53,7 +53,7 @@ def shard_path(folder: Path, shard: int) -> Path:
 
 
 def shard_paths(folder: Path, description: DatasetDescription) -> list[Path]:
-    """The files of a dataset, in order, if none is missing."""
+    """The files of a dataset, in order; refused if one is missing."""
     paths = list[Path]()
     for shard in range(description.shards):
         paths.append(shard_path(folder, shard))
@@ -66,9 +66,9 @@ def shard_paths(folder: Path, description: DatasetDescription) -> list[Path]:
 
 
 def write_shard(path: Path, batches: Iterable[Transitions]) -> Iterator[Transitions]:
-    """The same batches, each written to a shard that appears under its name once it is whole.
+    """Write batches to a shard and yield them unchanged; the file gets its name once it is complete.
 
-    Row groups are the batches as they come, small ones joined, so that reading gives the same batches.
+    Each batch is a row group (small batches are joined), so that reading returns the same batches.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     growing = path.with_name(f".{path.name}.{os.getpid()}")
@@ -96,7 +96,7 @@ def write_shard(path: Path, batches: Iterable[Transitions]) -> Iterator[Transiti
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the beginnings of shards that processes left which were killed."""
+    """Remove partial shards left behind by killed processes."""
     for left in folder.glob(".shard-*"):
         left.unlink(missing_ok=True)
 
@@ -116,7 +116,7 @@ def _write(path: Path, writer: pq.ParquetWriter | None, parts: list[Transitions]
 
 
 def _to_arrow(name: str, values: Array) -> Any:
-    """A column of one value, list or struct for each row."""
+    """A column with one value, list or struct per row."""
     if values.dtype.names is not None:
         fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
         return pa.StructArray.from_arrays(fields, names=values.dtype.names)
@@ -134,9 +134,9 @@ def _to_arrow(name: str, values: Array) -> Any:
 def read_shard(
     path: Path, description: DatasetDescription, hidden_state: int | None = None
 ) -> Iterator[Transitions]:
-    """The transitions of a shard, a row group or less at a time, checked against the spaces.
+    """Yield the transitions of a shard, at most a row group at a time, checked against the spaces.
 
-    hidden_state: how many numbers of a recurrent policy follow each observation; None if that is not known.
+    hidden_state: size of the recurrent policy's hidden state appended to each observation; None if unknown.
     """
     names = [*COLUMNS, *(f"{INFO}{key}" for key in description.info_keys)]
     with _opened(path) as file:
@@ -162,7 +162,7 @@ def read_shard(
 
 
 def count_rows(path: Path) -> int:
-    """How many transitions a shard holds, without reading them."""
+    """Number of transitions in a shard, without reading them."""
     with _opened(path) as file:
         return _count(file)
 
@@ -172,7 +172,7 @@ def _count(file: pq.ParquetFile) -> int:
 
 
 def _opened(path: Path) -> pq.ParquetFile:
-    """The file, if its footer claims no more than the file can hold."""
+    """Open a file; refused if its footer claims more than the file can hold."""
     try:
         require_file(path)
         file = pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=MOST_NODES)
@@ -213,7 +213,7 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
 
 
 def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
-    """Refuse rows and groups of rows that are larger than any that are written."""
+    """Refuse rows and row groups that are larger than any that are written here."""
     row = sum(_bytes(field.type) for field in file.schema_arrow)
     groups = (file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
     for what, size in (("a row", row), ("a group of rows", max(groups, default=0))):
@@ -222,7 +222,7 @@ def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
 
 
 def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str]) -> None:
-    """Refuse pages that hold more than the rows of their group, or than any group: the footer may lie."""
+    """Refuse pages with more values than the rows of their group, or too large: the footer may be forged."""
     about = file.metadata.row_group(group)
     leaves = [leaf for field in file.schema_arrow for leaf in _leaves(field.name, field.type)]
     if len(leaves) != about.num_columns:
@@ -247,7 +247,7 @@ def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str])
 
 
 def _leaves(name: str, kind: Any, size: int = 1) -> list[tuple[str, int]]:
-    """The columns that a column is stored as, each with how many values a row has there."""
+    """The leaf columns that store a column, each with its number of values per row."""
     if pa.types.is_fixed_size_list(kind):
         size *= kind.list_size
     inner = [leaf for k in range(kind.num_fields) for leaf in _leaves(name, kind.field(k).type, size)]
@@ -255,7 +255,7 @@ def _leaves(name: str, kind: Any, size: int = 1) -> list[tuple[str, int]]:
 
 
 def _plain(kind: Any) -> bool:
-    """Whether a type is that of numbers, of lists of fixed size, or of a struct of such."""
+    """Whether a type consists of numbers, fixed-size lists and structs only."""
     if pa.types.is_struct(kind):
         return all(_plain(field.type) for field in kind)
     while pa.types.is_fixed_size_list(kind):
@@ -264,7 +264,7 @@ def _plain(kind: Any) -> bool:
 
 
 def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: list[str]) -> Iterator[Any]:
-    """A row group, in parts; a column that cannot be read is named."""
+    """Read a row group in parts; an error names the column that cannot be read."""
     try:
         yield from file.iter_batches(rows, row_groups=[group], columns=names)
     except (pa.ArrowException, OSError) as error:
@@ -279,7 +279,7 @@ def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: lis
 
 
 def _to_numpy(path: Path, name: str, column: Any) -> Array:
-    """[batch, ...]: a copy, which may be written to as if it had just been collected."""
+    """[batch, ...]: a writable copy."""
     if column.null_count:
         raise DatasetError(f"{path}: the column {name} has {column.null_count} rows without a value")
     if pa.types.is_struct(column.type):
@@ -305,7 +305,7 @@ def _checked(
     streams: int,
     first_row: int,
 ) -> Transitions:
-    """The batch, if the spaces hold it: tables would take a number that is none of theirs for another."""
+    """Return the batch if its values lie in the spaces: tables would misread a state out of range."""
     observed, acted = description.observation_space, description.action_space
     try:
         check_members("the column observation", batch.observation, observed, hidden_state, first_row)
@@ -323,12 +323,12 @@ def _checked(
 
 
 def _rows(schema: Any) -> int:
-    """How many rows at most are held at once."""
+    """Upper bound on rows held in memory at once."""
     return max(1, min(LARGEST_BATCH, MOST_BYTES // sum(_bytes(field.type) for field in schema)))
 
 
 def _bytes(kind: Any) -> int:
-    """What a value takes, at least."""
+    """Minimal size of a value, in bytes."""
     if pa.types.is_struct(kind):
         return sum(_bytes(field.type) for field in kind)
     size = 1

@@ -1,4 +1,4 @@
-"""Episodes of a policy, many at once, step by step: every step is a moment that can be asked about."""
+"""Plays many episodes of a policy in parallel and yields their steps, each with the moment before it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -17,21 +17,21 @@ from tpd.sources.stepping import check_numbers, reporting_step_errors
 from tpd.sources.worlds import LocalWorlds
 
 TOGETHER = 256
-"""Environments that are held at once."""
+"""Number of environments open at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlayedStep:
-    """A step that was taken."""
+    """A step of an episode."""
 
     episode: int
     seed: int
     taken: Sequence[Any]
-    """The actions of the episode, which go on growing."""
+    """The actions of the episode so far; the list keeps growing."""
     time: int
-    """How many of them came before this step."""
+    """The number of actions before this step."""
     observation: Array
-    """[1, ...]: what the policy saw, with its hidden state"""
+    """[1, ...]: the observation, with the policy's hidden state"""
     action: Array
     """[1, ...]"""
     terminated: bool
@@ -45,7 +45,7 @@ class PlayedStep:
 def play_together(
     env: Environment, policy: Policy, seeds: Sequence[int], rng: np.random.Generator
 ) -> Iterator[PlayedStep]:
-    """Every step of the episodes that start from these seeds, in the order of time for each of them."""
+    """Yield every step of the episodes with these seeds, in order of time within each episode."""
     for first in range(0, len(seeds), TOGETHER):
         yield from _play_some(env, policy, first, seeds[first : first + TOGETHER], rng)
 
@@ -60,7 +60,7 @@ def _play_some(
         taken: list[list[Any]] = [[] for _ in envs]
         running = np.arange(len(envs))
         while len(running):
-            actions = np.array(policy.sample(observations, rng))  # a copy, for it is kept
+            actions = np.array(policy.sample(observations, rng))  # a copy, since it is kept
             steps = worlds.step(running, actions)
             ended = np.zeros(len(running), dtype=np.bool_)
             for row, (episode, step) in enumerate(zip(running.tolist(), steps, strict=True)):
@@ -84,7 +84,7 @@ def _play_some(
 
 
 def _observed(env: Environment, one: gym.Env[Any, Any], shown: Sequence[Any]) -> Array:
-    """[batch, ...]: what was shown, if the environment can observe it."""
+    """[batch, ...]: the observations as one array, checked against the observation space."""
     with reporting_step_errors(one):
         joined = batch(env.observation_space, shown)
         check_numbers(env.observation_space, joined)

@@ -1,4 +1,4 @@
-"""The random generators that an environment holds."""
+"""Finds, seeds and copies the random generators inside an environment."""
 
 import gc
 import pickle
@@ -12,12 +12,12 @@ import numpy as np
 
 RandomSource = np.random.Generator | np.random.RandomState | random.Random
 
-GLOBAL = (random._inst, np.random.mtrand._rand)  # the generators that modules share
+GLOBAL = (random._inst, np.random.mtrand._rand)  # global generators, shared by all modules
 
 
 def random_sources(env: gym.Env[Any, Any]) -> Iterator[RandomSource]:
-    """Every random generator that an environment holds, at any depth, each once."""
-    seen = {id(source) for source in GLOBAL} | {id(getattr(env.unwrapped, "P", None))}  # P is but numbers
+    """Yield every random generator that an environment holds, at any depth, each once."""
+    seen = {id(source) for source in GLOBAL} | {id(getattr(env.unwrapped, "P", None))}  # P holds only numbers
     ahead: list[Any] = [env]
     while ahead:
         held = ahead.pop()
@@ -28,13 +28,13 @@ def random_sources(env: gym.Env[Any, Any]) -> Iterator[RandomSource]:
             if not isinstance(held, random.SystemRandom):
                 yield held
         elif isinstance(held, FunctionType):
-            ahead.extend(held.__closure__ or ())  # not its globals: they belong to everyone
+            ahead.extend(held.__closure__ or ())  # not its globals, which are shared
         elif not isinstance(held, type | ModuleType):
             ahead.extend(gc.get_referents(held))
 
 
 def reseed(env: gym.Env[Any, Any], seed: int) -> None:
-    """Seed every generator anew, in place: parts of an environment often share one."""
+    """Reseed every generator in place: parts of an environment often share one."""
     for number, source in enumerate(random_sources(env)):
         sequence = np.random.SeedSequence([seed, number])
         if isinstance(source, np.random.Generator):
@@ -46,7 +46,7 @@ def reseed(env: gym.Env[Any, Any], seed: int) -> None:
 
 
 def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
-    """Make every generator of an environment go on as that of another, which holds the same ones."""
+    """Set every generator of an environment to the state of the same generator in another environment."""
     for source, like in zip(random_sources(env), random_sources(other), strict=True):
         if isinstance(source, np.random.Generator) and isinstance(like, np.random.Generator):
             source.bit_generator.state = like.bit_generator.state
@@ -59,5 +59,5 @@ def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
 
 
 def random_state(env: gym.Env[Any, Any]) -> bytes:
-    """The state of every generator; unchanged as long as nothing is drawn from any."""
+    """The states of all generators; unchanged as long as nothing is drawn."""
     return pickle.dumps(list(random_sources(env)))

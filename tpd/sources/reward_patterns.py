@@ -1,4 +1,4 @@
-"""Patterns in the rewards of many transitions: numbers that add up to them, and ends that they tell apart."""
+"""Patterns in rewards: numbers that add up to the reward, and final rewards that separate kinds of ending."""
 
 import itertools
 import math
@@ -11,24 +11,24 @@ from tpd.core.outcomes import REWARD_TOLERANCE
 from tpd.core.types import Array, FloatArray
 
 OF_REWARD = re.compile("reward|cost|penalty|bonus", re.IGNORECASE)
-"""Names of what is likely a term of the reward."""
+"""Names that suggest a term of the reward."""
 MOST_CANDIDATES = 10
-"""All signs of so many numbers are tried, 3 ** 10 sums; with more, none are."""
+"""Upper bound on candidate terms: all 3 ** 10 signed sums are tried; with more candidates, none."""
 TIGHTER = 0.1
-"""Share of the tolerance of runs that sums may use up here, so that rounding fails none of them later."""
+"""Fraction of the usual tolerance that sums may use here, so that later checks do not fail by rounding."""
 PROBED = 50
-"""Transitions on which all sums are tried, before those that are right are checked on the others."""
+"""Transitions on which all sums are tried first; those that match are checked on all transitions."""
 FEWEST = 3
-"""Episodes that must have ended in a way for it to be one of several."""
+"""Episodes needed for a kind of ending."""
 CLEAR = 2.0
-"""Ways to end are told apart by gaps so many times as wide as either of them."""
+"""Two kinds of ending are separate if the gap between their rewards is this many times as wide as either."""
 
 
 def find_terms(numbers: Mapping[str, Array], reward: FloatArray) -> dict[str, float]:
-    """The numbers [batch], each with weight 1 or -1, that add up to the reward [batch] everywhere.
+    """Find numbers [batch] with weights 1 or -1 that add up to the reward [batch] at every transition.
 
-    First only those whose names speak of rewards, then all that vary, if the reward does: what is constant
-    adds up to a constant reward by chance. Empty if there are none.
+    Numbers named like rewards are tried first, then all that vary, if the reward varies: constants may add up
+    to a constant reward by chance. Empty if there is no such sum.
     """
     nonzero = {key: values for key, values in numbers.items() if np.abs(values).max() > REWARD_TOLERANCE}
     named = {key: values for key, values in nonzero.items() if OF_REWARD.search(key)}
@@ -39,7 +39,10 @@ def find_terms(numbers: Mapping[str, Array], reward: FloatArray) -> dict[str, fl
 
 
 def _signs(numbers: Mapping[str, Array], reward: FloatArray) -> dict[str, float]:
-    """As few terms as will do, but rather two than one that is the whole reward; rather added."""
+    """The sum with the fewest terms.
+
+    Two or more are preferred to a single copy of the reward, plus to minus.
+    """
     if not 0 < len(numbers) <= MOST_CANDIDATES:
         return {}
     columns = np.column_stack([values.astype(np.float32) for values in numbers.values()]).astype(np.float64)
@@ -59,10 +62,10 @@ def _adds_up(sums: FloatArray, reward: FloatArray) -> Array:
 
 
 def reward_thresholds(last: FloatArray, others: FloatArray) -> list[float]:
-    """Rewards between which the rewards of last steps [episode] fall into clearly separate groups.
+    """Thresholds that split the rewards of last steps [episode] into clearly separate groups.
 
-    Each gap must be wide beside the groups, and beside most rewards [batch] of other steps, and each group
-    must have several episodes; else there are no thresholds.
+    Each gap must be wide compared with the groups and with most rewards [batch] of other steps, and each
+    group must have several episodes; otherwise there are no thresholds.
     """
     ordered = np.sort(last)
     gaps = np.diff(ordered)
@@ -78,14 +81,14 @@ def reward_thresholds(last: FloatArray, others: FloatArray) -> list[float]:
 
 
 def roundest(low: float, high: float) -> float:
-    """A number near the middle of two others, with as few digits as will do."""
+    """A number near the middle of two others, with as few digits as possible."""
     middle, quarter = (low + high) / 2, (high - low) / 4
     digits = -math.ceil(math.log10(max(abs(low), abs(high))))
     while abs(round(middle, digits) - middle) > quarter:
         digits += 1
-    return round(middle, digits) + 0.0  # not -0
+    return round(middle, digits) + 0.0  # avoids -0
 
 
 def intervals(thresholds: Sequence[float]) -> list[tuple[float | None, float | None]]:
-    """The ranges that thresholds divide all numbers into; None where they have no bound."""
+    """The intervals between thresholds; None for no bound."""
     return list(itertools.pairwise([None, *thresholds, None]))

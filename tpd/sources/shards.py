@@ -1,4 +1,4 @@
-"""Transitions in shards, which many processes can collect, or read, for one and the same learner."""
+"""Shards of transitions: collected or read by several processes, for one learner."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,33 +17,33 @@ from tpd.sources.parquet import read_shard, shard_path, write_shard
 from tpd.sources.workers import in_processes
 
 Shard = Callable[[], Iterator[Transitions]]
-"""Begins to collect or read transitions, in whichever process it is called."""
+"""Starts to collect or read transitions, in the process that calls it."""
 Work = Callable[[Sequence[Shard]], Iterator[None]]
-"""Goes through shards and stops after each."""
+"""Learns from shards and yields after each."""
 AHEAD = 4
-"""So many files for each process lie on the disk at most, when collecting is faster than learning."""
+"""Upper bound on shard files per process waiting on disk, if collecting is faster than learning."""
 
 
 @runtime_checkable
 class MergingLearner(Learner, Protocol):
-    """A learner that learns the same from shards in turn as from what others learned of each."""
+    """A learner whose copies can learn from different shards and then be merged, with the same result."""
 
     def empty(self) -> "MergingLearner":
-        """Another one that has seen nothing."""
+        """A new learner with the same settings that has seen nothing."""
 
     def merge(self, other: Any) -> None:
-        """Learn all that the other one has learned."""
+        """Add everything that the other one has learned."""
 
 
 @dataclass(frozen=True)
 class LearnedElsewhere(Transitions):
-    """Transitions that another process has learned from: here there is nothing of them but their number."""
+    """Transitions that another process has learned from; only their number is known here."""
 
     number: int = 0
 
     @classmethod
     def of(cls, number: int) -> "LearnedElsewhere":
-        """So many of them."""
+        """A placeholder for this many transitions."""
         nothing, no = np.empty(0), np.empty(0, dtype=np.bool_)
         return cls(nothing, nothing, nothing, nothing, no, no, number=number)
 
@@ -52,7 +52,7 @@ class LearnedElsewhere(Transitions):
 
 
 def in_stages(work: Work, shards: Sequence[Shard]) -> list[Stage]:
-    """One stage for each shard; the work begins with the shard whose stage comes first, whichever it is."""
+    """One stage per shard; a resumed run starts at the stage that is called first."""
     going: list[Iterator[None]] = []
 
     def advance(number: int) -> None:
@@ -60,13 +60,13 @@ def in_stages(work: Work, shards: Sequence[Shard]) -> list[Stage]:
             going.append(work(shards[number:]))
         next(going[0])
         if number == len(shards) - 1:
-            deque(going.pop(), maxlen=0)  # lets it put away what it has used
+            deque(going.pop(), maxlen=0)  # runs its cleanup
 
     return [partial(advance, number) for number in range(len(shards))]
 
 
 def learn_in_turn(learning: Sequence[TransitionsHandler], shards: Sequence[Shard]) -> Iterator[None]:
-    """Show all transitions to whoever learns, a shard after the other."""
+    """Pass all transitions to the `learning` handlers, shard by shard."""
     for shard in shards:
         for batch in shard():
             for learn in learning:
@@ -75,7 +75,7 @@ def learn_in_turn(learning: Sequence[TransitionsHandler], shards: Sequence[Shard
 
 
 def can_merge(learning: Sequence[TransitionsHandler]) -> bool:
-    """Whether all who learn can be merged; whoever only counts along does not matter."""
+    """Whether all learners can be merged; handlers that are no learners do not matter."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, Learner)]
     return bool(learners) and all(isinstance(learner, MergingLearner) for learner in learners)
 
@@ -83,7 +83,7 @@ def can_merge(learning: Sequence[TransitionsHandler]) -> bool:
 def learn_in_processes(
     learning: Sequence[TransitionsHandler], processes: int, env: Environment, shards: Sequence[Shard]
 ) -> Iterator[None]:
-    """As `learn_in_turn`, with others who learn from each shard in its own process and are then merged."""
+    """Like `learn_in_turn`, but worker processes learn from the shards and the results are merged."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
     counting = [learn for learn in learning if not isinstance(_owner(learn), MergingLearner)]
     tasks = [partial(_teach, shard, [learner.empty() for learner in learners]) for shard in shards]
@@ -102,7 +102,7 @@ def learn_from_files(
     description: DatasetDescription,
     shards: Sequence[Shard],
 ) -> Iterator[None]:
-    """As `learn_in_turn`, with shards that are collected in processes of their own and read from disk."""
+    """Like `learn_in_turn`, but worker processes collect the shards to files, which are read here."""
     for begin in range(0, len(shards), AHEAD * processes):
         some = shards[begin : begin + AHEAD * processes]
         with TemporaryDirectory(prefix="tpd-") as folder:
@@ -116,7 +116,7 @@ def learn_from_files(
 
 
 def also_written(path: Path, shard: Shard) -> Shard:
-    """The shard, which is also written to a file."""
+    """A shard that is also written to a file while it is read."""
     return partial(_written, path, shard)
 
 
@@ -125,7 +125,7 @@ def _written(path: Path, shard: Shard) -> Iterator[Transitions]:
 
 
 def _owner(learn: TransitionsHandler) -> object:
-    """Whose method this is, if it is one."""
+    """The object whose method this is; None for a function."""
     return getattr(learn, "__self__", None)
 
 

@@ -1,4 +1,4 @@
-"""The states that an agent meets: those of recorded episodes, or of a few that are played for it."""
+"""The states that an agent visits, from recorded episodes or from a few new ones."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from tpd.sources.episodes import Recording
 from tpd.sources.playing import play_together
 
 PLAYED, ENOUGH_STATES = 40, 10_000
-"""So many episodes are played at most, until there are so many states."""
+"""Upper bounds: episodes to play, and states to collect."""
 AT_ONCE = 10
 FIRST_SEED = 1_000_000
 LONGEST = 20_000
-"""Steps of episodes played at once, where no time limit ends them."""
+"""Total steps of episodes played at once if the environment has no time limit."""
 
 
 @dataclass(frozen=True)
 class StatesMet:
-    """States of the agent's own episodes, each as often as it was met."""
+    """States visited in the agent's own episodes, repeated as often as they were visited."""
 
     observations: Array
     """[state, ...]"""
     episode: IntArray
-    """[state]: the episode that each was met in"""
+    """[state]: the episode of each state"""
 
     def __len__(self) -> int:
         return len(self.episode)
 
     def sample(self, count: int, rng: np.random.Generator) -> "StatesMet":
-        """At most so many of them, in the order of time."""
+        """At most `count` of them, in order of time."""
         if len(self) <= count:
             return self
         chosen = np.sort(rng.choice(len(self), count, replace=False))
@@ -40,14 +40,14 @@ class StatesMet:
 
 
 def recorded_states(recording: Recording) -> StatesMet:
-    """Those of recorded episodes."""
+    """The states of recorded episodes."""
     episodes = recording.episodes
     steps = np.diff([*episodes.begins.tolist(), len(episodes.transitions)])
     return StatesMet(episodes.transitions.observation, np.repeat(np.arange(len(episodes)), steps))
 
 
 def played_states(env: Environment, policy: Policy) -> StatesMet:
-    """Those of fresh episodes."""
+    """The states of newly played episodes."""
     rng = generator(0, "states met")
     observations, episode = list[Array](), list[int]()
     for first in range(0, PLAYED, AT_ONCE):

@@ -1,4 +1,4 @@
-"""Stepping vector environments: the one place that knows how episodes end and begin again."""
+"""Steps vector environments: the one place that handles the end of episodes and automatic resets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,16 +15,16 @@ from tpd.sources.hidden_state import with_initial_state, with_next_state
 
 
 class Choice(NamedTuple):
-    """What is done in each copy of an environment."""
+    """The actions taken in all copies of an environment."""
 
     action: Array
     """[num_envs, ...]"""
     own: BoolArray | None = None
-    """[num_envs]: whether the policy chose it, and not exploration; None where that is not known"""
+    """[num_envs]: whether the policy chose it rather than exploration; None if unknown"""
 
 
 Behaviour = Callable[[Array], Choice]
-"""observations [num_envs, ...] -> what is done there"""
+"""observations [num_envs, ...] -> the actions taken there"""
 
 
 def interact(
@@ -34,10 +34,11 @@ def interact(
     seed: int,
     info_keys: Sequence[str] = (),
 ) -> Iterator[tuple[IntArray, Transitions]]:
-    """Step for ever; each time yield the transitions of one step and the copy each comes from.
+    """Step forever; for each step, yield its transitions and the index of the copy each comes from.
 
-    A copy whose episode has ended spends its next step on the reset, which is no transition.
-    The behaviour may depart from the policy, whose hidden state, if any, the observations carry.
+    After the end of an episode, the next step of a copy is its reset, which yields no transition.
+    The behaviour may deviate from the policy. If the policy is recurrent, observations include its hidden
+    state.
     """
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
@@ -74,7 +75,7 @@ def interact(
 
 
 def check_numbers(space: gym.Space[Any], observed: Any) -> None:
-    """Refuse numbers of states that there are not: tables would be read beyond their ends."""
+    """Refuse state numbers outside the space: tables would be read out of bounds."""
     if isinstance(space, gym.spaces.Discrete):
         wrong = (observed < space.start) | (observed >= space.start + space.n)
         if wrong.any():
@@ -82,16 +83,16 @@ def check_numbers(space: gym.Space[Any], observed: Any) -> None:
 
 
 class StepError(ValueError):
-    """A step of an environment that failed, or led to what it cannot observe."""
+    """A step of an environment that failed, or returned an invalid observation."""
 
 
 @contextmanager
 def reporting_step_errors(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> Iterator[None]:
-    """Say of a step that fails what it should have been like: many fail by no longer observing this."""
+    """Add to the error of a failed step what a valid step looks like."""
     try:
         yield
-    except Exception as error:  # of an environment of the user's
-        one = getattr(env, "envs", [env])[0]  # many copies have no name, but each has
+    except Exception as error:  # any error of the user's environment
+        one = getattr(env, "envs", [env])[0]  # a vector environment has no name, but its copies do
         name = "the environment" if one.spec is None else one.spec.id
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         space = one.observation_space
@@ -99,7 +100,7 @@ def reporting_step_errors(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> 
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment for others to step, which fails at the first step that would spoil what they learn."""
+    """Wraps an environment that others step, and fails at the first invalid observation or reward."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
         with reporting_step_errors(self):
@@ -117,7 +118,10 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the observation") -> None:
-    """Refuse what has another shape than the space, or is not finite; beyond its bounds many envs go."""
+    """Refuse another shape than that of the space, or non-finite values.
+
+    Many environments exceed the bounds.
+    """
     if isinstance(space, gym.spaces.Dict):
         for key, part in space.spaces.items():
             _check_observed(part, observed[key], f"{name} {key!r}")
@@ -129,8 +133,8 @@ def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the obser
 
 
 def _entry(info: dict[str, Any], key: str, ended: BoolArray, kinds: dict[str, np.dtype[Any]]) -> Array:
-    """[num_envs]: of which nothing is read where a copy was reset; kinds remembers what came before."""
-    if key not in info and ended.all():  # a reset may say nothing of it
+    """[num_envs]: an `info` entry; not read where a copy was just reset. `kinds` remembers earlier dtypes."""
+    if key not in info and ended.all():  # a reset may leave it out
         return np.zeros(len(ended), kinds.get(key, np.dtype(np.float64)))
     values = _values(info, key)
     kinds[key] = values.dtype
@@ -142,6 +146,6 @@ def _values(info: dict[str, Any], key: str) -> Array:
         raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
     values = np.asarray(info[key])
     if values.dtype == object and all(isinstance(value, bool | np.bool_ | None) for value in values.flat):
-        # gymnasium keeps NumPy's booleans as objects, and None where a copy was reset without one
+        # gymnasium stores NumPy booleans as objects, and None where a copy was reset without one
         return values.astype(np.bool_)
     return values

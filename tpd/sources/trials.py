@@ -1,4 +1,4 @@
-"""A policy tried out for a moment: rewards, ends and the `info` of steps with and without exploration."""
+"""Short trials of a policy, with and without exploration: the rewards, ends and `info` of their steps."""
 
 import contextlib
 import time
@@ -19,27 +19,27 @@ from tpd.sources.hidden_state import with_initial_state, with_next_state
 from tpd.sources.stepping import reporting_step_errors
 
 PHASES = ((0.0, 3000), (0.2, 1500), (1.0, 1500))
-"""How often actions are random, and for how many transitions: the policy, exploring, and chance alone."""
+"""Rate of random actions and number of transitions: policy only, with exploration, random only."""
 SECONDS = 20.0
-"""For environments so slow that these transitions take longer; others never notice."""
+"""Time limit, which only matters for very slow environments."""
 
 Kind = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What was tried, without the observations, which may be large."""
+    """The transitions of the trials, without observations, which may be large."""
 
     transitions: Transitions
     """[batch]: its observations are all 0; its info has every number that a source could collect"""
     unusable: Mapping[str, str]
-    """The numbers in `info` that cannot be collected, by key, and why."""
+    """The numbers in `info` that cannot be collected, by key, with the reason."""
     in_time: bool
-    """Whether no transition was left out because the environment is slow."""
+    """Whether the trials were completed within the time limit."""
 
 
 class _Infos:
-    """The numbers in the `info` of each step, and the kinds of value that each key ever had."""
+    """The numbers in the `info` of each step, and the kinds of value seen for each key."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -54,15 +54,15 @@ class _Infos:
                 self._values[key].append(np.asarray(value).item())
 
     def reset(self, info: Mapping[str, Any]) -> None:
-        """A reset adds kinds, but no values: copies stepped together share one array for each key."""
+        """Record the kinds of value of a reset, but no values: a vector env has one array per key."""
         for key, value in info.items():
             self._kinds[key].add(_kind(value))
 
     def columns(self) -> tuple[dict[str, Array], dict[str, str]]:
-        """[step] for each key that can be collected, and why others that hold numbers cannot."""
+        """[step] for each key that can be collected, and the reason for each number that cannot."""
         usable, unusable = dict[str, Array](), dict[str, str]()
         for key, values in self._values.items():
-            if not isinstance(key, str) or "${" in key:  # could not be stored
+            if not isinstance(key, str) or "${" in key:  # cannot be stored
                 continue
             if len(values) < self.steps:
                 unusable[key] = "is not there, or no number, in some steps"
@@ -76,7 +76,7 @@ class _Infos:
 
 
 def _kind(value: Any) -> Kind | None:
-    """What decides how gymnasium joins the values of several copies; None for what is no single number."""
+    """What determines how gymnasium joins the values of several copies; None if it is not a single number."""
     if not isinstance(value, bool | int | float | np.generic | np.ndarray):
         return None
     array = np.asarray(value)
@@ -85,7 +85,7 @@ def _kind(value: Any) -> Kind | None:
 
 
 def try_out(env: Environment, policy: Policy, *, seed: int) -> Trials:
-    """The same for the same seed, unless the environment is too slow."""
+    """Run the trials; reproducible by seed unless the time limit is reached."""
     rng, began = generator(seed, "trials"), time.perf_counter()
     infos, rows, in_time = _Infos(), list[tuple[Any, float, bool, bool]](), True
     with contextlib.closing(env.make()) as one:
@@ -97,7 +97,7 @@ def try_out(env: Environment, policy: Policy, *, seed: int) -> Trials:
                 if time.perf_counter() > until:
                     in_time = False
                     break
-                wild = epsilon == 1  # no need to ask the policy, which is what takes longest
+                wild = epsilon == 1  # skips the policy, which is the slowest part
                 action = random_actions(env, observation, rng) if wild else behaviour(observation).action
                 with reporting_step_errors(one):
                     arrived, reward, terminated, truncated, info = one.step(action[0])

@@ -1,4 +1,4 @@
-"""Worker processes: tasks in parallel with results in order, and workers that exit with their parent."""
+"""Worker processes: run tasks in parallel, return results in order, and exit with their parent."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_CHECKS = 0.5
 
 @cache
 def exit_with_parent(parent: int) -> None:
-    """From now on, end as soon as the parent has gone; nothing, if this process is no child of it."""
+    """Exit when the parent process dies; does nothing if this process is not a child of it."""
     if os.getppid() == parent:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
@@ -27,14 +27,14 @@ def exit_with_parent(parent: int) -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(SECONDS_BETWEEN_CHECKS)
-    os._exit(1)  # nobody waits for it any more, and somebody may want to go on in its place
+    os._exit(1)  # at once: nobody waits for this process, and another may resume its work
 
 
 T = TypeVar("T")
 
 
 def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environment) -> Iterator[T]:
-    """What the tasks give, in their order, as soon as it is there; they may make the environment."""
+    """Run tasks in worker processes and yield their results in order; tasks may make the environment."""
     parallel = Parallel(
         n_jobs=processes, backend="loky", return_as="generator", batch_size=1, max_nbytes=None
     )
@@ -52,5 +52,5 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
 
 def _call(task: Callable[[], T], spec: EnvSpec, parent: int) -> T:
     exit_with_parent(parent)
-    gym.registry.setdefault(spec.id, spec)  # it may be registered by a script, which is not run again here
+    gym.registry.setdefault(spec.id, spec)  # the script that registered it does not run here
     return task()

@@ -1,7 +1,7 @@
-"""Environments that stand at moments of episodes, stepped together: here, or in forks of this process.
+"""Environments at moments of episodes, stepped together: in this process, or in forks of it.
 
 A forked process only steps its environments. The policy stays in the parent, which calls it once for all
-of them; so no thread of torch or OpenMP is needed in a fork, where none of them survives.
+environments; so the forks need no threads of torch or OpenMP, which do not survive a fork.
 """
 
 import contextlib
@@ -31,16 +31,16 @@ class WorldError(RuntimeError):
 
 
 class Worlds(Protocol):
-    """Environments, each known by its row."""
+    """Environments that are stepped together, addressed by row."""
 
     def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
-        """[row]: one step of each of these."""
+        """[row]: take one step in each of these rows."""
 
     def drew(self) -> BoolArray:
-        """[row]: whether anything was drawn from a random generator since they were made."""
+        """[row]: whether a random number was drawn since the environments were made."""
 
     def close(self) -> None:
-        """End them."""
+        """Close them."""
 
 
 class LocalWorlds:
@@ -51,11 +51,11 @@ class LocalWorlds:
         self._undrawn = [random_state(env) for env in envs] if watched else []
 
     def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
-        """[row]: one step of each of these."""
+        """[row]: take one step in each of these rows."""
         return [self._envs[row].step(action) for row, action in zip(rows, actions, strict=True)]
 
     def drew(self) -> BoolArray:
-        """[row]: whether anything was drawn from a random generator since they were made."""
+        """[row]: whether a random number was drawn since the environments were made."""
         pairs = zip(self._envs, self._undrawn, strict=True)
         return np.array([random_state(env) != before for env, before in pairs], dtype=np.bool_)
 
@@ -66,9 +66,9 @@ class LocalWorlds:
 
 
 class ForkedWorlds:
-    """Environments in forks of this process, each of which makes its share of them.
+    """Environments in forks of this process, each of which makes its own share.
 
-    The forks end when they are closed, or when this process ends in whatever way.
+    The forks exit when they are closed, or when this process dies.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ForkedWorlds:
             raise
 
     def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
-        """[row]: one step of each of these, whose rows are in order."""
+        """[row]: take one step in each of these rows, which must be sorted."""
         rows = np.asarray(rows)
         bounds = np.searchsorted(rows, self._ends)
         shares = list(zip([0, *bounds[:-1]], bounds, [0, *self._ends[:-1]], strict=True))
@@ -101,13 +101,13 @@ class ForkedWorlds:
         return [result for child in asked for result in self._receive(child)]
 
     def drew(self) -> BoolArray:
-        """[row]: whether anything was drawn from a random generator since they were made."""
+        """[row]: whether a random number was drawn since the environments were made."""
         for child in range(len(self._children)):
             self._send(child, ("drew",))
         return np.concatenate([self._receive(child) for child in range(len(self._children))])
 
     def close(self) -> None:
-        """End the forks; they have nothing to put in order."""
+        """Kill the forks; they need no cleanup."""
         children, self._children = self._children, []
         for child, connection in children:
             connection.close()
@@ -120,9 +120,9 @@ class ForkedWorlds:
         child = os.fork()
         if child == 0:
             try:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to exit
                 for connection in (ours, *(connection for _, connection in self._children)):
-                    connection.close()  # else nobody would notice that the parent has ended
+                    connection.close()  # otherwise the death of the parent goes unnoticed
                 _serve(theirs, make, watched)
             finally:
                 os._exit(0)
@@ -149,7 +149,7 @@ class ForkedWorlds:
 
 
 def _serve(parent: Connection, make: Callable[[], Sequence[Env]], watched: bool) -> None:
-    """Do in a fork what the parent asks for, until it has ended."""
+    """Serve the parent's requests in a fork until the parent exits."""
     try:
         worlds = LocalWorlds(make(), watched)
         while True:
@@ -163,7 +163,7 @@ def _serve(parent: Connection, make: Callable[[], Sequence[Env]], watched: bool)
 
 @contextlib.contextmanager
 def _frozen() -> Iterator[None]:
-    """Keep the collector from writing to memory that parent and forks share, which would copy it."""
+    """Stop the garbage collector from touching memory shared with the forks, which would copy it."""
     gc.freeze()
     try:
         yield

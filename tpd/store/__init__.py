@@ -1,1 +1,1 @@
-"""What lies on disk, and how it is read without running any of it; imports answers and below."""
+"""Saves runs and explainers, and loads them without running stored code; imports answers and below."""

@@ -1,4 +1,4 @@
-"""Checkpoints: what a run has learned so far, in one file of plain arrays that is whole or not there."""
+"""Checkpoints: the learned state of an unfinished run, in one npz file that is written atomically."""
 
 import hashlib
 import json
@@ -20,10 +20,10 @@ ABOUT = "about"
 
 
 class Checkpoint:
-    """A file that says after which stage a run was, and how its parts were then.
+    """A file with the number of completed stages and the state of all parts after them.
 
-    fingerprint: of what is run; a checkpoint of anything else is not taken up.
-    seconds: so much time lies between two savings at least.
+    fingerprint: of the run; a checkpoint with another fingerprint is ignored.
+    seconds: minimal time between two saves.
     """
 
     def __init__(self, path: Path, fingerprint: str, seconds: float) -> None:
@@ -33,7 +33,7 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def save(self, stage: int, parts: Mapping[str, Resumable]) -> None:
-        """Keep how the parts are after a stage, if the last time is long enough ago."""
+        """Save the state of the parts after a stage, unless the last save was less than `seconds` ago."""
         if time.monotonic() - self._saved < self._seconds:
             return
         arrays = {f"{name}/{key}": a for name, part in parts.items() for key, a in part.state().items()}
@@ -44,7 +44,7 @@ class Checkpoint:
         log.info("checkpoint after stage %d", stage)
 
     def resume(self, parts: Mapping[str, Resumable], stages: int) -> int:
-        """Put the parts back; after which stage they were so, 0 if there is nothing to go on from."""
+        """Restore the parts and return the number of completed stages; 0 if there is no valid checkpoint."""
         if not self._path.exists():
             return 0
         try:
@@ -57,14 +57,14 @@ class Checkpoint:
             self._restore(parts, arrays)
         except ValueError as error:
             log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
-            for name, part in parts.items():  # some of which have changed
+            for name, part in parts.items():  # some of them are already restored
                 part.restore(fresh[name])
             return 0
         log.info("resumed from the checkpoint after stage %d of %d", stage, stages)
         return stage
 
     def take_up(self, parts: Mapping[str, Resumable], stages: int) -> int:
-        """The same, where an error says what is wrong, and may leave the parts half changed."""
+        """The same, but raises an error if the checkpoint is invalid, and may leave some parts restored."""
         stage, arrays = self.read(stages)
         self._restore(parts, arrays)
         return stage
@@ -76,7 +76,7 @@ class Checkpoint:
                 part.restore({k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)})
 
     def read(self, stages: int) -> tuple[int, dict[str, Array]]:
-        """The stage and the arrays, if they are as they were saved; an error says what is wrong."""
+        """The stage and the arrays; raises an error if the checkpoint is corrupted or of another run."""
         arrays = read_arrays(self._path)
         with blame(self._path):
             about = json.loads(str(arrays.pop(ABOUT)))
@@ -90,7 +90,7 @@ class Checkpoint:
         return stage, arrays
 
     def _digest(self, stage: int, arrays: Mapping[str, Array]) -> str:
-        """Another one whenever anything of it changes."""
+        """A SHA-256 digest of fingerprint, stage and arrays."""
         digest = hashlib.sha256(json.dumps([self._fingerprint, stage]).encode())
         for name, array in sorted(arrays.items()):
             digest.update(json.dumps([name, np.lib.format.dtype_to_descr(array.dtype), array.shape]).encode())
@@ -99,7 +99,7 @@ class Checkpoint:
 
 
 def _copied(array: Array) -> Array:
-    """A copy; one of zeros takes no room, as tables of what was never seen do not."""
+    """A copy; arrays of zeros are allocated lazily, since large tables are often empty."""
     plain = array.dtype.kind in "biuf"
     return np.zeros(array.shape, array.dtype) if plain and not array.any() else array.copy()
 
@@ -110,9 +110,9 @@ def run_stages(
     checkpoint: Checkpoint | None,
     resumed: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Do one stage after the other, from the checkpoint on, if all parts can be put down and taken up.
+    """Run the stages in order, starting from the checkpoint if all parts are resumable.
 
-    resumed: told how many stages were done before.
+    resumed: called with the number of stages that were already done.
     """
     resumable = {name: part for name, part in parts.items() if isinstance(part, Resumable)}
     if len(resumable) < len(parts):

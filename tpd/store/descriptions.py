@@ -1,7 +1,7 @@
 """Typed descriptions in JSON: every field is validated when it is read, and nothing in it is run.
 
-What is code is named as `module:name`. Only the events of tpd are named freely; any other module is imported
-only if the present user trusts it by name.
+Functions and classes are stored as `module:name`. A module is only imported if it contains tpd's own events,
+or if the user trusts it by name.
 """
 
 import importlib
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class UntrustedError(ValueError):
-    """A description that names code of strangers."""
+    """A description that refers to code in a module that is not trusted."""
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value, if it consists of finite numbers, words, lists and tables; tuples become lists."""
+    """The value, if it consists of finite numbers, strings, lists and dicts; tuples become lists."""
     if depth > DEEPEST:
         raise ValueError(f"is nested more than {DEEPEST} deep")
     match value:
@@ -53,15 +53,15 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Stored(BaseModel):
-    """A record that is stored: no field more, none of another type, and it never changes."""
+    """Base class of stored records: frozen, strictly typed, no extra fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def validated(kind: type[T] | Any, given: Any, place: str = "") -> T:
-    """What was read from JSON, at this place, as a record of this kind.
+    """Validate a value read from JSON as a record of this kind.
 
-    A ValueError names the first field that is wrong.
+    A ValueError names the first invalid field.
     """
     try:
         found: T = TypeAdapter(kind).validate_json(json.dumps(given), strict=True)
@@ -77,12 +77,12 @@ def validated(kind: type[T] | Any, given: Any, place: str = "") -> T:
 
 
 def written(record: Stored) -> dict[str, Any]:
-    """The record as JSON has it; what is None is left out."""
+    """The record as JSON values; None is left out."""
     return record.model_dump(mode="json", exclude_none=True)
 
 
 class NamedFunction(Stored):
-    """A function, or a class, of a module, and its keyword arguments."""
+    """A function or class of a module, and its keyword arguments."""
 
     name: Annotated[str, Field(pattern=NAME, max_length=300)]
     """`module:name`"""
@@ -93,7 +93,7 @@ class NamedFunction(Stored):
         return self.name.partition(":")[0]
 
     def find(self, trusted: Sequence[str] = ()) -> Callable[..., Any]:
-        """The function itself, if its module is of tpd's events or trusted."""
+        """Import the function, if its module belongs to tpd's events or is trusted."""
         require_trust(self.module, trusted)
         try:
             found = getattr(importlib.import_module(self.module), self.name.partition(":")[2], None)
@@ -105,7 +105,7 @@ class NamedFunction(Stored):
 
 
 def named(function: Any) -> NamedFunction:
-    """The description of a function, or of a partial one; a ValueError says why there is none."""
+    """The description of a function or a partial; a ValueError gives the reason if there is none."""
     arguments: dict[str, Any] = {}
     while isinstance(function, partial):
         if function.args:
@@ -121,7 +121,7 @@ def named(function: Any) -> NamedFunction:
 
 
 def require_trust(module: str, trusted: Sequence[str]) -> None:
-    """Refuse a module that is neither of ours nor trusted, without importing it."""
+    """Refuse a module that is neither tpd's own nor trusted, without importing it."""
     if not within(module, (*OURS, *trusted)):
         root = module.partition(".")[0]
         advice = module if root == "tpd" else root
@@ -131,12 +131,12 @@ def require_trust(module: str, trusted: Sequence[str]) -> None:
 
 
 def within(name: str, modules: Sequence[str]) -> bool:
-    """Whether the name is one of these modules, or inside of one."""
+    """Whether the name is one of these modules or a submodule of one."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)
 
 
 def described(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments as plain values; a ValueError names the one that is not."""
+    """Keyword arguments as plain values; a ValueError names the one that is not plain."""
     found = {}
     for key, value in values.items():
         try:

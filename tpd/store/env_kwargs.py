@@ -1,4 +1,4 @@
-"""Keyword arguments of environments that a file names: what they may not ask for."""
+"""Checks stored keyword arguments of environments, which may come from somebody else's file."""
 
 import json
 import re
@@ -6,13 +6,13 @@ from typing import Any
 
 LONGEST_KWARGS = 10_000
 ENV_NAMES, FILE = ("id", "env_id"), r"[/\\]|\.[A-Za-z]{2,5}$"
-"""Keywords by which environments are named, and what the names of files look like."""
+"""Keywords that name environments, and a pattern of file names."""
 
 
 def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments that neither make a huge environment nor open a window."""
+    """The keyword arguments; refused if they make a huge environment or open a window."""
     told = json.dumps(kwargs)
-    if '"render_mode"' in told:  # of whatever is made of them
+    if '"render_mode"' in told:  # at any depth
         raise ValueError("render_mode is not for the file to choose")
     if len(told) > LONGEST_KWARGS:
         raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
@@ -20,7 +20,7 @@ def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_no_files(kwargs: Any) -> None:
-    """Refuse keyword arguments that may name a file, as a model of MuJoCo: it is not for a file to choose."""
+    """Refuse keyword arguments that may name a file, such as a MuJoCo model."""
     parts = kwargs.items() if isinstance(kwargs, dict) else enumerate(kwargs)
     for key, value in parts:
         if isinstance(value, dict | list):

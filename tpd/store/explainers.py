@@ -1,6 +1,6 @@
-"""Explainers on disk: plain arrays and JSON, so that loading one runs no code of the file's.
+"""Saves and loads explainers as plain arrays and JSON, so that loading runs no code from the file.
 
-What is read is checked against itself: a file that cannot be what it says is refused in one line.
+What is read is checked for consistency; an invalid file is refused with a one-line error.
 """
 
 import itertools
@@ -44,23 +44,23 @@ BOTH = 2
 
 @runtime_checkable
 class HasNetwork(Protocol):
-    """A predictor that can be written down as a network."""
+    """A predictor that is saved as a network."""
 
     def description(self) -> Mapping[str, Any]:
-        """How the network is built, as plain values."""
+        """The architecture of the network, as plain values."""
 
     def arrays(self) -> Mapping[str, Array]:
         """Its weights."""
 
 
 def check(predictor: Predictor) -> None:
-    """Refuse a predictor that could not be saved."""
+    """Refuse a predictor that cannot be saved."""
     if not isinstance(predictor, HasTable | HasNetwork):
         raise TypeError(f"{type(predictor).__name__} has no method `table`, so it cannot be saved")
 
 
 def save(explainer: Explainer, env: Environment, folder: Path) -> None:
-    """Write what the predictor knows, and the policy, where that can be written down plainly."""
+    """Write the predictor, and the policy if it can be stored as plain values."""
     check(explainer.predictor)
     tabular = not isinstance(explainer.predictor, HasNetwork)
     policy, agent = stored_policies.describe(explainer.policy, env, as_table=tabular)
@@ -95,15 +95,15 @@ def load(
     outcomes: OutcomeSet | None = None,
     policy: Policy | None = None,
 ) -> Explainer:
-    """Read an explainer that `save` wrote, and the policy that it explains.
+    """Load an explainer that `save` wrote, and the policy that it explains.
 
-    A features extractor of the explainer's network is code, and not stored with it.
-    env: tells which actions are valid, which a policy trained with masks has to know.
-    trusted: modules of which a policy that is a function may be.
-    with_agent: whether the agent of a library is made, which imports that library, even if the predictor
-        does without it.
-    outcomes: taken instead of those that are stored, by a predictor that needs them.
-    policy: taken instead of the one that is stored.
+    features_extractor: of the explainer's network; it is code, and so not stored.
+    env: provides the action masks that a policy trained with masks needs.
+    trusted: modules that may be imported for a policy that is a function.
+    with_agent: whether to load the agent of a library, which imports that library, even if the predictor does
+        not need it.
+    outcomes: used instead of the stored ones, by predictors that need them.
+    policy: used instead of the stored one.
     """
     description, stored = read_description(folder), StoredArrays(folder / ARRAYS)
     with blame(folder / DESCRIPTION):
@@ -128,7 +128,7 @@ def load(
 
 
 def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> KnownErrors | None:
-    """The errors that the predictor is known to make, of so many steps and outcomes, if it was calibrated."""
+    """The measured errors of a calibrated predictor [horizon, width]; None if it was not calibrated."""
     known = stored.under(ERROR).every(ANY)
     if not known:
         return None
@@ -143,7 +143,7 @@ def _completed(
     trusted: Sequence[str],
     outcomes: OutcomeSet | None,
 ) -> Predictor:
-    """The predictor, with policy and outcomes if it needs them to predict, as far as they can be had."""
+    """Give the predictor the policy and the outcomes if it needs them and they are available."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:
         return predictor
     known = None if isinstance(policy, AbsentPolicy) else policy
@@ -154,20 +154,20 @@ def _completed(
     if outcomes is None and (folder / run_descriptions.RUN).exists():
         try:
             outcomes = run_descriptions.read(folder).outcomes.make(trusted)
-        except ValueError as error:  # functions without a name, or of modules that are not trusted
+        except ValueError as error:  # unnamed functions, or modules that are not trusted
             log.warning("%s", error)
     return predictor.completed(known, outcomes)
 
 
 def _asks_agent(description: Mapping[str, Any]) -> bool:
-    """Whether the network, alone or in a mixture, looks at the agent's action values."""
+    """Whether the network, alone or in a mixture, uses the agent's action values as input."""
     network = description.get("network", {})
     inner = network.get("network") if network.get("kind") == MIXTURE else network
     return isinstance(inner, dict) and inner.get("margin") is True
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """What an explainer says of itself, if it is of the present format."""
+    """Read the description of an explainer; refused if its format is another one."""
     path = folder / DESCRIPTION
     description = read_json(path)
     if not isinstance(description, dict):
@@ -187,7 +187,7 @@ def _network(
     width: int,
     features_extractor: Callable[..., Any] | None,
 ) -> Predictor:
-    """The network that predicts so many outcomes, the learned model, or a mixture of both."""
+    """Load a network with `width` outcomes, a learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
     if network.get("kind") == RIVAL:
@@ -200,7 +200,7 @@ def _network(
             raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
         one = _network(folder, inner, stored.under("network."), width, features_extractor)
         return read_mixture(folder, one, network, stored, width)
-    from tpd.predictors.network.predictor import read  # torch takes its time, and tables do without
+    from tpd.predictors.network.predictor import read  # torch is slow to import, and tables do not need it
 
     with blame(folder / DESCRIPTION):
         num_actions = _check_size(network, _outputs(network, width), stored.size)
@@ -215,10 +215,10 @@ def _network(
 
 
 def _outputs(network: Mapping[str, Any], width: int) -> int:
-    """How many outputs the larger part of a network has that predicts so many outcomes."""
+    """Number of outputs of the larger head of a network with `width` outcomes."""
     from tpd.predictors.network.columns import Columns
 
-    if network["columns"]["width"] != width:  # before anything is made of that width
+    if network["columns"]["width"] != width:  # checked before allocating anything of that size
         raise ValueError(f"its network predicts {shown(network['columns']['width'])} outcomes, not {width}")
     columns, horizon = (
         Columns.read(network["columns"]),
@@ -228,7 +228,7 @@ def _outputs(network: Mapping[str, Any], width: int) -> int:
 
 
 def _check_returns(network: Mapping[str, Any], values: int) -> None:
-    """Refuse a network of returns, beside this one, that cannot be: it has a centre, a spread, and atoms."""
+    """Refuse an invalid return network beside this one; it outputs a centre, a spread, and atoms."""
     returns = network["returns"]
     atoms = whole_number("atoms", returns["atoms"], at_least=2)
     _check_size(network, (2 + atoms) * whole_number("horizon", network["horizon"], at_least=1), values)
@@ -237,7 +237,7 @@ def _check_returns(network: Mapping[str, Any], values: int) -> None:
 
 
 def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
-    """Refuse a network with more weights than there are values; how many actions it tells apart."""
+    """Refuse a network with more weights than stored values; returns its number of actions."""
     from tpd.predictors.network.encoders import encoded_size
 
     inputs, observed = encoded_size(network["observation_space"])
@@ -246,7 +246,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     hidden = widths(network["hidden"])
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
     if network["extracted"]:
-        inputs, observed = 1, 0  # features are made of them first
+        inputs, observed = 1, 0  # replaced by extracted features
     layers = [inputs, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
         raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
@@ -254,7 +254,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
 
 
 def _size(space: Mapping[str, Any]) -> int:
-    """How many different actions, or how many numbers in one."""
+    """The number of discrete actions, or the size of a vector."""
     if space["kind"] == "Discrete":
         return whole_number("n", space["n"], at_least=1)
     return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])

@@ -1,4 +1,4 @@
-"""Explanations on disk, as arrays."""
+"""Saves and loads explanations as npz files."""
 
 import json
 from dataclasses import asdict
@@ -17,7 +17,7 @@ EXPLAINED = ("observations", "actions", "expected", "running", "support", "unkno
 
 
 def save_explanation(explanation: Explanation, path: Path) -> None:
-    """Write an explanation as arrays, and its legend as JSON among them."""
+    """Write an explanation as arrays, with its legend as JSON among them."""
     metadata = {"legend": asdict(explanation.legend), "discount": explanation.discount}
     arrays = {name: getattr(explanation, name) for name in EXPLAINED}
     if explanation.agent_value is not None:

@@ -1,4 +1,4 @@
-"""Fingerprints of settings, code and input files: the same work has the same fingerprint."""
+"""Fingerprints of settings, code and input files: equal fingerprints mean the same run."""
 
 import ast
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 
 SOURCES = ("tpd", "sb3_ext", "conf")
 LIBRARIES = ("gymnasium", "numba", "numpy", "stable-baselines3", "torch")
-"""What they compute is part of what a run finds."""
+"""Libraries whose versions affect the results of a run."""
 TARGET, INPUTS = "_target_", ("path", "vec_normalize")
 AGENT, LARGEST_AGENT_FILE = (".zip", ".yml", ".pkl"), 64 * 2**20
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def code_version() -> str:
-    """Another one whenever the code, its configs or the libraries change, tracked by git or not."""
+    """A digest of the code, its configs and library versions, whether or not git tracks them."""
     digest = hashlib.sha256(json.dumps([version(name) for name in LIBRARIES]).encode())
     for root in (PACKAGE, *(PACKAGE.parent / name for name in SOURCES[1:])):
         _add(digest, root, (".py", ".yaml"))
@@ -30,10 +30,10 @@ def code_version() -> str:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """The same for the same settings, code and files: so that what was done need not be done again.
+    """A digest of settings, code and input files; a finished run with the same one is not repeated.
 
-    The code is ours and that of the modules that the settings name, with what these import; the files are
-    those to be read.
+    The code is that of tpd and of the modules that the settings name, with their imports. The files are those
+    that the settings name as input.
     """
     digest = hashlib.sha256(json.dumps([settings, code_version()], sort_keys=True, default=str).encode())
     for key, value in _named(settings):
@@ -46,7 +46,7 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
 
 
 def _named(settings: Any, under: str = "") -> Iterator[tuple[str, str]]:
-    """Settings that name a module or a file to read, wherever they are."""
+    """All settings, at any depth, that name a module or an input file."""
     if isinstance(settings, Mapping):
         for key, value in sorted(settings.items()):
             yield from _named(value, str(key))
@@ -58,7 +58,7 @@ def _named(settings: Any, under: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _sources(module: str) -> list[Path]:
-    """Where a module of a target or of an environment lies, and all that it imports of the user's."""
+    """The files of a module that a target or environment names, and of all user modules that it imports."""
     found, waiting = dict[str, Path | None](), {module}
     while waiting:
         name = waiting.pop()
@@ -69,13 +69,13 @@ def _sources(module: str) -> list[Path]:
 
 
 def _imported(path: Path) -> set[str]:
-    """The modules that a file imports, or the files of a package, which is whole by itself."""
+    """The modules imported by a file, or by the files of a package."""
     names = set[str]()
     for each in [path] if path.is_file() else path.rglob("*.py"):
         try:
             tree = ast.parse(each.read_bytes())
         except (SyntaxError, ValueError):
-            continue  # whoever imports it will be told
+            continue  # importing it will report the error
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names |= {alias.name.split(".")[0] for alias in node.names}
@@ -85,7 +85,7 @@ def _imported(path: Path) -> set[str]:
 
 
 def _source(top: str) -> Path | None:
-    """Where a module lies, unless it is installed or ours."""
+    """The file or folder of a module; None if it is installed or part of tpd."""
     if top in SOURCES or top in sys.stdlib_module_names:
         return None
     spec = find_spec(top) if top.isidentifier() else None
@@ -95,14 +95,14 @@ def _source(top: str) -> Path | None:
 
 
 def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] | None) -> None:
-    """Take a file into account, or those of a folder.
+    """Add a file, or the files of a folder, to the digest.
 
-    Without suffixes it is only how large those in it are, except for the files of an agent: its zip, and
-    settings and statistics, which may lie in a folder there.
+    Without suffixes only the sizes of files in a folder are added, except for the files of an agent (its zip,
+    settings and statistics, possibly in a subfolder), whose contents are added.
     """
     if path is None or not path.exists():
         return
-    # a folder of data may be /
+    # not recursive: a data folder may be /
     inside = path.rglob("*") if suffixes else [*path.glob("*"), *path.glob("*/*.yml"), *path.glob("*/*.pkl")]
     files = [path] if path.is_file() else sorted(each for each in inside if each.is_file())
     for each in files:
@@ -114,7 +114,7 @@ def _add(digest: "hashlib._Hash", path: Path | None, suffixes: tuple[str, ...] |
 
 
 def kind_of(settings: Mapping[str, Any], seed: int) -> str:
-    """A digest of settings without the seed, wherever it is handed on to."""
+    """A digest of the settings without the seed, at any depth."""
     return hashlib.sha256(json.dumps(_without_seed(settings, seed), sort_keys=True).encode()).hexdigest()
 
 

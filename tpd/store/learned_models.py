@@ -1,4 +1,4 @@
-"""Learned models of the world, and mixtures with a network, on disk; checked as they are read."""
+"""Loads learned dynamics models, and mixtures of model and network, with checks."""
 
 import logging
 import math
@@ -15,13 +15,13 @@ from tpd.predictors.abilities import IncompletePredictor
 log = logging.getLogger(__name__)
 
 MODEL, MIXTURE = "model", "mixture"
-MOST_STEPS = 100_000  # ahead, or particles
+MOST_STEPS = 100_000  # of the horizon, and of particles
 MOST_LAYERS = 100
 
 
 def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArrays) -> Predictor:
-    """The model that was described, of these arrays; it is still to be completed with the policy."""
-    from tpd.predictors.model.predictor import read  # torch takes its time, and tables do without
+    """Load the described model from these arrays; it still needs the policy to predict."""
+    from tpd.predictors.model.predictor import read  # torch is slow to import, and tables do not need it
 
     with blame(folder):
         num_actions = _check(description, stored.size)
@@ -38,7 +38,7 @@ def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArray
 def read_mixture(
     folder: Path, network: Any, description: Mapping[str, Any], stored: StoredArrays, width: int
 ) -> Predictor:
-    """The network and the model that was described, mixed; it is still to be completed with the policy."""
+    """Load the described mixture of network and model; it still needs the policy to predict."""
     from tpd.predictors.mixture.predictor import MODEL, WEIGHTS, MixturePredictor
 
     model: Any = read_model(folder, description[MODEL], stored.under(f"{MODEL}."))
@@ -50,7 +50,7 @@ def read_mixture(
 
 
 def as_far_as_possible(predictor: Predictor) -> Predictor:
-    """The predictor, or the network alone of a mixture that lacks the policy or the outcomes."""
+    """The predictor; for a mixture without policy or outcomes, its network alone."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:
         return predictor
     mixture: Any = predictor
@@ -62,7 +62,7 @@ def as_far_as_possible(predictor: Predictor) -> Predictor:
 
 
 def _check(description: Mapping[str, Any], values: int) -> int:
-    """Refuse a model with more weights than there are values; how many actions it tells apart."""
+    """Refuse a model with more weights than stored values; returns its number of actions."""
     members = whole_number("members", description["members"], at_least=1)
     for name in ("horizon", "particles"):
         whole_number(name, description[name], at_least=1, at_most=MOST_STEPS)
@@ -77,7 +77,7 @@ def _check(description: Mapping[str, Any], values: int) -> int:
 
 
 def widths(hidden: Any) -> list[int]:
-    """Those of hidden layers, if a network can have so many."""
+    """The widths of hidden layers; refused if there are too many."""
     if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS:
         raise ValueError(f"hidden must be the widths of at most {MOST_LAYERS} layers, got {shown(hidden)}")
     return [whole_number("hidden", width, at_least=1) for width in hidden]

@@ -1,4 +1,4 @@
-"""Legends of outcomes, read from JSON and checked."""
+"""Reads and checks legends (names, events and rewards of outcomes) from JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,9 +8,9 @@ from tpd.core.types import FloatArray
 from tpd.guards.files import StoredArrays
 from tpd.guards.settings import number
 
-LARGEST = 1e30  # a reward that is meant
+LARGEST = 1e30  # the largest plausible reward
 LEAST_LIKELY, MOST_LIKELY = -1, 2
-"""Of what was learned as a difference of value functions; beyond these nothing is meant for a probability."""
+"""Bounds of learned probabilities, which may leave [0, 1] since they are differences of value functions."""
 ROUNDING = 1e-3
 
 
@@ -37,7 +37,7 @@ def read_legend(plain: Mapping[str, Any]) -> Legend:
 
 
 def check_events(stored: StoredArrays, name: str, expected: FloatArray, legend: Legend) -> None:
-    """Refuse expectations [..., outcome] of events that are no probabilities."""
+    """Refuse expectations [..., outcome] of events that are not probabilities."""
     events = [legend.names.index(event) for event in legend.events]
     right = (expected >= LEAST_LIKELY) & (expected <= MOST_LIKELY)
     right[..., [k for k in range(len(legend.names)) if k not in events]] = True
@@ -45,5 +45,5 @@ def check_events(stored: StoredArrays, name: str, expected: FloatArray, legend: 
 
 
 def check_between(stored: StoredArrays, name: str, values: FloatArray, low: float, high: float) -> None:
-    """Refuse values that are not between these, but for rounding."""
+    """Refuse values outside of [low, high], except by rounding."""
     stored.check(name, (values >= low - ROUNDING) & (values <= high + ROUNDING))

@@ -1,4 +1,4 @@
-"""Tables of pairs on disk, checked against themselves as they are read."""
+"""Saves and loads tables of state-action pairs, checked for consistency."""
 
 from dataclasses import fields
 
@@ -16,7 +16,7 @@ EDGE = "edge_"
 
 
 def table_arrays(table: PairTable) -> dict[str, Array]:
-    """All that a table holds, by name."""
+    """The arrays of a table, by name."""
     arrays = {"pairs": table.pairs, "expected": table.expected.astype(np.float32), "support": table.visits}
     if table.into_unknown is not None:
         arrays["into_unknown"] = table.into_unknown.astype(np.float32)
@@ -28,14 +28,14 @@ def table_arrays(table: PairTable) -> dict[str, Array]:
 
 
 def read_table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> PairTable:
-    """The table of a policy [state, action], with these outcomes."""
+    """The table for a policy [state, action] with these outcomes."""
     (num_states, num_actions), width = shape, len(legend.names) + 1
     pairs = stored.take("pairs", (None,), WHOLE)
     stored.check("pairs", (pairs >= 0) & (pairs < num_states * num_actions))
     stored.check("pairs", np.diff(pairs, prepend=-1) > 0)
     expected = stored.take("expected", (len(pairs), None, width), REAL)
     limits = read_verdicts(stored, 1, expected.shape[1], width, LIMIT)
-    if limits is None:  # else it holds more than probabilities
+    if limits is None:  # with limits, the table holds more than probabilities
         check_events(stored, "expected", expected[..., :-1], legend)
     visits = stored.take("support", (len(pairs),), REAL, finite=False)
     stored.check("support", visits >= 0)

@@ -1,4 +1,4 @@
-"""Recorded episodes on disk, as arrays."""
+"""Saves and loads recorded episodes as npz files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ RECORDED = ("observation", "action", "next_observation", "reward", "terminated",
 
 
 def save_recording(recording: Recording, path: Path) -> None:
-    """Write recorded episodes as arrays; their pictures one after the other, as bytes."""
+    """Write recorded episodes as arrays; the pictures are concatenated as bytes."""
     transitions = recording.episodes.transitions
     arrays: dict[str, Array] = {name: getattr(transitions, name) for name in RECORDED}
     arrays |= {
@@ -59,7 +59,7 @@ def load_recording(path: Path) -> Recording:
 
 
 def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[float, float]]) -> None:
-    """Refuse episodes that cannot be of an environment, or of outcomes that lie between these bounds."""
+    """Refuse episodes that do not fit the environment, or outcomes outside of these bounds."""
     transitions = recording.episodes.transitions
     for name in ("observation", "next_observation"):
         check_members(name, getattr(transitions, name), env.observation_space, hidden_state=None)
@@ -80,13 +80,13 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
 
 
 def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:
-    """The pictures of some steps, or none at all."""
+    """The pictures of some steps; may be empty."""
     joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
     most = min(episodes, MOST_PICTURED) * (EARLY_FRAMES + LAST_FRAMES)
     if len(ends) > most:
         raise ValueError(f"{stored.path}: has {len(ends)} pictures of {episodes} episodes, more than {most}")
     stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
-    frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last is what is left
+    frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last part is the remainder
     for index, frame in enumerate(frames):
         with blame(stored.path):
             check_frame(frame, f"frame {index}")

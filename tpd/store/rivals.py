@@ -1,4 +1,4 @@
-"""Networks of other methods on disk, checked as they are read."""
+"""Loads the networks of baseline methods, with checks."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +14,15 @@ RIVAL = "rival"
 
 
 def rival_outputs(stored: StoredArrays) -> int:
-    """How many outputs the network has."""
+    """Number of outputs of the network."""
     return len(stored.take("step", (None,), WHOLE))
 
 
 def read_rival(
     folder: Path, description: Mapping[str, Any], stored: StoredArrays, num_actions: int, width: int
 ) -> Predictor:
-    """The network that was described, of these arrays, for so many outcomes."""
-    from tpd.predictors.rivals.networks.predictor import read  # torch takes its time, and tables do without
+    """Load the described network from these arrays, for `width` outcomes."""
+    from tpd.predictors.rivals.networks.predictor import read  # torch is slow to import
 
     with blame(folder):
         horizon = whole_number("horizon", description["horizon"], at_least=1, at_most=MOST_STEPS)

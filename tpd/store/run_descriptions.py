@@ -1,6 +1,6 @@
-"""What a run was about: its environment, its outcomes and what was asked of it, as a typed description.
+"""The typed description of a run: its environment, its outcomes and its figures.
 
-It lies beside the explainer. Environment and outcomes are made again of it; nothing else of a run is.
+It is stored beside the explainer. Only the environment and the outcomes are rebuilt from it.
 """
 
 import json
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class NotStoredError(ValueError):
-    """A part of a run that is code, and was not stored."""
+    """A part of a run that is code, and so was not stored."""
 
     def __init__(self, message: str, what: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class NotStoredError(ValueError):
 
 
 class Unnamed(Stored):
-    """Code that cannot be found by its name, and why."""
+    """Code that cannot be found by name, and the reason."""
 
     reason: Word
 
@@ -62,7 +62,7 @@ class Unnamed(Stored):
 
 
 class EnvironmentDescription(Stored):
-    """An environment that can be made again."""
+    """An environment that can be rebuilt."""
 
     kind: Literal["environment", "dataset"]
     id: Annotated[str, Field(pattern=ENV_ID, max_length=300)]
@@ -75,12 +75,12 @@ class EnvironmentDescription(Stored):
     choice_names: list[Word] = []
 
     def make(self, trusted: Sequence[str] = ()) -> Environment:
-        """The environment, if the modules that it needs are trusted."""
+        """Build the environment, if the modules that it needs are trusted."""
         with _blame("env"):
             if self.kind == "environment":
                 require_no_files(self.kwargs)
             for name in (self.id, *(self.kwargs.get(key) for key in ENV_NAMES)):
-                if isinstance(name, str) and ":" in name:  # Gymnasium imports what stands before the colon
+                if isinstance(name, str) and ":" in name:  # Gymnasium imports the module before the colon
                     require_trust(name.partition(":")[0], (*trusted, "tpd.envs"))
             mask = self.mask_function
             env = KINDS[self.kind](
@@ -98,7 +98,7 @@ class EnvironmentDescription(Stored):
 
 
 def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
-    """A function, and no class."""
+    """Import a function; a class is refused."""
     found = named.find(trusted)
     if isinstance(found, type):
         raise ValueError(f"{named.name!r} is a class, where a function is due")
@@ -106,7 +106,7 @@ def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
 
 
 class AbsentEnvironment(Stored):
-    """An environment that cannot be written down plainly, and why."""
+    """An environment that cannot be stored as plain values, and the reason."""
 
     kind: Literal["absent"] = "absent"
     id: Word
@@ -142,14 +142,14 @@ class OutcomeDescription(Stored):
 
 
 class OutcomesDescription(Stored):
-    """The outcomes explained together, and what is claimed of them."""
+    """A set of outcomes, and its claims (for example, to be a partition)."""
 
     outcomes: Annotated[list[OutcomeDescription], Field(min_length=1)]
     partition: bool
     accounts_for_reward: bool
 
     def make(self, trusted: Sequence[str] = ()) -> OutcomeSet:
-        """The set, if the modules of its functions are trusted."""
+        """Build the set, if the modules of its functions are trusted."""
         unnamed = [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]
         if unnamed:
             names = ", ".join(repr(outcome.name) for outcome in unnamed)
@@ -160,7 +160,7 @@ class OutcomesDescription(Stored):
 
 
 class Actions(Stored):
-    """What actions are called: by number, or each number that an action consists of."""
+    """The names of discrete actions, or of the components of a vector action."""
 
     numbered: bool
     names: list[Word] = []
@@ -170,7 +170,7 @@ class Actions(Stored):
 
 
 class FigureDescription(Stored):
-    """A figure, and the states that it shows in words."""
+    """A figure, and descriptions of the states that it shows."""
 
     name: Annotated[str, Field(pattern=FILE_NAME, max_length=200)]
     title: Word
@@ -178,26 +178,26 @@ class FigureDescription(Stored):
 
 
 class RunDescription(Stored):
-    """What a run was about."""
+    """The description of a run."""
 
     format: Literal[1] = 1
     written_by: str = __version__
     name: Word
     seed: Annotated[int, Field(ge=0)]
     kind: Word
-    """The same for runs that differ in nothing but their seed."""
+    """Equal for runs that differ only in their seed."""
     env: Annotated[EnvironmentDescription | AbsentEnvironment, Field(discriminator="kind")]
     outcomes: OutcomesDescription
     actions: Actions
     figures: list[FigureDescription] = []
     maps: dict[Word, Word] = {}
-    """Which field of a state goes where on a map."""
+    """Which state field is used for which axis of a map."""
     reference: dict[Word, dict[Word, tuple[Finite, Finite]]] = {}
-    """Errors to compare with: mean and standard deviation of each, by outcome."""
+    """Reference errors to compare with: mean and standard deviation of each metric, by outcome."""
 
     @property
     def title(self) -> str:
-        return " ".join(f"{self.name}, seed {self.seed}".split())  # a line, whatever the name holds
+        return " ".join(f"{self.name}, seed {self.seed}".split())  # one line, whatever the name contains
 
 
 def write(run: RunDescription, folder: Path) -> None:
@@ -205,7 +205,7 @@ def write(run: RunDescription, folder: Path) -> None:
 
 
 def read(folder: Path) -> RunDescription:
-    """The description in the folder of an explainer; a ValueError names the field that is wrong."""
+    """Read the description in the folder of an explainer; a ValueError names the invalid field."""
     path = folder / RUN
     require_file(path, LARGEST_RUN)
     plain = read_json(path)
@@ -218,7 +218,7 @@ def read(folder: Path) -> RunDescription:
 
 
 def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment:
-    """The environment as plain values, or why that cannot be."""
+    """The environment as plain values, or the reason why that is impossible."""
     kinds = {made: kind for kind, made in KINDS.items()}
     try:
         if type(env) not in kinds:
@@ -244,7 +244,7 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
 
 
 def describe_outcomes(outcomes: OutcomeSet) -> OutcomesDescription:
-    """The outcomes as plain values; a function that has no name is left out, and why."""
+    """The outcomes as plain values; a function without a name is replaced by the reason."""
     plain = [
         {
             "name": outcome.name,
@@ -271,7 +271,7 @@ def _function(outcome: Outcome) -> NamedFunction | Unnamed:
 
 
 def describe_actions(env: Environment) -> Actions:
-    """What its actions are called."""
+    """The names of the environment's actions."""
     names = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else env.action_names
     made: Actions = validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
     return made
@@ -279,12 +279,12 @@ def describe_actions(env: Environment) -> Actions:
 
 @contextmanager
 def _blame(part: str) -> Iterator[None]:
-    """Say of which part of a stored run an error is."""
+    """Name the part of a stored run in errors."""
     try:
         yield
     except NotStoredError:
         raise
     except UntrustedError as error:
         raise UntrustedError(f"the {part} of this run {error}") from error
-    except Exception as error:  # of whatever is made
+    except Exception as error:  # any error while building it
         raise ValueError(f"the {part} of this run cannot be made: {brief(error)}") from error

@@ -33,10 +33,10 @@ class BusyError(Exception):
 
 @contextmanager
 def locked(folder: Path, patience: float = 0) -> Iterator[None]:
-    """Keep other processes out of a folder; the claim of a process ends with it, however it ends.
+    """Lock a folder against other processes; the lock ends with the process, even if it is killed.
 
-    It is refused if something in it leads elsewhere, for whoever claims it is going to write there.
-    patience: so many seconds to wait for one that is about to end.
+    A folder with links that lead out of it is refused, since the caller is going to write there.
+    patience: seconds to wait for a lock that is held.
     """
     folder.mkdir(parents=True, exist_ok=True)
     require_own_files(folder)
@@ -52,7 +52,7 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
 
 
 def is_busy(folder: Path) -> bool:
-    """Whether another process works in a folder; nothing is written to find out."""
+    """Whether another process holds the lock of a folder; writes nothing."""
     lock = folder / LOCK
     if not lock.is_file():
         return False
@@ -65,7 +65,7 @@ def is_busy(folder: Path) -> bool:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What is known of a run or sweep; nothing, if nothing is, or what is there cannot be read."""
+    """The record of a run or sweep; empty if there is none, or if it is unreadable."""
     if not path.exists():
         return {}
     try:
@@ -76,7 +76,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def parse_record(path: Path) -> dict[str, Any]:
-    """The same, refusing what cannot be read."""
+    """The same, but raises an error for an unreadable record."""
     if not path.is_file() or path.stat().st_size > LARGEST_RECORD:
         raise ValueError(f"{path}: is no file, or an absurdly large one")
     try:
@@ -90,32 +90,32 @@ def parse_record(path: Path) -> dict[str, Any]:
 
 @cache
 def _warn(reason: str) -> None:
-    """Once, however often it is looked at."""
+    """Warn once per message, however often the record is read."""
     log.warning("%s; it counts as unknown", reason)
 
 
 def require_own_version(folder: Path) -> None:
-    """Refuse the folder of a run or sweep that another version of tpd wrote."""
+    """Refuse the folder of a run or sweep written by another version of tpd."""
     for path in (folder / STATUS, folder / SWEEP):
         if known := read_record(path):
             require_version(path, known)
 
 
 def write_record(path: Path, **news: Any) -> None:
-    """Add to what is known."""
+    """Update a record."""
     atomic_write_text(path, json.dumps(read_record(path) | {WRITTEN_BY: __version__} | news))
 
 
 def command() -> list[str]:
-    """What the user typed, and with which code."""
+    """The command line of the user, and the version of the code."""
     return [*sys.argv[1:], code_version()]
 
 
 def resume_folder(root: str, name: str) -> str:
-    """The folder in which the same command was begun and not finished, else a new one of that name.
+    """The folder of an unfinished run of the same command, or else a new one of that name.
 
-    It only looks: a config is composed without side effects. The number of the process keeps apart runs that
-    begin in the same second.
+    It creates nothing, since composing a config must have no side effects. The process id in the name
+    separates runs that start in the same second.
     """
     for record in sorted(Path(root).glob("*/*.json"), reverse=True):
         if record.name in (STATUS, SWEEP) and _same_unfinished(record) and not is_busy(record.parent):

@@ -1,4 +1,4 @@
-"""Finished runs, read from their folders."""
+"""Reads finished runs from their folders."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,41 +25,41 @@ from tpd.store.recordings import load_recording, require_fit
 from tpd.store.run_descriptions import RunDescription
 
 CONFIG, EXPLAINER, EPISODES = "config.yaml", "explainer", "episodes.npz"
-"""The config is there to be read by people."""
+"""Files of a run; the config is for people to read."""
 RESULT, FORECASTS = "result.txt", "forecasts.json"
-"""How good the explanations turned out to be."""
+"""Files with the quality of the explanations."""
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A finished run: the explainer, the world it speaks of, and episodes to look at."""
+    """A finished run: the explainer, its environment, and recorded episodes."""
 
     name: str
     explainer: Explainer
-    """Its policy is absent where it could not be written down, or needs a module that is not trusted."""
+    """Its policy is absent if it could not be stored, or needs a module that is not trusted."""
     env: Environment
     recording: Recording | None
     outcomes: Callable[[], OutcomeSet]
-    """The outcomes explained, with their functions; an UntrustedError where these are of strangers."""
+    """Builds the outcomes with their functions; raises an UntrustedError if their modules are not trusted."""
     about: RunDescription | None = None
-    """What is stored beside the explainer; None where nothing was learned that could be."""
+    """The stored description; None if nothing was learned, or it could not be stored."""
 
     @property
     def maps(self) -> Mapping[str, str]:
-        """Which field of a state goes where on a map, if not as the environment says."""
+        """Which state field is used for which axis of a map; overrides the layout of the environment."""
         return {} if self.about is None else self.about.maps
 
     def model(self) -> TabularModel | None:
-        """The dynamics: the environment's own, or as they were counted; None where they are not known."""
+        """The transition table: the environment's own, or as counted; None if there is none."""
         if self.env.model is not None or not isinstance(self.explainer.predictor, HasTable):
             return self.env.model
         edges = self.explainer.predictor.table().edges
         return None if edges is None else counted_model(edges, self.outcomes(), *self.env.table_shape())
 
     def states_met(self, enough: int) -> StatesMet:
-        """The states that the agent meets: of the recorded episodes or, if these are too few, of fresh ones.
+        """States that the agent visits: from the recorded episodes or, if they are too few, from new ones.
 
-        A ValueError says why there are none.
+        A ValueError gives the reason if there are none.
         """
         playable = self.env.playable and not isinstance(self.explainer.policy, AbsentPolicy)
         if self.recording is not None and (len(self.recording.episodes) >= enough or not playable):
@@ -75,7 +75,10 @@ class SavedRun:
         return played_states(self.env, self.explainer.policy)
 
     def dynamics(self) -> TabularDynamics | None:
-        """What the answers of a table follow from: as counted, or the environment's own; None for others."""
+        """The dynamics behind a table's answers: counted, or the environment's own.
+
+        None for other predictors.
+        """
         if not isinstance(self.explainer.predictor, HasTable):
             return None
         table = self.explainer.predictor.table()
@@ -94,10 +97,10 @@ def read(
 ) -> SavedRun:
     """Read the folder of a run.
 
-    trusted: modules that its environment, outcomes and policy may be of.
-    env, outcomes, policy: taken instead of those that are stored, or could not be.
+    trusted: modules that may be imported for its environment, outcomes and policy.
+    env, outcomes, policy: used instead of the stored ones, or of those that could not be stored.
     """
-    explainers.read_description(folder / EXPLAINER)  # first, for it says which version wrote the run
+    explainers.read_description(folder / EXPLAINER)  # first, since it checks the version that wrote the run
     about = run_descriptions.read(folder / EXPLAINER)
     env, episodes = env or about.env.make(trusted), folder / EPISODES
     explainer = explainers.load(

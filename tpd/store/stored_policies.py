@@ -1,7 +1,7 @@
-"""Policies stored with their explainers: plain values and arrays, from which they are made again.
+"""Policies stored with their explainers, as plain values and arrays.
 
-Tables are stored as such. Agents of libraries are written down and made again by the module that
-`policy_kinds.json` names for them, which is ours. Functions are named, and found if they are trusted.
+Tables are stored as arrays. Agents of a library are stored and rebuilt by the module of ours that
+`policy_kinds.json` names for the library. Functions are stored by name, and imported if they are trusted.
 """
 
 import importlib
@@ -27,7 +27,7 @@ Arrays = dict[str, Array]
 
 
 class Table(Stored):
-    """The probabilities, and the values, of all actions in all states."""
+    """The probabilities, and optionally the values, of all actions in all states."""
 
     kind: Literal["table"] = "table"
 
@@ -46,11 +46,11 @@ class Agent(Stored):
     kind: Literal["agent"] = "agent"
     library: str
     settings: dict[str, Plain]
-    """Validated field by field by the library's module."""
+    """Validated field by field by the module for the library."""
 
 
 class Absent(Stored):
-    """Nothing, and why."""
+    """No policy, and the reason."""
 
     kind: Literal["absent"] = "absent"
     reason: Annotated[str, Field(max_length=1000)]
@@ -61,7 +61,7 @@ StoredPolicy = Annotated[Described, Field(discriminator="kind")]
 
 
 def describe(policy: Policy, env: Environment, as_table: bool) -> tuple[dict[str, Any], Arrays]:
-    """The policy as plain values and arrays; a description that says why where that cannot be."""
+    """The policy as plain values and arrays; if that is impossible, a description with the reason."""
     try:
         record, arrays = _described(policy, env, as_table)
     except (ValueError, TypeError) as error:
@@ -96,12 +96,12 @@ def make(
     env: Environment | None,
     trusted: Sequence[str],
 ) -> Policy:
-    """The policy that was described; an absent one where the user does not trust what it needs."""
+    """Rebuild the policy; an absent policy if it needs a module that is not trusted."""
     match record:
         case Table():
             probabilities = arrays.take("probabilities", (None, None), REAL)
             values = arrays.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
-            if values is not None:  # actions that are not valid may be worth nothing at all
+            if values is not None:  # invalid actions may have the value -inf
                 arrays.check("action_values", values < np.inf)
             return TabularPolicy(probabilities, discount, values)
         case Function():
@@ -130,6 +130,6 @@ def _module(library: str) -> Any:
 
 @cache
 def _kinds() -> Mapping[str, Mapping[str, str]]:
-    """The libraries whose agents are stored, and the modules of ours that do it."""
+    """The supported libraries, and our modules that store and rebuild their agents."""
     found: dict[str, dict[str, str]] = json.loads((files("tpd.store") / "policy_kinds.json").read_text())
     return found

@@ -1,4 +1,4 @@
-"""Tables as JSON: written without losing a digit, checked when read."""
+"""Saves tables as JSON without loss of digits, and checks them when they are read."""
 
 import json
 import math
@@ -13,13 +13,13 @@ from tpd.guards.files import REAL, blame, read_json
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table as JSON that loses no digit; a named index becomes a column."""
+    """Write a table as JSON without loss of digits; a named index becomes a column."""
     named = frame.reset_index() if frame.index.name else frame
     atomic_write_text(path, json.dumps(named.to_dict(orient="split", index=False)))
 
 
 def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
-    """Read what `write_table` wrote; these columns of words, if any, and of numbers must be among others."""
+    """Read a table that `write_table` wrote; these columns of strings and numbers must be present."""
     plain = read_json(path)
     with blame(path):
         frame = pd.DataFrame(plain["data"], columns=plain["columns"])
@@ -36,28 +36,28 @@ def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = (
 
 
 def read_errors(path: Path, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Read a table with one row for each outcome, or for each and a number of something else."""
+    """Read a table with one row per outcome, or per outcome and value of the columns `by`."""
     frame = read_table(path, ["outcome"], [*METRICS, *by])
     _require_grid(path, frame, ["outcome", *by])
     return frame.set_index("outcome")
 
 
 def read_forecasts(path: Path) -> pd.DataFrame:
-    """Read a table with one row for each outcome and range, and kind of actions."""
+    """Read a table with one row per outcome, range and kind of action."""
     frame = read_table(path, ["outcome", "range", "actions", "verdict"], ["base_rate", "skill"])
     _require_grid(path, frame, ["actions", "outcome", "range"])
     return frame
 
 
 def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
-    """Refuse a table that has not one row for each combination."""
+    """Refuse a table that does not have exactly one row per combination."""
     combinations = math.prod(frame[name].nunique() for name in by)
     if frame.duplicated(list(by)).any() or len(frame) != combinations:
         raise ValueError(f"{path}: has {len(frame)} rows, not one for each {' and '.join(by)}")
 
 
 def read_metrics(path: Path) -> dict[str, float]:
-    """Read every figure of the errors of a run, by its name."""
+    """Read the scalar error metrics of a run, by name."""
     metrics = read_json(path)
     if not isinstance(metrics, dict) or not all(isinstance(value, float) for value in metrics.values()):
         raise ValueError(f"{path}: is no table of names and numbers")

@@ -1,4 +1,4 @@
-"""Verdicts on disk, among the arrays of what they judge."""
+"""Stores verdicts as arrays in the npz file of the explainer or explanation that they judge."""
 
 import numpy as np
 
@@ -8,18 +8,18 @@ from tpd.guards.files import WHOLE, StoredArrays
 
 PREFIX = "verdict_"
 LIMIT = "limit_"
-"""Before the names of what a method cannot tell at all."""
+"""Name prefix of the arrays that say what a method cannot predict at all."""
 
 
 def verdict_arrays(verdicts: Verdicts | None, prefix: str = PREFIX) -> dict[str, Array]:
-    """By the names that `read_verdicts` looks for; nothing where there are none."""
+    """The arrays of verdicts, by the names that `read_verdicts` expects; empty for None."""
     return {} if verdicts is None else {f"{prefix}{name}": values for name, values in vars(verdicts).items()}
 
 
 def read_verdicts(
     stored: StoredArrays, pairs: int, horizon: int, width: int, prefix: str = PREFIX
 ) -> Verdicts | None:
-    """What was stored of so many pairs, steps and outcomes, termination included; None if nothing was."""
+    """Read verdicts for this many pairs, steps and outcomes (with termination); None if there are none."""
     shapes = {"at": (pairs, horizon, width), "by": (pairs, horizon, width), "returns": (pairs, horizon)}
     if stored.take(f"{prefix}at", shapes["at"], WHOLE, optional=True) is None:
         return None

@@ -1,4 +1,4 @@
-"""YAML that Hydra and its sweepers leave in folders: read as plain values, of which nothing is made."""
+"""Reads YAML files written by Hydra and its sweepers, as plain values only."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ LARGEST_CONFIG, DEEPEST_CONFIG = 2**20, 50
 
 
 def read_overrides(folder: Path) -> list[str]:
-    """What was asked for on the command line, as Hydra keeps it in the folder of a run."""
+    """The command-line overrides, as stored by Hydra in the folder of a run."""
     path = folder / OVERRIDES
     given = read_yaml(path)
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
@@ -21,7 +21,7 @@ def read_overrides(folder: Path) -> list[str]:
 
 
 def read_yaml(path: Path, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
-    """The plain values of a YAML file, without what could swell when it is read."""
+    """The plain values of a YAML file; refused if it has aliases or is nested too deep."""
     require_file(path, LARGEST_CONFIG)
     try:
         content = path.read_bytes()
@@ -32,7 +32,7 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> An
 
 
 def _check_growth(content: bytes) -> None:
-    """Refuse YAML that takes for ever to be read, before it is."""
+    """Refuse aliases and deep nesting, which could take forever to load, before loading."""
     depth = 0
     for event in yaml.parse(content, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

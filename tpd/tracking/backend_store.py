@@ -1,4 +1,4 @@
-"""The MLflow store: made ready once, before anything writes to it."""
+"""The MLflow backend store: created, migrated, checked and locked before anything writes to it."""
 
 import contextlib
 import functools
@@ -23,32 +23,32 @@ from tpd.guards.versions import WRITTEN_BY, require_version
 from tpd.tracking.moved_stores import PLACE, as_path, follow
 
 SQLITE = "sqlite:///"
-KIND = "mlflow.experimentKind"  # the UI shows what belongs to training, not to chats
+KIND = "mlflow.experimentKind"  # makes the UI show the pages for training, not for chats
 SECONDS_TO_ANSWER, SECONDS_TO_LEAVE = 10, 120
 SECONDS_FOR_TABLES, SECONDS_FOR_PAGES = 2.0, 7.0
-"""For looking through a store; a gigabyte takes two."""
+"""Time limits for checking a store; one gigabyte takes two seconds."""
 STEPS_BETWEEN_LOOKS = 1_000
 LONGEST_VALUE = 2**26
 ALEMBIC = "alembic_version"
 FUNCTIONS = "SELECT DISTINCT lower(name) FROM pragma_function_list"
 HARMLESS = {"char", "lower", "upper", "length", "coalesce"}
-"""Names of SQL's functions that may stand in a table's definition: CHAR is also a type."""
+"""SQL functions allowed in a table's definition; CHAR is also a type."""
 PATTERNS = r"\b(LIKE|GLOB|MATCH|REGEXP)\b|--|/\*"
 REFUSING = (
     r"CREATE TRIGGER \w+ BEFORE \w+ ON \w+ FOR EACH ROW WHEN [^;()]* "
     r"BEGIN SELECT RAISE\(ABORT, '[^']*'\); END"
 )
-"""A trigger that does nothing but refuse, as MLflow has one."""
+"""A trigger that only raises an error; MLflow has one."""
 RUN_VERSION = "tpd.version"
 EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
 
 
 def prepare(uri: str, experiment: str) -> str:
-    """Create the store and the experiment where they do not exist yet; the experiment's id.
+    """Create the store and the experiment if they do not exist; returns the experiment's id.
 
-    Migrations of a new SQLite store fail when several processes start them at once, so they wait
-    for each other here, and when one dies in them, so the file is there once they are done; WAL lets
-    processes read while another one writes.
+    Migrations of a new SQLite store fail if several processes start them at once, so a lock lets one in at a
+    time. They also fail if a process dies in them, so the file gets its name only after they are done. WAL
+    mode lets processes read while another one writes.
     """
     require_usable(uri)
     with locked_store(uri):
@@ -68,36 +68,36 @@ def prepare(uri: str, experiment: str) -> str:
 
 
 def _make(path: Path) -> None:
-    """Make an SQLite store, which is there as a whole or not at all."""
+    """Create an SQLite store atomically."""
     unfinished = path.with_name(f"{path.name}.unfinished")
-    for left in ("", "-journal", "-wal", "-shm"):  # by somebody who died in this
+    for left in ("", "-journal", "-wal", "-shm"):  # left by a process that died here
         unfinished.with_name(unfinished.name + left).unlink(missing_ok=True)
     MlflowClient(tracking_uri=f"{SQLITE}{unfinished}").search_experiments()
     unfinished.replace(path)
 
 
 def client_of(uri: str) -> MlflowClient:
-    """Refuse a kind of store that there is not, as one of runs and not of models."""
+    """A client for a store; refused if MLflow does not support this kind of store for runs and models."""
     path = Path(absolute(uri).removeprefix(SQLITE))
     if uri.startswith(SQLITE) and path.exists():
         _require_database(path)
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
-    except MlflowException as error:  # also of stores that MLflow keeps no more
+    except MlflowException as error:  # also raised for store types that MLflow has dropped
         raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
 
 
 def _create(client: MlflowClient, uri: str, experiment: str) -> str:
-    """The id of a new experiment, or of the one that another process has made at the same moment.
+    """The id of a new experiment, or of one that another process created at the same time.
 
-    Its files lie beside an SQLite store, so that they are found from any working directory.
+    For an SQLite store, its files are placed beside the database, so that they are found from any directory.
     """
     place = None
     if uri.startswith(SQLITE):
         place = str(Path(uri.removeprefix(SQLITE)).absolute().parent / PLACE / uuid.uuid4().hex)
     try:
         return str(client.create_experiment(experiment, place, {KIND: "custom_model_development"}))
-    except MlflowException:  # a server has no lock to wait at
+    except MlflowException:  # a server cannot be locked
         found = client.get_experiment_by_name(experiment)
         if found is None:
             raise
@@ -119,13 +119,13 @@ def _require_version(client: MlflowClient, uri: str) -> None:
 
 
 def require_usable(uri: str) -> None:
-    """Refuse a store that cannot be used: MLflow would try again for minutes, or write beside it."""
+    """Refuse an unusable store: MLflow would retry for minutes, or write elsewhere."""
     if uri.startswith("http"):
         _knock(uri)
     if not uri.startswith(SQLITE):
         return
     path = Path(uri.removeprefix(SQLITE)).absolute()
-    for place in (path, Path.cwd()):  # the files of runs lie beside the store, or in the working directory
+    for place in (path, Path.cwd()):  # run files are beside the store, or in the working directory
         if {"%", "?"} & set(str(place)):
             raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
     if path.exists():
@@ -137,7 +137,7 @@ def require_usable(uri: str) -> None:
 
 
 def _require_database(path: Path) -> None:
-    """Refuse a file that is no store of this version of MLflow, or that would run something of its own."""
+    """Refuse a file that is not a store of this MLflow version, or contains SQL that would be run."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
         raise ValueError(f"the store {path} is no file that you may read and write")
     about = path.stat()
@@ -148,7 +148,7 @@ def _require_database(path: Path) -> None:
     except sqlite3.DatabaseError as error:
         code = error.sqlite_errorcode & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return  # somebody else is writing
+            return  # another process is writing
         if code == sqlite3.SQLITE_INTERRUPT:
             told = f"the store {path} of {about.st_size / 2**20:.0f} MB is not looked through within"
             known = "if you know whose it is, start mlflow server on it and name that, as http://host:5000"
@@ -158,13 +158,13 @@ def _require_database(path: Path) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _look_through(path: Path, *identity: int) -> None:
-    """Refuse what would run in every question that MLflow asks, or without end; once for the same file."""
-    _schema()  # imports for a while
+    """Refuse SQL that would run in MLflow's queries, and queries without end; checked once per file."""
+    _schema()  # slow imports
     with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
         with _interrupted(database, SECONDS_FOR_TABLES):
             _check_tables(database, path)
-        with _interrupted(database, SECONDS_FOR_PAGES):  # pages that are their own children have no end
+        with _interrupted(database, SECONDS_FOR_PAGES):  # pages that refer to themselves would never end
             for (wrong,) in database.execute("PRAGMA quick_check(1)"):
                 if wrong != "ok":
                     raise ValueError(f"the store {path} is a broken SQLite database ({wrong!r:.100})")
@@ -172,7 +172,7 @@ def _look_through(path: Path, *identity: int) -> None:
 
 @contextlib.contextmanager
 def _interrupted(database: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Let questions fail after so many seconds: those about rows by the handler, about pages by the timer."""
+    """Abort queries after this many seconds: the handler stops row scans, the timer stops page scans."""
     deadline, timer = time.monotonic() + seconds, threading.Timer(seconds, database.interrupt)
     database.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
     timer.daemon = True
@@ -184,7 +184,7 @@ def _interrupted(database: sqlite3.Connection, seconds: float) -> Iterator[None]
 
 
 def _check_tables(database: sqlite3.Connection, path: Path) -> None:
-    """Views, triggers and functions run in questions."""
+    """Refuse views, triggers and functions, since queries run them."""
     tables, calls = set[str](), {name for (name,) in database.execute(FUNCTIONS)} - HARMLESS
     for kind, name, sql in database.execute("SELECT type, name, sql FROM sqlite_master"):
         written = " ".join(str(sql or "").split())
@@ -207,7 +207,7 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
         raise ValueError(f"the store {path} {told}; an older one is brought there by: mlflow db upgrade")
     for table, names in columns.items():
         rows = database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
-        # what is computed whenever it is read counts only where MLflow computes it itself
+        # a generated column counts only if MLflow itself defines it
         has = {name for name, hidden in rows if not hidden or (table, name) in computed}
         if lacking := names - has:
             raise ValueError(f"the store {path} lacks {table}.{min(lacking)}, so it is none of MLflow")
@@ -215,7 +215,7 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
 
 @functools.cache
 def _schema() -> tuple[str, dict[str, set[str]], set[tuple[str, str]]]:
-    """The revision of the stores that this MLflow makes, their columns, and which of them it computes."""
+    """The schema of this MLflow version: its revision, columns per table, and generated columns."""
     from mlflow.store.db.base_sql_model import Base
     from mlflow.store.db.utils import _get_latest_schema_revision
 
@@ -226,10 +226,10 @@ def _schema() -> tuple[str, dict[str, set[str]], set[tuple[str, str]]]:
 
 
 def own_places(uri: str, *locations: str | None) -> list[Path]:
-    """Where files of a store lie; refused elsewhere than where MLflow puts them: in the folder mlruns.
+    """The local folders of a store's files; refused if they are not where MLflow puts them: in `mlruns`.
 
-    Whoever writes a store says in it where files are written and read. That folder is in the working
-    directory, or beside the store. What a server keeps itself is its own matter.
+    The author of a store decides where its files are read and written, so only the folder `mlruns` in the
+    working directory or beside the store is accepted. The files of a server are not checked.
     """
     homes, places = [Path.cwd()], list[Path]()
     if uri.startswith(SQLITE):
@@ -256,11 +256,11 @@ def _knock(uri: str) -> None:
         try:
             urllib.request.urlopen(uri, timeout=SECONDS_TO_ANSWER).close()
         except urllib.error.HTTPError:
-            return  # an answer, if an unfriendly one
+            return  # any answer counts, even an error
         except (OSError, ValueError, http.client.HTTPException) as error:
             failed.append(error)
 
-    asking = threading.Thread(target=ask, daemon=True)  # a timeout of urlopen is for each piece of an answer
+    asking = threading.Thread(target=ask, daemon=True)  # urlopen's timeout applies to each part of an answer
     asking.start()
     asking.join(SECONDS_TO_ANSWER)
     if asking.is_alive():
@@ -270,7 +270,7 @@ def _knock(uri: str) -> None:
 
 
 def absolute(uri: str) -> str:
-    """The same store, from wherever it is looked for."""
+    """The URI of the same store with an absolute path."""
     if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
         raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
@@ -280,7 +280,7 @@ def absolute(uri: str) -> str:
 
 @contextlib.contextmanager
 def locked_store(uri: str) -> Iterator[None]:
-    """Keep other processes out of an SQLite store."""
+    """Lock an SQLite store against other processes."""
     if not uri.startswith(SQLITE):
         yield
         return

@@ -1,7 +1,7 @@
-"""What lies in the folder of a run, on its way to the store.
+"""Delivers the journal in a run's folder to the tracking store.
 
-A folder may be a stranger's: what is read from it is checked, only its own files are sent, and only to a
-store that the user trusts.
+The folder may come from somebody else: everything read from it is checked, only files inside of it are sent,
+and only to a store that the user trusts.
 """
 
 import json
@@ -26,17 +26,17 @@ log = logging.getLogger(__name__)
 
 DELIVERY_STATE = "tracking.json"
 TRIES = 3
-"""After so many, what a store that answers does not take is put aside, so that it holds up nothing else."""
+"""After this many refusals by a store that answers, an entry is set aside and blocks no others."""
 RUN_ID = "[0-9a-f]{32}"
 LARGEST_OPENED, MOST_OFTEN = 2**18, 10
-"""What a run is opened with, as characters of JSON; how often a run sends the same file."""
+"""Upper bounds: characters of JSON that open a run, and how often a run may send the same file."""
 
 Trusts = Callable[[str], bool]
-"""Whether something may be delivered to the store of this URI."""
+"""Whether a store with this URI may be delivered to."""
 
 
 class Delivery:
-    """The state and the journal of a folder, and the run that they belong to.
+    """The state and journal of a folder, and their run in the store.
 
     register: whether its explainer becomes a version of the registered model that the folder names.
     """
@@ -46,11 +46,11 @@ class Delivery:
         self._state = _read_state(folder / DELIVERY_STATE)
         self.tracking = MlflowTracking(**self._state["store"] | ({} if register else {"register": None}))
         self.run: MlflowRun | None = None
-        """In the store, once it has been reached."""
+        """The run in the store; None until the store was reached."""
         self._failures = 0
 
     def begin(self) -> MlflowRun:
-        """The run in the store, made there if there is none yet."""
+        """The run in the store, created if it does not exist yet."""
         if self.run is None:
             token = self._state["token"]
             self.run = self.tracking.resume(self._state["run_id"], token) or self.tracking.open(
@@ -61,41 +61,41 @@ class Delivery:
 
     @property
     def run_id(self) -> str | None:
-        """None as long as the store does not know of the run."""
+        """None until the run exists in the store."""
         run_id: str | None = self._state["run_id"]
         return run_id
 
     @property
     def parent(self) -> str | None:
-        """The run of the sweep that it is of."""
+        """The run id of the sweep that it belongs to, if any."""
         parent: str | None = self._state["opened"]["parent"]
         return parent
 
     @property
     def store(self) -> dict[str, Any]:
-        """Where the run belongs."""
+        """The store of the run: URI, experiment and registered model."""
         store: dict[str, Any] = self._state["store"]
         return store
 
     @property
     def refused(self) -> list[Entry]:
-        """What was put aside, with the error of the store."""
+        """The entries set aside, each with the store's error."""
         refused: list[Entry] = self._state["refused"]
         return refused
 
     def entries(self, first: int = 0) -> Iterator[Entry]:
-        """What was written down, from some entry on, one by one."""
+        """The entries of the journal from index `first` on."""
         for number, line in enumerate(lines(self.folder / JOURNAL)):
             if number >= first:
                 yield read_entry(line, f"{self.folder / JOURNAL}, line {number + 1}")
 
     def waiting(self) -> int:
-        """How many entries have not been offered to the store yet."""
+        """Number of entries that were not sent to the store yet."""
         delivered: int = self._state["delivered"]
         return max(0, sum(1 for _ in lines(self.folder / JOURNAL)) - delivered)
 
     def deliver(self) -> None:
-        """Hand over all that waits, in order, metrics many at a time."""
+        """Send all waiting entries in order; consecutive metrics are batched."""
         run = self.begin()
         for some in together(self.entries(self._state["delivered"])):
             try:
@@ -106,7 +106,7 @@ class Delivery:
             self._note(delivered=self._state["delivered"] + len(some))
 
     def deliver_refused(self) -> None:
-        """Offer once more what was put aside, each by itself; what is refused again stays there."""
+        """Send the entries set aside once more, one by one; those refused again are kept."""
         run, left = self.begin(), list[Entry]()
         for entry in self.refused:
             try:
@@ -121,8 +121,8 @@ class Delivery:
         run.flush()
 
     def _put_aside(self, run: MlflowRun, entries: Sequence[Entry], error: Exception) -> None:
-        """Raise, unless the store is well and has refused these very entries often enough."""
-        run.status()  # a store that is away refuses nothing, however often it is asked
+        """Set entries aside if a working store has refused them TRIES times; otherwise raise the error."""
+        run.status()  # raises if the store is unreachable, which does not count as a refusal
         self._failures += 1
         if self._failures < TRIES:
             raise error
@@ -137,7 +137,7 @@ class Delivery:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """What a folder says of its run, if it can be that."""
+    """The delivery state in a folder, validated."""
     due = {
         "token": str,
         "store": dict,
@@ -168,7 +168,7 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _check_opened(opened: dict[str, Any], where: str) -> None:
-    """Refuse what no run is opened with; MLflow's own tags are not the folder's to set."""
+    """Refuse invalid run settings; a folder may not set MLflow's own tags."""
     if len(json.dumps(opened)) > LARGEST_OPENED:
         raise ValueError(f"{where}: is longer than {LARGEST_OPENED} characters")
     match opened:
@@ -180,7 +180,7 @@ def _check_opened(opened: dict[str, Any], where: str) -> None:
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
-    """The calls of a run that were written down."""
+    """The recorded method calls of a run."""
     for entry in entries:
         arguments: list[Any] = entry["with"]
         if entry["do"] == "table":
@@ -196,7 +196,7 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
 
 
 def _check_parent(delivery: Delivery) -> None:
-    """Refuse to put a run below a sweep that was not started from a folder above it."""
+    """Refuse to place a run below a sweep whose folder is not above the run's folder."""
     parent = delivery.parent
     if parent is None:
         return
@@ -216,7 +216,7 @@ def _check_repetition(delivery: Delivery) -> None:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """A file or folder of a folder, which must not lead out of it."""
+    """A file or folder inside of `folder`; refused if it leads out of it."""
     path, home = folder / name, folder.resolve()
     for each in (path, *path.rglob("*")):
         if not each.resolve().is_relative_to(home):
@@ -234,9 +234,9 @@ def below_here(uri: str) -> bool:
 def deliver_all(
     folder: Path, tell: Callable[[Path, str], None], trusts: Trusts, register: bool = False
 ) -> int:
-    """Deliver what lies in this folder and below it, telling how it went; how many folders are left.
+    """Deliver the journals in this folder and below it, and report on each; returns how many are incomplete.
 
-    register: also register the explainers of finished runs, under the names that the folders say.
+    register: also register the explainers of finished runs, under the names that the folders give.
     """
     left = 0
     for state in sorted(folder.rglob(DELIVERY_STATE)):
@@ -254,7 +254,7 @@ def deliver_all(
 
 
 def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, bool]:
-    """What to tell of it, and whether all of it is delivered."""
+    """Deliver one folder; returns a message and whether everything was delivered."""
     delivery = Delivery(folder, register)
     _check_repetition(delivery)
     waiting, refused, last = delivery.waiting(), len(delivery.refused), deque(delivery.entries(), maxlen=1)
@@ -270,10 +270,10 @@ def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, 
     delivery.deliver_refused()
     told = f"{waiting + refused - len(delivery.refused)} entries delivered"
     if not ended:
-        delivery.begin().end("KILLED")  # nobody writes to it any more
+        delivery.begin().end("KILLED")  # its process is dead
         told += "; the run was interrupted"
     if model and register:
-        delivery.begin().end("FINISHED")  # which registers it, unless that is done
+        delivery.begin().end("FINISHED")  # registers the explainer, unless that was done before
         told += f"; registered as {model}"
     elif model:
         told += f"; not registered as {model}, which register=true does"

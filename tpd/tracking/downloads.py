@@ -1,4 +1,4 @@
-"""Runs that lie in the store, copied from it as files: nothing of them is run."""
+"""Copies runs from the tracking store as files, without running anything in them."""
 
 import re
 from pathlib import Path
@@ -19,9 +19,9 @@ LARGEST_COPY = 2**30
 
 
 def download(name: str, uri: str, folder: Path) -> Path:
-    """Copy a run, given by its id or the URI of its model, into the folder."""
+    """Copy a run into the folder; `name` is the run's id or the URI of its model."""
     absent = uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists()
-    if absent:  # MLflow would make one
+    if absent:  # MLflow would create one
         raise ValueError(f"run={name} is no folder of a run, and there is no store {uri}")
     require_usable(uri)
     client = client_of(uri)
@@ -43,7 +43,7 @@ def download(name: str, uri: str, folder: Path) -> Path:
         raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
     except (ValueError, OSError):
         raise
-    except Exception as error:  # rows of a store may hold anything
+    except Exception as error:  # rows of a store may contain anything
         raise ValueError(f"run={name} cannot be read from {uri}: {brief(error)}") from error
     found = [path.parent for path in (folder / "model").rglob(explainers.DESCRIPTION)]
     if len(found) != 1:
@@ -53,7 +53,7 @@ def download(name: str, uri: str, folder: Path) -> Path:
 
 
 def _require_modest(place: Path) -> None:
-    """Refuse a folder that would take long to copy, or leads elsewhere."""
+    """Refuse a folder that is too large to copy, or that has links leading out of it."""
     size = 0
     for path in place.rglob("*"):
         if path.is_symlink():

@@ -1,4 +1,4 @@
-"""Finding the run that a person names: a folder, or something in the store."""
+"""Finds the run that a person names: a folder, or a run in the tracking store."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from tpd.store.saved_runs import CONFIG, EXPLAINER
 
 
 def fetch(name: str, uri: str, folder: Path) -> Path:
-    """The folder of a run, given as such, or copied from the store by the run's id or a model's URI."""
+    """The folder of a run: given as such, or copied from the store by run id or model URI."""
     if any((Path(name) / file).exists() for file in (CONFIG, f"{EXPLAINER}/{DESCRIPTION}")):
         require_own_version(Path(name))
         return Path(name)
-    from tpd.tracking.downloads import download  # mlflow takes long to import
+    from tpd.tracking.downloads import download  # mlflow is slow to import
 
     return download(name, uri, folder)

@@ -1,4 +1,4 @@
-"""The journal of a run: what it was told, a line each, read one by one and checked before it is used."""
+"""The journal of a run: its tracking calls, one per line, checked when they are read."""
 
 import json
 import sys
@@ -11,9 +11,9 @@ from tpd.guards.settings import shown
 
 JOURNAL = "tracking.jsonl"
 LARGEST_JOURNAL, LONGEST_LINE = 2**26, 2**20
-"""In bytes; values take up to thirty times as much room as their text."""
+"""Bytes; parsed values take up to thirty times as much memory as their text."""
 PARTS = {"text", "picture"}
-"""Of a note, each of which is one of them."""
+"""The possible parts of a note; each part is exactly one of them."""
 LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**63
 MOST_COLUMNS, MOST_TOGETHER = 1000, 500
 
@@ -21,7 +21,7 @@ Entry = dict[str, Any]
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """One by one; what was cut off when its writer died is no line."""
+    """Yield the complete lines; a last line that was cut off when its writer died is skipped."""
     if not path.exists():
         return
     require_file(path, LARGEST_JOURNAL)
@@ -31,7 +31,7 @@ def lines(path: Path) -> Iterator[bytes]:
     if len(line) > LONGEST_LINE:
         raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
     with blame(path):
-        line.decode()  # what a writer leaves is still text
+        line.decode()  # even a partial line must be text
 
 
 def read_entry(line: bytes, where: str) -> Entry:
@@ -49,7 +49,7 @@ def check_entry(entry: Any, where: str) -> Entry:
 
 
 def _is_call(do: Any, arguments: Any) -> bool:
-    """Whether a run can be told this."""
+    """Whether this is a valid tracking call."""
     match do, arguments:
         case "metrics", [dict(values), int(step), int(milliseconds)]:
             whole = all(abs(number) < LARGEST_WHOLE for number in (step, milliseconds))
@@ -71,13 +71,13 @@ def _is_call(do: Any, arguments: Any) -> bool:
 
 
 def _is_row(row: Any, length: int) -> bool:
-    """Whether these are so many cells of a table."""
+    """Whether this is a table row with `length` cells."""
     plain = isinstance(row, list) and all(cell is None or isinstance(cell, str | int | float) for cell in row)
     return plain and len(row) == length
 
 
 def together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Metrics that follow each other, so many at most, and anything else by itself."""
+    """Group consecutive metrics into batches; every other entry stays alone."""
     metrics = list[Entry]()
     for entry in entries:
         is_metric = entry["do"] == "metrics"

@@ -1,4 +1,4 @@
-"""The runs in a store that can be asked."""
+"""Lists the runs in a store that have an explainer and can be asked."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +15,12 @@ class TrackedRun(NamedTuple):
     id: str
     name: str
     about: dict[str, str]
-    """Environment, policy, explainer and seed, as far as the run says so."""
+    """Environment, policy, explainer and seed, as far as they are recorded."""
 
 
 def list_tracked(uri: str, most: int) -> list[TrackedRun]:
-    """The newest finished runs that have an explainer, the newest first."""
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would make one
+    """The newest finished runs that have an explainer, newest first."""
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would create one
         raise ValueError(f"there is no store {uri}")
     require_usable(uri)
     client = client_of(uri)

@@ -1,4 +1,4 @@
-"""Runs in MLflow: what a job or a sweep leaves behind."""
+"""Runs of jobs and sweeps in MLflow."""
 
 import importlib.metadata
 import json
@@ -35,15 +35,15 @@ METRICS_PER_CALL = 500
 LONGEST_NOTE = 8000
 WIDEST_PICTURE = 680
 PICTURES, MOST_PIXELS, MOST_PIXELS_OF_NOTE = ("PNG", "JPEG"), 50_000_000, 200_000_000
-"""The formats that are opened: for others Pillow may start programs."""
-TABLES = "mlflow.loggedArtifacts"  # the tag by which the UI knows what to show as a table
-TOKEN = "tpd.token"  # the tag of a run by which it is found again
+"""The picture formats that may be opened: for others, Pillow may start programs."""
+TABLES = "mlflow.loggedArtifacts"  # the tag that lists the tables for the UI
+TOKEN = "tpd.token"  # the tag by which a run is found again
 
 
 class MlflowTracking:
-    """Keeps runs in an MLflow store: an SQLite file, a server, or whatever the URI names.
+    """Tracks runs in an MLflow store: an SQLite file, a server, or any other URI.
 
-    register: the name under which the explainer of every finished run becomes a new version; None for none.
+    register: the model name under which the explainer of every finished run is registered; None for none.
     """
 
     def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
@@ -61,9 +61,9 @@ class MlflowTracking:
         parent: str | None = None,
         token: str | None = None,
     ) -> "MlflowRun":
-        """Start a run, with its settings, its origin and the versions it ran on.
+        """Start a run, with its settings, its code version and library versions.
 
-        token: by which `resume` finds it, also if its id got lost.
+        token: identifies the run for `resume`, even if its id is lost.
         """
         experiment_id = prepare(self.uri, self.experiment)
         client = MlflowClient(tracking_uri=self.uri)
@@ -80,7 +80,7 @@ class MlflowTracking:
         return MlflowRun(client, self.uri, run, self.register)
 
     def resume(self, run_id: str | None, token: str) -> "MlflowRun | None":
-        """A run that was started before, by its token and, if known, its id; None if there is none."""
+        """The run with this token and, if known, this id; None if there is none."""
         experiment_id, client = prepare(self.uri, self.experiment), MlflowClient(tracking_uri=self.uri)
         if run_id is None:
             found = client.search_runs([experiment_id], f"tags.`{TOKEN}` = '{token}'", max_results=1)
@@ -95,7 +95,7 @@ class MlflowTracking:
         return MlflowRun(client, self.uri, run, self.register)
 
     def ui_command(self) -> str:
-        """What to type to look at the runs."""
+        """The command that shows the runs."""
         if self.uri.startswith("http"):
             return f"open {self.uri} in a browser"
         return ui_command(self.uri)
@@ -109,7 +109,7 @@ class MlflowTracking:
 
 
 class MlflowRun:
-    """A run of an MLflow store; metrics go there in batches."""
+    """A run in an MLflow store; metrics are sent in batches."""
 
     def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
         self.id: str | None = run.info.run_id
@@ -130,7 +130,7 @@ class MlflowRun:
         self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
 
     def status(self) -> str:
-        """RUNNING, or how it ended; fails if the store does not answer."""
+        """RUNNING, or how it ended; raises an error if the store does not answer."""
         return str(self._client.get_run(self._run_id).info.status)
 
     def end(self, status: str) -> None:
@@ -141,12 +141,12 @@ class MlflowRun:
         self._client.set_terminated(self._run_id, status)
 
     def _models(self, name: str | None = None) -> Sequence[entities.LoggedModel]:
-        """The models that the run keeps already, of one name or of all."""
+        """The models that the run already has, optionally only those of one name."""
         mine = f"source_run_id = '{self._run_id}'" + ("" if name is None else f" AND name = '{name}'")
         return self._client.search_logged_models([self._experiment_id], mine)
 
     def _new_version(self, name: str, model_uri: str) -> None:
-        with locked_store(self._uri):  # jobs of a sweep would count the same version twice
+        with locked_store(self._uri):  # otherwise jobs of a sweep could register the same version
             if self._client.search_model_versions(f"name = '{name}' and run_id = '{self._run_id}'"):
                 return
             version = mlflow.register_model(model_uri, name, tags=self._about)
@@ -161,7 +161,7 @@ class MlflowRun:
         self.end("KILLED")
 
     def metrics(self, values: Mapping[str, float], step: int = 0, milliseconds: int | None = None) -> None:
-        """Keep numbers, of a time since 1970 or of now: the same ones of the same time are kept once."""
+        """Log numbers at a time (in milliseconds since 1970; default: now); repetitions are stored once."""
         when = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
         self._pending += [
             Metric(re.sub(r"[^\w\-. /:]", "_", name), value, when, step)
@@ -172,13 +172,13 @@ class MlflowRun:
             self.flush()
 
     def flush(self) -> None:
-        """Send the metrics that wait for others; those that are not taken wait no longer."""
+        """Send the pending metrics; they are dropped even if the store refuses them."""
         pending, self._pending = self._pending, []
         for begin in range(0, len(pending), METRICS_PER_CALL):
             self._client.log_batch(self._run_id, metrics=pending[begin : begin + METRICS_PER_CALL])
 
     def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Keep a table in place of one of that name, to which MLflow itself would add it."""
+        """Log a table, replacing one of the same name; MLflow itself would append to it."""
         named = frame.reset_index() if frame.index.name else frame
         self._client.log_text(
             self._run_id, named.to_json(orient="split", index=False, double_precision=15), name
@@ -197,8 +197,8 @@ class MlflowRun:
     def model(self, folder: Path, name: str) -> None:
         if self._models(name):
             return
-        logging.getLogger("mlflow").setLevel(logging.WARNING)  # the terminal is ours
-        # models have no client of their own: they go to the store and experiment set for the process
+        logging.getLogger("mlflow").setLevel(logging.WARNING)  # no output of MLflow in our terminal
+        # models have no client API: they go to the global store and experiment of the process
         mlflow.set_tracking_uri(self._uri)
         mlflow.set_experiment(experiment_id=self._experiment_id)
         asked = questions(folder)
@@ -234,7 +234,7 @@ class MlflowRun:
         self._client.set_tag(self._run_id, "mlflow.note.content", "\n\n".join(shown))
 
     def _picture(self, path: Path, name: str, most: int) -> int:
-        """Keep a picture of the folder, narrow enough for the page of the run; how many pixels it has."""
+        """Log a picture, scaled down for the page of the run; returns its number of pixels."""
         with tempfile.TemporaryDirectory() as folder, Image.open(path, formats=PICTURES) as picture:
             pixels = picture.width * picture.height
             if pixels > min(MOST_PIXELS, most):
@@ -245,7 +245,7 @@ class MlflowRun:
         return pixels
 
     def _shown(self, path: Path, kept: str) -> str:
-        """The markdown of a picture that the run keeps under this name."""
+        """The Markdown of a picture that is stored under this name."""
         query = urllib.parse.urlencode({"path": kept, "run_uuid": self._run_id})
         return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
 
@@ -260,7 +260,7 @@ class MlflowRun:
 
 
 def require_places(client: MlflowClient, uri: str, experiment_id: str, *locations: str | None) -> None:
-    """Refuse to write files of a run, or new models of its experiment, to where they do not belong."""
+    """Refuse to write files of a run, or models of its experiment, outside the store's own folders."""
     experiment = client.get_experiment(experiment_id).artifact_location
     own_places(uri, f"{experiment or ''}/models")
     for place in own_places(uri, *locations):
@@ -268,7 +268,7 @@ def require_places(client: MlflowClient, uri: str, experiment_id: str, *location
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under dotted names."""
+    """Nested settings as a flat dict with dotted names."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -279,7 +279,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _origin() -> dict[str, str]:
-    """Which code made the run, on which versions."""
+    """The version of the code and the libraries, as tags."""
     tags = {RUN_VERSION: tpd.__version__}
     tags |= {f"version.{name}": importlib.metadata.version(name) for name in VERSIONED}
     source = Path(tpd.__file__).parent
@@ -291,9 +291,9 @@ def _origin() -> dict[str, str]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """The answer of git, or None where there is no git or no repository."""
+    """The output of a git command; None without git or a repository."""
     try:
-        safely = ["git", "-c", "core.fsmonitor=false"]  # a program that a repository may name
+        safely = ["git", "-c", "core.fsmonitor=false"]  # a repository could name a program here
         done = subprocess.run([*safely, *arguments], cwd=folder, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,4 +1,4 @@
-"""A project folder that was moved or copied: its SQLite store still names the old places of its files."""
+"""Repairs an SQLite store in a moved or copied project folder, which still has the old paths of its files."""
 
 import contextlib
 import logging
@@ -9,33 +9,33 @@ from urllib.parse import urlsplit
 from mlflow.utils.file_utils import local_file_uri_to_path
 
 PLACE = "mlruns"
-"""The folder in which MLflow keeps files."""
+"""The folder in which MLflow stores files."""
 COLUMNS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
     ("model_versions", "storage_location"),
 )
-"""In which tables and columns a store names places of files."""
+"""The tables and columns of a store that contain file paths."""
 SECONDS_TO_WAIT = 5.0
 log = logging.getLogger(__name__)
 
 
 def as_path(location: object) -> Path | None:
-    """Where a location is, as MLflow reads it and without links; None if it is nowhere on this machine."""
+    """The path of a location as MLflow reads it, with links resolved; None if it is not a local file."""
     if not isinstance(location, str) or not location or urlsplit(location).scheme not in ("", "file"):
         return None
     return Path(local_file_uri_to_path(location)).resolve()  # type: ignore[no-untyped-call]
 
 
 def follow(store: Path) -> None:
-    """Have a store name the files beside it, for each experiment whose files lie there and not where it says.
+    """Update the file paths of experiments whose files are beside the store and not at the recorded path.
 
-    What it names is always below the folder of the store, whoever has written it.
+    The new paths are always below the folder of the store, whoever wrote it.
     """
     try:
         _follow(store, store.parent.resolve() / PLACE)
-    except sqlite3.OperationalError as error:  # somebody else is writing
+    except sqlite3.OperationalError as error:  # another process is writing
         log.warning("whether %s was moved is not known: %s", store, error)
 
 
@@ -56,7 +56,7 @@ def _follow(store: Path, home: Path) -> None:
 
 
 def _beside(home: Path, location: object) -> Path | None:
-    """The folder in `home` that a location was once, if it is there and the location is elsewhere."""
+    """The folder in `home` that corresponds to a location, if it exists and the location is elsewhere."""
     place = as_path(location)
     own = (home, Path.cwd().resolve() / PLACE)
     if place is None or PLACE not in place.parts or any(map(place.is_relative_to, own)):

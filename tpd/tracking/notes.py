@@ -1,4 +1,4 @@
-"""The markdown of notes, which MLflow's UI shows first of a run."""
+"""Markdown for the notes of runs, which MLflow's UI shows first."""
 
 import html
 import math
@@ -10,19 +10,19 @@ import pandas as pd
 
 from tpd.show.tables import HEADINGS, at_each_step, figure, shown, verdict_rows
 
-GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves none between the columns of a table, nor below it
+GAP, ROOM = "&emsp;", "\n\n&nbsp;"  # the UI leaves no space between the columns of a table, nor below it
 MOST_RUNS = 30
 WIDEST_LINE = 80
 
 
 def escaped(text: object) -> str:
-    """Words from outside, which must not be read as markdown or HTML."""
+    """Escape text from outside, so that it is not parsed as Markdown or HTML."""
     one_line = " ".join(str(text).split())
     return re.sub(r"([\\`*_{}\[\]()#+!|~-])", r"\\\1", html.escape(one_line, quote=False))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are markdown already."""
+    """A table; the cells are already Markdown."""
     rule = ["---"] * len(headings)
     lines = [headings, rule, *rows]
     spaced = [[line[0], *(cell if line is rule else GAP + cell for cell in line[1:])] for line in lines]
@@ -30,7 +30,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def command(does: str, *words: str) -> str:
-    """A command of the shell, quoted, under what it does."""
+    """A quoted shell command, below a line that says what it does."""
     lines = [""]
     for word in map(shlex.quote, words):
         if lines[-1] and len(lines[-1]) + len(word) > WIDEST_LINE:
@@ -41,12 +41,12 @@ def command(does: str, *words: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as it is; indented, so that nothing in it can end it."""
+    """A verbatim block; indented, so that nothing in the text can end it."""
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
-    """Rows of outcomes, columns of metrics."""
+    """One row per outcome, one column per metric."""
     metrics = shown(mean)
     rows = [
         [escaped(outcome), *(figure(metric, outcome, mean, std) for metric in metrics)]
@@ -56,7 +56,7 @@ def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
 
 
 def skill_table(forecasts: pd.DataFrame) -> str:
-    """Rows of outcomes, columns of ranges of steps ahead."""
+    """One row per outcome, one column per range of steps."""
     forecasts = at_each_step(forecasts)
     ranges = list(dict.fromkeys(forecasts["range"]))
     skills = forecasts.set_index(["outcome", "range"])["skill"]
@@ -70,13 +70,13 @@ def skill_table(forecasts: pd.DataFrame) -> str:
 
 
 def verdict_table(forecasts: pd.DataFrame) -> str:
-    """Rows of outcomes, by which step what is learned, after the policy's actions and after others."""
+    """One row per outcome: what is learned by each step, after the policy's actions and after others."""
     headings, rows = verdict_rows(forecasts)
     return table(["learned", *headings], [[escaped(name), *cells] for name, *cells in rows])
 
 
 def headlines(errors: pd.DataFrame | None, forecasts: pd.DataFrame | None) -> dict[str, float]:
-    """What a run comes to: means over the outcomes."""
+    """The headline numbers of a run: means over the outcomes."""
     found = dict[str, float]()
     if errors is not None:
         found |= {HEADINGS[metric]: float(errors[metric].mean()) for metric in ("pi_mse", "foil_mse")}
@@ -87,7 +87,7 @@ def headlines(errors: pd.DataFrame | None, forecasts: pd.DataFrame | None) -> di
 
 
 def run_table(runs: Mapping[str, Mapping[str, float]]) -> str:
-    """Rows of runs, by links to them, with their headlines."""
+    """One row per run, with a link and its headline numbers."""
     columns = list(dict.fromkeys(column for found in runs.values() for column in found))
     rows = [
         [link, *(_known(found.get(column, math.nan), ".3g") for column in columns)]
@@ -98,5 +98,5 @@ def run_table(runs: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _known(value: float, form: str) -> str:
-    """A figure, or a dash where there is none."""
+    """A formatted number; a dash for NaN."""
     return "-" if math.isnan(value) else format(value, form)

@@ -1,7 +1,7 @@
-"""What a run leaves is written down in its folder first, and delivered to the store from there.
+"""Writes the tracking calls of a run to a journal in its folder, and delivers them from there.
 
-So a store that is gone, slow or refusing stops no run: what it did not take stays in the folder until
-somebody delivers it, and a run that is taken up again goes on in the same place.
+So a store that is unreachable, slow or refusing does not stop a run: undelivered entries stay in the folder
+for `tpd-sync`, and a resumed run continues in the same journal.
 """
 
 import json
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_DELIVERIES = 1.0
 SECONDS_OF_TROUBLE = 10.0
-"""How long the end of a run waits for a store that takes nothing."""
+"""How long the end of a run waits for a store that refuses or does not answer."""
 SECONDS_AT_LEAST, SHARE_AT_MOST = 60.0, 0.1
-"""How long it waits for one that is slow: so long, or that share of the run's time."""
+"""How long the end of a run waits for a slow store: this time or this fraction of the run's, if longer."""
 LONGEST_PAUSE = 30.0
 
 
@@ -45,9 +45,9 @@ def open_run(
     tags: Mapping[str, str],
     parent: str | None = None,
 ) -> Run:
-    """Start a run, or take up the one that was started in the folder.
+    """Start a run, or resume the one that was started in the folder.
 
-    Only a run with a parent does without its store: whoever started the parent has found it in order.
+    Only a run with a parent may start without a reachable store, since the parent has already checked it.
     """
     if not isinstance(tracking, MlflowTracking):
         return tracking.open(name, config, tags, parent)
@@ -76,23 +76,23 @@ def open_run(
         return Outbox(delivery, needs_store=parent is None)
     except Exception:
         if new:
-            (folder / DELIVERY_STATE).unlink()  # nothing has begun
+            (folder / DELIVERY_STATE).unlink()  # nothing has started
         raise
 
 
 def run_id(folder: Path) -> str | None:
-    """The run of a folder in its store; None if it is not there, or not yet."""
+    """The run id of a folder in its store; None if it has none yet."""
     return Delivery(folder).run_id if (folder / DELIVERY_STATE).exists() else None
 
 
 def forget(folder: Path) -> None:
-    """Take nothing up in a folder: the run that was started there has nothing to do with the next."""
+    """Discard the tracking state of a folder, so that the next run starts anew."""
     for name in (DELIVERY_STATE, JOURNAL):
         (folder / name).unlink(missing_ok=True)
 
 
 def _put_aside_if_broken(folder: Path) -> None:
-    """No run has to stop for what cannot be read of its tracking: it begins another one in the store."""
+    """Set an unreadable journal aside, so that the run continues as a new one in the store."""
     try:
         if (folder / DELIVERY_STATE).exists():
             deque(Delivery(folder).entries(), maxlen=0)
@@ -104,7 +104,7 @@ def _put_aside_if_broken(folder: Path) -> None:
 
 
 class Outbox:
-    """A run that writes a journal, which a thread delivers; leaving its context ends it."""
+    """A run that writes a journal, which a thread delivers; leaving the context ends the run."""
 
     def __init__(self, delivery: Delivery, *, needs_store: bool) -> None:
         self._folder = folder = delivery.folder
@@ -168,7 +168,7 @@ class Outbox:
         return serve_command(self._delivery.tracking.uri, name)
 
     def _inside(self, path: Path) -> str:
-        """The path as seen from the folder, so that this can be moved."""
+        """The path relative to the folder, so that the folder can be moved."""
         return os.path.relpath(path, self._folder)
 
     def _write(self, do: str, *arguments: Any) -> None:
@@ -176,7 +176,7 @@ class Outbox:
         self._journal.flush()
 
     def _finish(self, do: str, *arguments: Any, hurry: bool) -> None:
-        """hurry: somebody has interrupted the run, and does not want to wait for a slow store either."""
+        """End the run. hurry: the run was interrupted, so do not wait for a slow store."""
         self._write(do, *arguments)
         self._journal.close()
         left = self._thread.finish(hurry)
@@ -192,7 +192,7 @@ class Outbox:
 
 
 class DeliveryThread:
-    """Delivers in the background, for as long as there is something to deliver."""
+    """Delivers the journal in the background."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
@@ -200,12 +200,12 @@ class DeliveryThread:
         self._last_call = threading.Event()
         self._given_up = False
         self.trouble: str | None = None
-        """What went wrong, as long as it does."""
+        """The current error; None if there is none."""
         self._thread = threading.Thread(target=self._deliver, daemon=True)
         self._thread.start()
 
     def finish(self, hurry: bool) -> int:
-        """Wait until all is delivered, within reason; how many entries are left."""
+        """Wait, within limits, until everything is delivered; returns the number of entries left."""
         waited_from = time.monotonic()
         patience = max(SECONDS_AT_LEAST, SHARE_AT_MOST * (waited_from - self._began))
         if hurry:
@@ -243,7 +243,7 @@ class DeliveryThread:
 
 
 def _cut_broken_line(path: Path) -> None:
-    """Take away what a writer that died has left of a line."""
+    """Remove an incomplete last line, left by a writer that died."""
     if path.exists():
         text = path.read_bytes()
         os.truncate(path, text.rfind(b"\n") + 1)

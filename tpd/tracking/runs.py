@@ -1,4 +1,4 @@
-"""The contracts of tracking: what keeps runs, what a run can be told, and a version that keeps nothing."""
+"""The interfaces of tracking (`Tracking`, `Run`), and implementations that track nothing."""
 
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ import pandas as pd
 LOOPBACK = "127.0.0.1"
 UNQUOTED = r"[^/:@'\"`]+"
 THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
-"""In a note, and until it is delivered, for what only the store knows."""
+"""Placeholders in notes for ids that only the store knows; replaced on delivery."""
 TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
 ENV, POLICY, EXPLAINER, SEED = ABOUT = ("env", "policy", "explainer", "seed")
-"""The tags that say what a run is about; registered versions have them too."""
+"""Tags that describe a run; registered model versions have them too."""
 
 
 class Tracking(Protocol):
-    """Where runs are kept."""
+    """A tracking store."""
 
     def open(
         self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
@@ -26,18 +26,18 @@ class Tracking(Protocol):
         """Start a run."""
 
     def ui_command(self) -> str | None:
-        """What to type to look at the runs."""
+        """The command that shows the runs."""
 
     @property
     def address(self) -> str:
-        """Where the runs are then shown."""
+        """The address at which that command shows them."""
 
     def keeps_in(self, uri: str) -> bool:
-        """Whether that is the store of the runs."""
+        """Whether this URI is the store of the runs."""
 
 
 class Run(Protocol):
-    """One run being kept; leaving its context ends it."""
+    """A tracked run; leaving its context ends it."""
 
     @property
     def id(self) -> str | None: ...
@@ -52,32 +52,32 @@ class Run(Protocol):
         """End the run as FINISHED, FAILED or KILLED."""
 
     def abandon(self) -> None:
-        """End the run and those under it that still run, as KILLED."""
+        """End the run and its running child runs as KILLED."""
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        """Keep numbers; those that are not finite are left out."""
+        """Log numbers; non-finite ones are left out."""
 
     def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Keep a table."""
+        """Log a table."""
 
     def files(self, path: Path, folder: str | None = None) -> None:
-        """Keep a file, or all files of a folder."""
+        """Log a file, or all files of a folder."""
 
     def model(self, folder: Path, name: str) -> None:
-        """Keep a saved explainer as a model."""
+        """Log a saved explainer as a model."""
 
     def describe(self, parts: Sequence[str | Path]) -> None:
-        """Say in markdown what the run is; a path is a picture to be shown."""
+        """Set the description of the run in Markdown; a path is a picture to show."""
 
     def page(self, run_id: str | None = None, file: str | None = None) -> str:
-        """Where this run or another of its experiment is shown, or a file that it keeps; for notes."""
+        """The address of this run, of another run of its experiment, or of a logged file; for notes."""
 
     def serve_command(self, name: str) -> list[str]:
-        """The words to type to serve a model that was kept; for notes."""
+        """The command that serves a logged model; for notes."""
 
 
 class NoTracking:
-    """Keeps nothing beyond the files of the output folder."""
+    """Tracks nothing; results are only in the output folder."""
 
     def open(
         self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
@@ -96,7 +96,7 @@ class NoTracking:
 
 
 class NoRun:
-    """A run that is not kept."""
+    """A run that is not tracked."""
 
     id: str | None = None
 
@@ -137,13 +137,13 @@ class NoRun:
 
 
 def page(run_id: str | None = None, file: str | None = None) -> str:
-    """Where the UI shows a run, or a file that it keeps, before the store is asked."""
+    """The address of a run, or of a file of it, in the UI; with placeholders for unknown ids."""
     shown = "" if file is None else f"/artifacts/{urllib.parse.quote(file)}"
     return f"#/experiments/{THIS_EXPERIMENT}/runs/{run_id or THIS_RUN}{shown}?{TRAINING}"
 
 
 def serve_command(uri: str, name: str) -> list[str]:
-    """The words to type to serve a model of a run, before the store is asked."""
+    """The command that serves a model of a run; with placeholders for unknown ids."""
     store, model = f"MLFLOW_TRACKING_URI={uri}", f"runs:/{THIS_RUN}/{name}"
     options = ["--env-manager", "local", "--host", LOOPBACK, "--port", "5001"]
     return ["env", store, "mlflow", "models", "serve", *options, "--model-uri", model]

@@ -1,9 +1,9 @@
-"""Requests to MLflow's scoring server, read by us.
+"""Guards MLflow's scoring server against malformed and oversized requests.
 
 MLflow answers some requests with a bare 500 or a stack trace, and others take it minutes and gigabytes. It
 has no hook, so its functions that read and answer a request are replaced once it serves one of our models.
-Only the columns that a question has are taken from a request; what is too large, too deep or of no known kind
-is refused with a reason.
+Only the columns of a question are read from a request; what is too large, too deep or of an unknown type is
+refused with a reason.
 """
 
 import csv
@@ -32,7 +32,7 @@ NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
 CATCH = scoring_server._async_catch_mlflow_exception
-"""MLflow's: it makes answers of errors."""
+"""MLflow's own wrapper, which turns errors into answers."""
 
 
 def guard() -> None:
@@ -42,17 +42,17 @@ def guard() -> None:
 
 
 def _catch(handle: Callable[[Any], Awaitable[Any]]) -> Any:
-    """What handles a request, of which no more is kept than may be asked."""
+    """Wrap a request handler so that it reads a bounded number of bytes."""
 
     @functools.wraps(handle)
     async def bounded(request: Any) -> Any:
         size, parts = 0, list[bytes]()
-        async for part in request.stream():  # to its end, else nobody would read the answer
+        async for part in request.stream():  # read to the end, or the client would not read the answer
             size += len(part)
             if size <= LARGEST_REQUEST:
                 parts.append(part)
         _require_small(size)
-        request._body = b"".join(parts)  # where its body() looks first
+        request._body = b"".join(parts)  # where body() looks first
         return await handle(request)
 
     return CATCH(bounded)  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ def _require_small(size: int) -> None:
 def answer(
     data: bytes, content_type: str | None, model: PyFuncModel, input_schema: object
 ) -> scoring_server.InvocationsResponse:
-    """The answer of the model to a request."""
+    """The model's answer to a request."""
     _require_small(len(data))
     kind, _, parameters = (content_type or "").partition(";")
     if kind.strip() not in READERS:
@@ -90,7 +90,7 @@ Request = tuple[pd.DataFrame, dict[str, Any] | None]
 
 
 def _read_json(text: str) -> Request:
-    """A request in one of the forms that MLflow documents."""
+    """Parse a request in one of the JSON formats that MLflow documents."""
     sent = json.loads(text)
     forms = {*sent} & {RECORDS, SPLIT, INPUTS, INSTANCES} if isinstance(sent, dict) else set()
     if len(forms) != 1:
@@ -117,7 +117,7 @@ def _read_json(text: str) -> Request:
 
 
 def _width(content: Any) -> int:
-    """How many columns a request has; of records, in the one that has most."""
+    """Number of columns of a request; for records, the largest number."""
     if isinstance(content, list):
         return max((len(record) for record in content if isinstance(record, dict)), default=0)
     names = content.get("columns", content) if isinstance(content, dict) else ()
@@ -143,7 +143,7 @@ def _of_split(split: Any) -> dict[str, Any]:
 
 
 def _read_csv(text: str) -> Request:
-    """The rows of a table; pandas would take minutes for some."""
+    """Parse a request in CSV; pandas would take minutes for some inputs."""
     lines = filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True))
     names = [name.strip() for name in next(lines, [])]
     if not names:
@@ -164,7 +164,7 @@ def _read_csv(text: str) -> Request:
 
 
 def _value(word: str) -> int | float | str | None:
-    """A number, nothing, or else the word as it is."""
+    """A number, None for a missing value, or else the string itself."""
     if word.lower() in MISSING:
         return None
     if re.fullmatch(r"[+-]?[0-9]{1,18}", word):

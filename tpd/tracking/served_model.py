@@ -1,4 +1,4 @@
-"""A saved explainer as an MLflow model: loaded from arrays and JSON, no pickle."""
+"""A saved explainer as an MLflow model, loaded from arrays and JSON, without pickle."""
 
 import sys
 from collections.abc import Sequence
@@ -36,15 +36,15 @@ Columns = list[ColSpec | TensorSpec]
 
 
 class ServedExplainer:
-    """Answers rows of `state`, `action` and, to contrast it with another action, `foil`.
+    """Answers rows of `state`, `action` and, optionally, `foil`.
 
-    For each row there is an answer for every step ahead: the expected outcomes of the `fact` and, where a
-    foil is given, those of the `foil` and their `contrast`, which is fact minus foil. `support` is the
-    number of times the pair was tried, null if it is known exactly. Where it is 0 nothing is known, and the
-    outcomes are null, as are those that were not learned. `unknown` is the probability that by then the
-    future has come to such a pair: the outcomes are those of the rest. `return` is the discounted reward so
-    far. A contrast has the support and the unknown of the less known of both. With the parameter `text`, a
-    column of that name has the sentences, at step 0 of the fact.
+    The answer has one line per row, role and step ahead: the expected outcomes of the `fact` and, if a foil
+    is given, those of the `foil` and of the `contrast`, which is fact minus foil. `support` is the number of
+    times the state-action pair was tried, null if it is known exactly. If it is 0, nothing is known, and the
+    outcomes are null; so are outcomes that were not learned. `unknown` is the probability of having reached
+    an untried pair by this step; the outcomes cover the remaining futures only. `return` is the discounted
+    reward so far. A contrast has the support and unknown of the less known side. With the parameter `text`, a
+    column of that name holds the sentences, at step 0 of the fact.
     """
 
     def __init__(self, explainer: Explainer, asked: Questions, names: Sequence[str] = ()) -> None:
@@ -78,11 +78,11 @@ class ServedExplainer:
             ]
         answer = pd.concat(parts).sort_values(ROW, kind="stable", ignore_index=True)
         gaps = [column for column in answer if answer[column].isna().any()]
-        # null is JSON, and NaN is not
+        # JSON has null, but not NaN
         return answer.astype(dict.fromkeys(gaps, object)).where(answer.notna(), None) if gaps else answer
 
     def answers(self, asked: Asked) -> Answers:
-        """What is answered, as the records that other views are made of."""
+        """The answers as records."""
         fact = self.explainer.explain(asked.states, asked.actions)
         foil, contrasted = fact, np.flatnonzero(asked.contrasted)
         if len(contrasted):
@@ -100,7 +100,7 @@ class ServedExplainer:
         )
 
     def _choices(self, asked: Asked, foils: IntArray) -> list[Choice]:
-        """Each row in words. Which actions are valid is not known here, so no third one is named."""
+        """A description of each row. The valid actions are unknown here, so no third action is named."""
         policy, name = self.explainer.policy, self.actions.name
         owns = None if isinstance(policy, AbsentPolicy) else policy.action(asked.states)
         return [
@@ -117,7 +117,7 @@ class ServedExplainer:
 def _lines(
     role: str, rows: IntArray, actions: Array, about: Explanation | Contrast, support: FloatArray
 ) -> pd.DataFrame:
-    """A line for each of the rows and steps ahead."""
+    """One line per row and step ahead."""
     legend = about.fact.legend if isinstance(about, Contrast) else about.legend
     pairs, steps = np.indices(about.expected.shape[:2]).reshape(2, -1)
     expected = np.where(about.known[:, None, None] & about.told.at, about.expected, np.nan)
@@ -133,16 +133,16 @@ def _lines(
 
 
 def outcome_columns(legend: Legend) -> list[str]:
-    """What the columns of the outcomes are called: by their names, unless the answer uses these itself."""
+    """The column names of outcomes: their own names, prefixed if the answer uses them itself."""
     own = (ROW, ROLE, ACTION, STEP, RETURN, SUPPORT, UNKNOWN, TEXT)
     return [f"outcome {name}" if name in own else name for name in legend.names]
 
 
 def signature(folder: Path) -> ModelSignature:
-    """What the saved explainer in a folder is asked, and answers.
+    """The MLflow signature of the saved explainer in a folder.
 
-    Questions are of any type: with a narrower one, MLflow would refuse rows without naming them, and rows
-    without a foil beside rows with one.
+    Inputs have any type: with a narrower one, MLflow would refuse rows without naming them, and would refuse
+    to mix rows with and without a foil.
     """
     any_type = AnyType()  # type: ignore[no-untyped-call]
     legend = explainers.load(folder, with_agent=False).legend
@@ -165,13 +165,13 @@ def signature(folder: Path) -> ModelSignature:
 
 def _load_pyfunc(path: str) -> ServedExplainer:
     """Called by MLflow."""
-    if "mlflow.pyfunc.scoring_server" in sys.modules:  # else nobody sends requests
+    if "mlflow.pyfunc.scoring_server" in sys.modules:  # otherwise there are no requests
         from tpd.tracking.scoring_server import guard
 
         guard()
     folder = Path(path)
     explainer, asked = explainers.load(folder, with_agent=False), questions(folder)
-    assert asked is not None  # what cannot be asked cannot be loaded either
+    assert asked is not None  # load() has already refused what cannot be served
     explainer.predictor = as_far_as_possible(explainer.predictor)
     named = (folder / run_descriptions.RUN).exists()
     return ServedExplainer(explainer, asked, run_descriptions.read(folder).actions.names if named else ())

@@ -1,4 +1,4 @@
-"""What a served explainer can be asked, row by row; what it cannot be is refused by row and column."""
+"""Parses the requests to a served explainer; an error names the row and the column."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ from tpd.tracking.served_values import (
 
 STATE, ACTION, FOIL = "state", "action", "foil"
 TEXT = "text"
-"""The parameter that asks for sentences, and their column."""
+"""The parameter that asks for sentences, and the name of their column."""
 MOST_ROWS, MOST_VALUES = 10_000, 1_000_000
 SHOWN_EXAMPLES = 2
 
 
 class Asked(NamedTuple):
-    """The questions of a request."""
+    """The parsed questions of a request."""
 
     states: Array
     """[row, ...]"""
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     """[contrasted row, ...]"""
 
     def check_size(self, horizon: int, outcomes: int) -> None:
-        """Refuse what would take too long to answer: all outcomes at each step, three times with a foil."""
+        """Refuse what would take too long: all outcomes at each step, three times if there is a foil."""
         values = (len(self.states) + 2 * len(self.foils)) * horizon * outcomes
         if values > MOST_VALUES:
             raise RequestError(
@@ -55,21 +55,21 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Questions:
-    """The states and actions that an explainer knows how to read."""
+    """The states and actions that an explainer can parse."""
 
     states: Kind
     actions: Kind
     example: pd.DataFrame
-    """Questions as they can be asked."""
+    """Example questions."""
 
     @property
     def description(self) -> dict[str, str]:
-        """What each column takes, in words."""
+        """A description of each column."""
         action = self.actions.description
         return {STATE: self.states.description, ACTION: action, FOIL: f"{action}, or nothing"}
 
     def read(self, rows: pd.DataFrame) -> Asked:
-        """The questions of all rows, or the first thing that is wrong with them."""
+        """Parse all rows; an error names the first problem."""
         if not 0 < len(rows) <= MOST_ROWS:
             raise RequestError(f"{len(rows)} rows; ask with 1 to {MOST_ROWS:,} at a time")
         for column in (STATE, ACTION):
@@ -88,7 +88,7 @@ class Questions:
 
     @staticmethod
     def _column(name: str, kind: Kind, values: Sequence[Any], rows: Sequence[int] | None = None) -> Array:
-        """[row, ...]: what some rows, or all, have in a column."""
+        """[row, ...]: the parsed values of a column, for some rows or all."""
         read = []
         for row in range(len(values)) if rows is None else rows:
             try:
@@ -99,7 +99,7 @@ class Questions:
 
 
 def questions(folder: Path) -> Questions | None:
-    """What the saved explainer in a folder can be asked; None if it needs code that is not stored with it."""
+    """The questions for the explainer in a folder; None if it needs code that is not stored with it."""
     network, arrays = (
         explainers.read_description(folder).get("network"),
         read_arrays(folder / explainers.ARRAYS),
@@ -109,7 +109,7 @@ def questions(folder: Path) -> Questions | None:
         return _about_table(shape, arrays["pairs"])
     if network.get("kind") == MODEL:
         return None
-    if network.get("kind") == MIXTURE:  # served without its model, which needs the policy and the outcomes
+    if network.get("kind") == MIXTURE:  # its model needs the policy and the outcomes
         network = network["network"]
         start = "network."
         arrays = {name.removeprefix(start): arrays[name] for name in arrays if name.startswith(start)}
@@ -117,10 +117,10 @@ def questions(folder: Path) -> Questions | None:
 
 
 def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:
-    """Of a policy [state, action] and the pairs that are known; the examples are some of these."""
+    """Questions for a policy [state, action] and its known pairs, some of which are the examples."""
     num_states, num_actions = shape
     states, actions = np.divmod(pairs, num_actions)
-    twice = np.flatnonzero(states[1:] == states[:-1])[:SHOWN_EXAMPLES]  # their action and a foil are known
+    twice = np.flatnonzero(states[1:] == states[:-1])[:SHOWN_EXAMPLES]  # action and foil are known
     shown: dict[str, Any] = {STATE: states[twice], ACTION: actions[twice], FOIL: actions[twice + 1]}
     if not len(twice):
         shown = {STATE: states[:1], ACTION: actions[:1], FOIL: [None] * len(states[:1])}
@@ -128,7 +128,7 @@ def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:
 
 
 def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Questions:
-    """The example is the mean of what was observed, and the first and last of the actions."""
+    """Questions for a network; the example is the mean observation, with the first and the last action."""
     actions: Kind
     observed, acted = network["observation_space"], network["action_space"]
     states, state = _about_space(observed, network["hidden_state"], arrays, "encoder.")
@@ -147,7 +147,7 @@ def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Q
 def _about_space(
     space: Mapping[str, Any], hidden_state: int, arrays: Mapping[str, Array], encoder: str
 ) -> tuple[Kind, Any]:
-    """How observations are read that the encoder of this name takes, and one that it would take."""
+    """The parser of observations for the encoder of this name, and an example observation."""
     match space["kind"]:
         case "Dict":
             parts = {
@@ -172,7 +172,7 @@ def _categories(space: Mapping[str, Any]) -> Categories:
 
 
 def _weight(arrays: Mapping[str, Array], name: str, otherwise: Array | None = None) -> Array:
-    """The weights of that name, of whichever part of the network comes first: all parts share them."""
+    """The weights of this name in the first part of the network that has them; all parts share them."""
     found = [
         array for each, array in arrays.items() if each.startswith("weight.") and each.endswith(f".{name}")
     ]

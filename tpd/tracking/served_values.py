@@ -1,4 +1,4 @@
-"""Values of a request, read by what they should be; what they are not is refused."""
+"""Parses and checks the values of a request, by the type of state or action."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True)
 class Numbered:
-    """States or actions that are numbered from 0."""
+    """Discrete states or actions, numbered from 0."""
 
     noun: str
     count: int
 
     def read(self, value: Any) -> int:
-        """The number, which may come as a float where a column has gaps."""
+        """The number, which may be a float if its column has gaps."""
         if not _is_number(value) or value != value // 1:
             raise RequestError(f"{shown(value)} is not a whole number")
         if not 0 <= value < self.count:
@@ -72,7 +72,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Categories:
-    """States or actions that consist of whole numbers, each within its own bounds."""
+    """States or actions that consist of integers, each with its own bounds."""
 
     low: IntArray
     """[*shape]"""
@@ -95,12 +95,12 @@ class Categories:
 
 @dataclass(frozen=True)
 class Fields:
-    """States of a Dict space, as objects with a field for each part."""
+    """States of a Dict space, as objects with one field per part."""
 
     parts: Mapping[str, "Kind"]
 
     def read(self, value: Any) -> dict[str, Any]:
-        """What each part is."""
+        """The parsed value of each part."""
         if not isinstance(value, Mapping) or set(value) != set(self.parts):
             raise RequestError(f"expected {self.description}, got {shown(value)}")
         found = {}
@@ -121,7 +121,7 @@ Kind = Numbered | Numbers | Categories | Fields
 
 
 def stacked(kind: Kind, values: Sequence[Any]) -> Array:
-    """[row, ...]: what was read, as one array; those of a Dict space have a field for each part."""
+    """[row, ...]: the parsed values as one array; for a Dict space, a structured array."""
     if not isinstance(kind, Fields):
         return np.array(values)
     return pack({name: stacked(part, [one[name] for one in values]) for name, part in kind.parts.items()})
@@ -135,7 +135,7 @@ def _array(value: Any) -> FloatArray:
         numbers = np.asarray(None)
     if numbers.dtype.kind not in "fiu":
         raise RequestError(f"{shown(value)} is not a list of numbers")
-    with np.errstate(over="ignore"):  # what overflows is not finite
+    with np.errstate(over="ignore"):  # overflow gives inf, which is refused
         return numbers.astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""The MLflow UI: on this machine only, without telemetry, and where the newest sweep or run is."""
+"""The command `tpd-ui`: starts MLflow's UI for this machine only, without telemetry, at the newest run."""
 
 import os
 import shlex
@@ -18,18 +18,18 @@ USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]
   store=  where the runs are kept: what tracking.uri was
   port=   of http://127.0.0.1:5000"""
 PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONSAFEPATH": "1"}
-"""No telemetry, and no module of the working directory, in whatever the server starts."""
+"""No telemetry, and no modules from the working directory, in all processes that the server starts."""
 
 
 def ui_command(uri: str) -> str:
-    """What to type to look at the runs of a store."""
-    installed = Path(sys.executable).with_name("tpd-ui")  # whether or not it is on the PATH
+    """The command that shows the runs of a store."""
+    installed = Path(sys.executable).with_name("tpd-ui")  # works even if it is not on the PATH
     words = [os.path.relpath(installed), *([] if uri == STORE else [f"store={uri}"])]
     return shlex.join(words)
 
 
 def serve(arguments: Sequence[str]) -> None:
-    """Become the server of the UI, after saying where to look."""
+    """Print the address, then replace this process by the UI server."""
     given = dict(word.partition("=")[::2] for word in arguments)
     if given.keys() & {"-h", "--help"}:
         print(USAGE)
@@ -50,17 +50,20 @@ def serve(arguments: Sequence[str]) -> None:
     print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]
     command += ["--host", LOOPBACK, "--port", str(port)]
-    os.chdir(tempfile.mkdtemp(prefix="tpd-ui-"))  # its web server takes modules from where it is started
+    os.chdir(tempfile.mkdtemp(prefix="tpd-ui-"))  # the web server imports modules from its working directory
     os.execve(sys.executable, command, os.environ | PRIVATE)
 
 
 def newest_page(uri: str) -> str:
-    """Where the UI shows the newest sweep, or run that is of none; its first page if there is nothing."""
+    """The page of the newest sweep, or of the newest run outside of sweeps.
+
+    The first page if there is none.
+    """
     client = client_of(uri)
     try:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]
         runs = client.search_runs(experiments, order_by=["attributes.start_time DESC"], max_results=1)
-    except Exception as error:  # rows of a store may hold anything
+    except Exception as error:  # rows of a store may contain anything
         raise ValueError(f"the store {uri} cannot be read: {brief(error)}") from error
     if not runs:
         return ""

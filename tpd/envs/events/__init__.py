@@ -1,1 +1,1 @@
-"""Events and reward components of known environments, each a function of a batch of transitions."""
+"""Events and reward terms of known environments, each a function of a batch of transitions."""

@@ -1,7 +1,7 @@
-"""What happened in a transition of Gymnasium's Acrobot, read from the transition alone.
+"""Events of Gymnasium's Acrobot, as functions of transitions.
 
-Two links of length 1 hang from a pivot, and the motor is in the joint between them. The goal is to
-swing the tip, the free end of the lower link, more than 1 above the pivot.
+Two links of length 1 hang from a pivot, and the motor is in the joint between them. The goal is to swing the
+tip, the free end of the lower link, more than 1 above the pivot.
 """
 
 import numpy as np
@@ -38,12 +38,12 @@ def spent_a_step(t: Transitions) -> BoolArray:
 
 
 def _height(observations: Array) -> FloatArray:
-    """[batch]: of the tip above the pivot, from -2 to 2."""
+    """[batch]: height of the tip above the pivot, from -2 to 2."""
     cos_upper, sin_upper, cos_lower, sin_lower = observations[:, :4].T
     return np.asarray(-cos_upper - (cos_upper * cos_lower - sin_upper * sin_lower))
 
 
 def _offset(observations: Array) -> FloatArray:
-    """[batch]: of the tip to the right of the pivot, from -2 to 2."""
+    """[batch]: horizontal offset of the tip from the pivot (right is positive), from -2 to 2."""
     cos_upper, sin_upper, cos_lower, sin_lower = observations[:, :4].T
     return np.asarray(sin_upper + sin_upper * cos_lower + cos_upper * sin_lower)

@@ -1,6 +1,6 @@
-"""What happened in a transition of Gymnasium's BipedalWalker, read from the transition alone.
+"""Events and reward terms of Gymnasium's BipedalWalker, as functions of transitions.
 
-The walker faces right, so the leg drawn behind, which the observation names first, is its left one.
+The walker faces right, so the leg drawn behind, which comes first in the observation, is its left one.
 """
 
 import numpy as np
@@ -11,30 +11,33 @@ ANGLE, _, X_VELOCITY, Y_VELOCITY = range(4)
 LEFT_CONTACT, RIGHT_CONTACT = 8, 13
 FALL_REWARD = -100.0
 TILTED = 0.5
-"""Radians of the hull from level; a steady gait stays below."""
+"""Angle of the hull, in radians; a steady gait stays below."""
 DROPPING = 0.15
-"""In units of the observation, of which one is 12.5 metres per second downwards."""
+"""In units of the observation; 1 is 12.5 metres per second downwards."""
 FAST, SLOW = 0.6, 0.24
-"""In units of the observation, of which one is 8.3 metres per second: 5 and 2 metres per second."""
+"""In units of the observation; 1 is 8.3 metres per second: 5 and 2 metres per second."""
 STEPS_PER_SECOND = 50
 METRES_PER_SECOND = 1 / 0.12
 REWARD_PER_METRE = 130 / 30
 SLACK = 0.5
-"""Reward by which contacts move the hull beyond its velocity; 0.09 was the most of 20,000 random steps."""
+"""Reward from contacts that move the hull beyond its velocity.
+
+The largest in 20,000 random steps was 0.09.
+"""
 
 
 def fell(t: Transitions) -> BoolArray:
-    """The hull has touched the ground, or the walker has left the track behind its start."""
+    """The hull touches the ground, or the walker leaves the track behind its start."""
     return np.asarray(t.terminated & (t.reward <= FALL_REWARD))
 
 
 def finished(t: Transitions) -> BoolArray:
-    """The walker has reached the end of the track."""
+    """The walker reaches the end of the track."""
     return np.asarray(t.terminated & ~fell(t))
 
 
 def stumbled(t: Transitions) -> BoolArray:
-    """The hull tilts or drops, and has not touched the ground."""
+    """The hull tilts or drops without touching the ground."""
     seen = t.next_observation
     return np.asarray(~fell(t) & ((np.abs(seen[:, ANGLE]) > TILTED) | (seen[:, Y_VELOCITY] < -DROPPING)))
 
@@ -52,7 +55,7 @@ def fast(t: Transitions) -> BoolArray:
 
 
 def slow(t: Transitions) -> BoolArray:
-    """Hardly forwards, or backwards."""
+    """The walker moves forwards slowly, or backwards."""
     return np.asarray(t.next_observation[:, X_VELOCITY] < SLOW)
 
 
@@ -60,10 +63,10 @@ def slow(t: Transitions) -> BoolArray:
 
 
 def forward(t: Transitions) -> FloatArray:
-    """Getting further.
+    """Reward for moving forwards.
 
-    The position is not observed. What the other terms leave of the reward is counted here, as far as
-    the velocity agrees with it up to what contacts can add, and no further.
+    The position is not observed. This term is the remainder of the reward after the other terms, limited to
+    what the velocity explains plus what contacts can add.
     """
     speed = t.next_observation[:, X_VELOCITY].astype(np.float64) * METRES_PER_SECOND
     seen = speed / STEPS_PER_SECOND * REWARD_PER_METRE
@@ -72,12 +75,12 @@ def forward(t: Transitions) -> FloatArray:
 
 
 def tilt(t: Transitions) -> FloatArray:
-    """Coming nearer to level."""
+    """Reward for levelling the hull."""
     return np.where(fell(t), 0, _tilt(t))
 
 
 def effort(t: Transitions) -> FloatArray:
-    """The torque of the motors."""
+    """Cost of the motors' torque."""
     return np.where(fell(t), 0, _effort(t))
 
 

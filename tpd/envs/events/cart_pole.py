@@ -1,4 +1,4 @@
-"""What happened in a transition of Gymnasium's CartPole, read from the transition alone."""
+"""Events of Gymnasium's CartPole, as functions of transitions."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ LEANING = np.radians(1)
 
 
 def leans_left(t: Transitions) -> BoolArray:
-    """The pole is more than a degree from upright; at twelve it has fallen."""
+    """The pole leans by more than one degree; at twelve degrees it has fallen."""
     return np.asarray(t.next_observation[:, ANGLE] < -LEANING)
 
 
@@ -27,10 +27,10 @@ def left_the_track(t: Transitions) -> BoolArray:
 
 
 def fell(t: Transitions) -> BoolArray:
-    """The pole ended the episode, and not the cart."""
+    """The episode ended because of the pole, not the cart."""
     return np.asarray(t.terminated & ~left_the_track(t))
 
 
 def kept_going(t: Transitions) -> FloatArray:
-    """A step: each is worth the same, the last one too."""
+    """1 for every step, including the last one."""
     return np.ones(len(t))

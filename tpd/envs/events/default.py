@@ -1,4 +1,4 @@
-"""What the agent does next: outcomes that need no knowledge of the environment but its spaces."""
+"""Default outcomes (next actions, reward, termination), which work for any environment."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,21 +11,21 @@ from tpd.core.types import BoolArray, FloatArray, Transitions
 from tpd.envs.environment import Environment
 
 ACTION = "action: "
-"""What the names of outcomes begin with that are next actions."""
+"""Prefix of the names of next-action outcomes."""
 
 
 def took(t: Transitions, action: int) -> BoolArray:
-    """The agent took this action, one of numbered ones."""
+    """The agent took this discrete action."""
     return np.asarray(t.action == action)
 
 
 def dimension(t: Transitions, index: int) -> FloatArray:
-    """One number of an action that consists of several."""
+    """One component of a vector action."""
     return np.asarray(t.action).reshape(len(t), -1)[:, index]
 
 
 def chose(t: Transitions, part: int, choice: int) -> BoolArray:
-    """The agent made this choice in one part of an action that has several."""
+    """The agent made this choice in one part of an action with several parts."""
     return np.asarray(np.asarray(t.action).reshape(len(t), -1)[:, part] == choice)
 
 
@@ -35,12 +35,11 @@ def ended(t: Transitions) -> BoolArray:
 
 
 def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: float = 1e6) -> OutcomeSet:
-    """Next actions, reward and termination, of any environment.
+    """Next actions, reward and termination, for any environment.
 
-    Of numbered actions exactly one is taken, so that what is left of 1 is termination; next to
-    actions made of numbers, termination is an event of its own. Environments do not say how large
-    their rewards are: the bounds are wide, and tighter ones make the remainder beyond the horizon
-    mean something.
+    Exactly one discrete action is taken per step, so the remainder to probability 1 is termination; for
+    vector actions, termination is an event of its own. Environments do not state the range of their rewards,
+    so the default bounds are wide; tighter ones make the bound on the return beyond the horizon useful.
     """
     actions, rewards = next_actions(env), reward(reward_low, reward_high)
     if env.discrete:
@@ -49,7 +48,7 @@ def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: fl
 
 
 def next_actions(env: Environment) -> list[Outcome]:
-    """Each numbered action as an event, each choice in each part, or each number that it consists of."""
+    """One outcome per discrete action, per choice of each part, or per component of a vector action."""
     if (parts := env.parts) is not None:
         return [
             event(f"action: {parts.name_choice(*which)}", partial(chose, part=which[0], choice=which[1]))
@@ -58,7 +57,7 @@ def next_actions(env: Environment) -> list[Outcome]:
         ]
     if not env.discrete:
         return _dimensions(env)
-    # worth 0 each: the reward is in its own outcome
+    # with reward 0: the reward has its own outcome
     return [
         event(_title(env.name_of_action(a)), partial(took, action=a), reward=0.0)
         for a in range(env.num_actions)
@@ -66,7 +65,7 @@ def next_actions(env: Environment) -> list[Outcome]:
 
 
 def _dimensions(env: Environment) -> list[Outcome]:
-    """The numbers that an action consists of, without those that cannot vary."""
+    """The components of a vector action, without constant ones."""
     space = env.action_space
     if isinstance(space, spaces.Box):
         low, high = np.ravel(space.low), np.ravel(space.high)

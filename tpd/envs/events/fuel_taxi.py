@@ -1,4 +1,4 @@
-"""What happened in a FuelTaxi transition, read from the transition alone."""
+"""Events and reward terms of FuelTaxi, as functions of transitions."""
 
 import numpy as np
 
@@ -46,11 +46,11 @@ def _drove_on(t: Transitions) -> BoolArray:
     return np.asarray((t.action <= Action.WEST) & _changed(t) & ~t.terminated)
 
 
-# The same rewards by what they are for, as components that add up.
+# The same rewards, split by purpose into terms that add up.
 
 
 def fare(t: Transitions) -> FloatArray:
-    """What the passenger pays."""
+    """The reward paid by the passenger."""
     return np.where(t.reward > 0, t.reward, 0)
 
 
@@ -60,5 +60,5 @@ def effort(t: Transitions) -> BoolArray:
 
 
 def mishap(t: Transitions) -> BoolArray:
-    """Running dry, or trying what cannot be done."""
+    """Running out of fuel, or an invalid action."""
     return np.asarray(failure(t) | invalid(t))

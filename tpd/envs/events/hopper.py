@@ -1,7 +1,7 @@
-"""What happened in a transition of MuJoCo's Hopper (v5), read from the transition alone.
+"""Events and reward terms of MuJoCo's Hopper (v5), as functions of transitions.
 
-Contacts are not observed. The height of the foot is computed from the torso's height and the angles, by the
-lengths of Gymnasium's hopper.xml.
+Contacts are not observed. The height of the foot is computed from the torso's height and the joint angles,
+with the lengths in Gymnasium's hopper.xml.
 """
 
 import numpy as np
@@ -11,11 +11,11 @@ from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 HEIGHT, TILT, THIGH, LEG, FOOT, FORWARD_SPEED = range(6)
 TO_HIP, THIGH_LENGTH, LEG_LENGTH = 0.2, 0.45, 0.5
 HEEL, TOE, SOLE = -0.13, 0.26, 0.06
-"""Metres from the ankle along the foot, and from its middle line down."""
+"""In metres: heel and toe from the ankle along the foot, and the sole below the foot's middle line."""
 CLEAR = 0.01
-"""Metres above the ground from which on the hopper is in flight."""
+"""Metres above the ground from which the hopper counts as in flight."""
 TILTED = 0.1
-"""Radians; from 0.2 on it has fallen."""
+"""Radians; at 0.2 it has fallen."""
 FAST = 2.0
 """Metres per second."""
 EFFORT = 1e-3
@@ -32,12 +32,12 @@ def in_flight(t: Transitions) -> BoolArray:
 
 
 def lifts_off(t: Transitions) -> BoolArray:
-    """The foot has left the ground in this step."""
+    """The foot leaves the ground in this step."""
     return in_flight(t) & (foot_height(t.observation) <= CLEAR)
 
 
 def lands(t: Transitions) -> BoolArray:
-    """The foot has touched the ground in this step."""
+    """The foot touches the ground in this step."""
     return ~in_flight(t) & (foot_height(t.observation) > CLEAR)
 
 
@@ -58,7 +58,7 @@ def backwards(t: Transitions) -> BoolArray:
 
 
 def foot_height(seen: Array) -> FloatArray:
-    """[batch]: of the lowest point of the foot above the ground, in metres, for observations [batch, 11]."""
+    """[batch]: height of the foot's lowest point above ground, in metres, for observations [batch, 11]."""
     seen = seen.astype(np.float64)
     thigh = seen[:, TILT] - seen[:, THIGH]
     leg = thigh - seen[:, LEG]
@@ -72,7 +72,7 @@ def foot_height(seen: Array) -> FloatArray:
 
 
 def forward(t: Transitions) -> FloatArray:
-    """The distance covered in the step: what the other terms leave of the reward."""
+    """Reward for the distance covered: the remainder of the reward after the other terms."""
     return np.asarray(t.reward - alive(t) - effort(t))
 
 
@@ -82,5 +82,5 @@ def alive(t: Transitions) -> FloatArray:
 
 
 def effort(t: Transitions) -> FloatArray:
-    """The torque of the motors, squared."""
+    """Cost of the motors' squared torque."""
     return np.asarray(-EFFORT * np.square(t.action.astype(np.float64)).sum(axis=1))

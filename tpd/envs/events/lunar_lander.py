@@ -1,7 +1,7 @@
-"""What happened in a transition of Gymnasium's LunarLander, read from the transition alone.
+"""Events and reward terms of Gymnasium's LunarLander, as functions of transitions.
 
-Left and right are those of the picture: of the legs the observation names the right one first, and
-the engine that Gymnasium calls the left one pushes to the left. Actions are numbered or continuous.
+Left and right are as in the picture: the observation lists the right leg first, and the engine that
+Gymnasium calls left pushes to the left. Actions are discrete or continuous.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ PUSH_LEFT, MAIN_ENGINE, PUSH_RIGHT = 1, 2, 3
 EDGE_OF_VIEW = 1.0
 FLAG = 0.2
 FALLING_FAST = 0.25
-"""In units of the observation, of which one is 7.5 metres per second."""
+"""In units of the observation; 1 is 7.5 metres per second."""
 
 
 def landed(t: Transitions) -> BoolArray:
-    """The lander has come to rest."""
+    """The lander comes to rest."""
     return np.asarray(t.terminated & (t.reward > 0))
 
 
@@ -26,7 +26,7 @@ def left_the_view(t: Transitions) -> BoolArray:
 
 
 def crashed(t: Transitions) -> BoolArray:
-    """The body, not only the legs, has touched the ground."""
+    """The body, not only a leg, touches the ground."""
     return np.asarray(t.terminated & ~landed(t) & ~left_the_view(t))
 
 
@@ -63,17 +63,17 @@ def pushed_right(t: Transitions) -> BoolArray:
     return np.asarray(_side_power(t.action) > 0)
 
 
-# The terms of the reward. At the end of an episode all of them give way to +100 or -100.
+# The terms of the reward. At the end of an episode, +100 or -100 replaces all of them.
 
 
 def distance(t: Transitions) -> FloatArray:
-    """Coming nearer to the pad; and what the rounding of observations hides of the other terms.
+    """Reward for approaching the pad; includes the rounding error of the other terms.
 
-    The reward is made of numbers that are rounded to float32 only when they are observed. The
-    difference is counted here as far as rounding can explain it, and no further.
+    The reward is computed before the observation is rounded to float32. The remainder is added to this term
+    as far as rounding can explain it.
     """
     gains = _gains(t)
-    # four times: a few more roundings, if observations were normalised and restored on their way
+    # factor 4: normalising and restoring observations may have added a few roundings
     penalties = _penalties(t.observation) + _penalties(t.next_observation)
     unseen = 4 * np.finfo(np.float32).eps * penalties.sum(axis=1)
     seen = gains.sum(axis=1) + _legs(t) + _fuel(t)
@@ -81,17 +81,17 @@ def distance(t: Transitions) -> FloatArray:
 
 
 def speed(t: Transitions) -> FloatArray:
-    """Slowing down."""
+    """Reward for slowing down."""
     return _while_flying(t, _gains(t)[:, 1])
 
 
 def tilt(t: Transitions) -> FloatArray:
-    """Coming nearer to level."""
+    """Reward for levelling the lander."""
     return _while_flying(t, _gains(t)[:, 2])
 
 
 def legs(t: Transitions) -> FloatArray:
-    """Putting a leg on the ground, or losing touch again."""
+    """Reward for putting a leg on the ground; negative for lifting it again."""
     return _while_flying(t, _legs(t))
 
 
@@ -104,12 +104,12 @@ def _while_flying(t: Transitions, term: FloatArray) -> FloatArray:
 
 
 def _gains(t: Transitions) -> FloatArray:
-    """[batch, 3]: by how much the penalties shrink."""
+    """[batch, 3]: decrease of the penalties."""
     return _penalties(t.observation) - _penalties(t.next_observation)
 
 
 def _penalties(observations: Array) -> FloatArray:
-    """[batch, 3]: for distance, speed and tilt."""
+    """[batch, 3]: penalties for distance, speed and tilt."""
     seen = observations.astype(np.float64)
     far = np.hypot(seen[:, X], seen[:, Y])
     quick = np.hypot(seen[:, X_VELOCITY], seen[:, Y_VELOCITY])
@@ -126,7 +126,7 @@ def _fuel(t: Transitions) -> FloatArray:
 
 
 def _main_power(actions: Array) -> FloatArray:
-    """[batch]: 0 when off, from 0.5 to 1 when on."""
+    """[batch]: 0 if off, 0.5 to 1 if on."""
     if actions.ndim == 1:
         return np.where(actions == MAIN_ENGINE, 1.0, 0.0)
     throttle = np.clip(actions[:, 0].astype(np.float64), -1, 1)
@@ -134,7 +134,7 @@ def _main_power(actions: Array) -> FloatArray:
 
 
 def _side_power(actions: Array) -> FloatArray:
-    """[batch]: 0 when off, from 0.5 to 1 to the right, negative to the left."""
+    """[batch]: 0 if off, 0.5 to 1 to the right, negative to the left."""
     if actions.ndim == 1:
         return np.where(actions == PUSH_LEFT, -1.0, np.where(actions == PUSH_RIGHT, 1.0, 0.0))
     throttle = np.clip(actions[:, 1].astype(np.float64), -1, 1)

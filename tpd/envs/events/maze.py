@@ -1,4 +1,4 @@
-"""What happened in a transition of a MiniGrid level, read from its cells and from what the agent carries."""
+"""Events of MiniGrid levels, from the cells of the grid and the object that the agent carries."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def holds_key(t: Transitions) -> BoolArray:
 
 
 def opens_door(t: Transitions) -> BoolArray:
-    """A door is opened. Who stands in an open door hides it; to leave it opens nothing."""
+    """A door is opened. An agent in an open doorway hides the door; leaving it does not count."""
     return _seen_alike(t) & (_open_doors(t.next_observation) > _open_doors(t.observation))
 
 
@@ -34,17 +34,17 @@ def closes_door(t: Transitions) -> BoolArray:
 
 
 def reaches_goal(t: Transitions) -> BoolArray:
-    """The episode ends with a reward: MiniGrid gives one at the goal alone."""
+    """The episode ends with a reward, which MiniGrid gives only at the goal."""
     return np.asarray(t.terminated & (t.reward > 0))
 
 
 def bumps(t: Transitions) -> BoolArray:
-    """The agent moves forward and stays where it is: there is a wall, a closed door or a key before it."""
+    """The agent moves forward but is blocked by a wall, a closed door or a key."""
     return np.asarray((t.action == FORWARD) & ~t.terminated & _same(t))
 
 
 def wastes_a_step(t: Transitions) -> BoolArray:
-    """Nothing changes, whatever the agent did."""
+    """The step changes nothing."""
     return np.asarray(~t.terminated & _same(t))
 
 
@@ -63,7 +63,7 @@ def _cells(observed: Array) -> IntArray:
 
 
 def _seen_alike(t: Transitions) -> BoolArray:
-    """As many doors are seen before as after."""
+    """The same number of doors is visible before and after the step."""
     return np.asarray(_doors(t.observation) == _doors(t.next_observation))
 
 

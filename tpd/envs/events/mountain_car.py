@@ -1,4 +1,4 @@
-"""What happened in a transition of Gymnasium's MountainCar, read from the transition alone."""
+"""Events of Gymnasium's MountainCar, as functions of transitions."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tpd.core.types import BoolArray, FloatArray, Transitions
 POSITION, VELOCITY = 0, 1
 BOTTOM = -np.pi / 6
 UPHILL = 0.3
-"""How far from the bottom of the valley a hill begins; the goal is 1.02 from it."""
+"""Distance from the bottom of the valley at which a hill begins; the goal is at 1.02."""
 
 
 def reached_goal(t: Transitions) -> BoolArray:
@@ -32,5 +32,5 @@ def passed_the_bottom(t: Transitions) -> BoolArray:
 
 
 def spent_a_step(t: Transitions) -> FloatArray:
-    """A step: each costs the same, the last one too."""
+    """1 for every step, including the last one."""
     return np.ones(len(t))

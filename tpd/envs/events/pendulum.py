@@ -1,4 +1,4 @@
-"""What happened in a transition of Gymnasium's Pendulum, read from the transition alone."""
+"""Events and reward terms of Gymnasium's Pendulum, as functions of transitions."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ COS, SIN, VELOCITY = range(3)
 MAX_TORQUE = 2.0
 UPRIGHT = np.radians(12)
 FAST = 4.0
-"""Radians per second; half of what is possible."""
+"""Radians per second; half of the maximum."""
 AT_REST = 0.1
-"""Radians per second, below which it neither rises nor falls: balanced, it only trembles."""
+"""Radians per second; slower, it neither rises nor falls: a balanced pendulum only trembles."""
 FULL = 0.95
-"""The share of the largest torque that counts as all of it; squashed actions never quite reach it."""
+"""Fraction of the maximum torque that counts as full; squashed actions never quite reach it."""
 
 
 def upright(t: Transitions) -> BoolArray:
@@ -36,7 +36,7 @@ def fast(t: Transitions) -> BoolArray:
 
 
 def torque(t: Transitions) -> FloatArray:
-    """Counterclockwise where positive, and as the environment limits it."""
+    """The torque after clipping by the environment; positive is counterclockwise."""
     return np.clip(np.asarray(t.action, dtype=np.float64).reshape(len(t)), -MAX_TORQUE, MAX_TORQUE)
 
 
@@ -44,7 +44,7 @@ def full_torque(t: Transitions) -> BoolArray:
     return np.asarray(np.abs(torque(t)) > FULL * MAX_TORQUE)
 
 
-# The terms of the reward, which is a cost of where the pendulum was before the step.
+# The terms of the reward: costs of the state before the step.
 
 
 def angle_cost(t: Transitions) -> FloatArray:
@@ -60,10 +60,10 @@ def torque_cost(t: Transitions) -> FloatArray:
 
 
 def _angle(observations: Array) -> FloatArray:
-    """[batch]: radians from upright, counterclockwise."""
+    """[batch]: angle from upright in radians, counterclockwise."""
     return np.arctan2(observations[:, SIN].astype(np.float64), observations[:, COS].astype(np.float64))
 
 
 def _speed_upwards(observations: Array) -> FloatArray:
-    """[batch]: radians per second by which it comes nearer to upright."""
+    """[batch]: angular speed towards upright, in radians per second."""
     return np.asarray(-np.sign(observations[:, SIN]) * observations[:, VELOCITY])

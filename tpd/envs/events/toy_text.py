@@ -1,4 +1,4 @@
-"""What happened in a transition of Gymnasium's toy_text environments, read from the transition alone."""
+"""Events of Gymnasium's toy_text environments, as functions of transitions."""
 
 import numpy as np
 

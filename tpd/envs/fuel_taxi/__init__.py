@@ -1,1 +1,1 @@
-"""FuelTaxi-v0: the taxi of the paper, with a fuel tank and traffic."""
+"""FuelTaxi-v0: the paper's taxi environment, with a fuel tank and traffic."""

@@ -1,4 +1,4 @@
-"""Pictures of the FuelTaxi, for a person: as text and as pixels."""
+"""Draws FuelTaxi, as text and as pixels."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont

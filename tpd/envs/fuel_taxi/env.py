@@ -1,4 +1,4 @@
-"""One taxi and many taxis, as Gymnasium environments."""
+"""FuelTaxi as a Gymnasium environment and as a vector environment."""
 
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ EVENT_OBJECTS = np.array(EVENT_NAMES, dtype=object)
 
 
 class FuelTaxiEnv(gym.Env[Any, Any]):
-    """One taxi: fetch the passenger, bring them to the destination, and do not run dry."""
+    """One taxi: pick up the passenger, drive to the destination, and do not run out of fuel."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
     action_names: ClassVar[tuple[str, ...]] = ACTION_NAMES
@@ -62,7 +62,7 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[int, dict[str, Any]]:
-        """Start an episode; `options={"state": index}` chooses where."""
+        """Start an episode; `options={"state": index}` sets the initial state."""
         super().reset(seed=seed)
         if options and "state" in options:
             self.s = int(options["state"])
@@ -72,7 +72,7 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
         return self.s, {"prob": 1.0, "action_mask": self.action_mask(self.s)}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Act once; `info["event"]` says what happened."""
+        """Take one step; `info["event"]` names what happened."""
         outcomes = self.P[self.s][int(action)]
         branch = int(categorical_sample([p for p, *_ in outcomes], self.np_random))
         self._last_event = Event(dynamics().events[self.s, action, branch])
@@ -85,7 +85,7 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
         return self.s, reward, terminated, False, info
 
     def action_mask(self, state: int) -> Array:
-        """[num_actions]: 1 where the action is valid in that state; all 1 where none is."""
+        """[num_actions]: 1 if the action is valid in that state; all 1 if none is valid."""
         return np.asarray(dynamics().model.mask[state], dtype=np.int8)
 
     def action_masks(self) -> BoolArray:
@@ -93,7 +93,7 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
         return self.action_mask(self.s).astype(np.bool_)
 
     def render(self) -> Any:
-        """The present state, as text or as a picture."""
+        """The current state, as text or as a picture."""
         state = decode(self.s)
         delivered = self._last_event == Event.DROPOFF
         if self.render_mode == "ansi":

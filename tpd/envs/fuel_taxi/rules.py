@@ -1,4 +1,4 @@
-"""The rules of FuelTaxi: its states, what each action can lead to, and what that is called."""
+"""The rules of FuelTaxi: its states, and the possible results of each action with their events."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
 
 def encode(row: int, col: int, fuel: int, passenger: bool) -> int:
-    """The index of a state."""
+    """The number of a state."""
     known = row in range(SIZE) and col in range(SIZE) and fuel in range(FULL_TANK + 1)
     if not known or passenger not in (False, True):
         raise ValueError(
@@ -74,20 +74,20 @@ def encode(row: int, col: int, fuel: int, passenger: bool) -> int:
 
 
 def decode(index: int) -> State:
-    """The state of an index."""
+    """The state with this number."""
     rest, passenger = divmod(int(index), 2)
     cell, fuel = divmod(rest, FULL_TANK + 1)
     return State(*divmod(cell, SIZE), fuel, bool(passenger))
 
 
 def describe(index: int) -> str:
-    """The state of an index in words."""
+    """The state with this number, as text."""
     row, col, fuel, passenger = decode(index)
     return f"({row}, {col}), fuel {fuel}, passenger {'on board' if passenger else 'waiting'}"
 
 
 def branches(state: State, action: Action) -> Iterator[tuple[float, State, Event]]:
-    """The rules of the game: what can happen, with which probability, and what it is called."""
+    """All possible results of an action: probability, next state, and event."""
     cell = (state.row, state.col)
     if action == Action.PICKUP and cell == PASSENGER and not state.passenger:
         yield 1.0, state._replace(passenger=True), Event.PICKUP
@@ -117,13 +117,13 @@ def _neighbour(cell: tuple[int, int], action: Action) -> tuple[int, int] | None:
 
 
 def _stranded(state: State) -> bool:
-    """Out of fuel, with neither a station nor the end of the ride at hand."""
+    """Out of fuel, not at the station, and not at the destination with the passenger."""
     cell = (state.row, state.col)
     return state.fuel == 0 and cell != STATION and not (cell == DESTINATION and state.passenger)
 
 
 class Dynamics(NamedTuple):
-    """The rules worked out for every state and action."""
+    """The rules tabulated for every state and action."""
 
     table: dict[int, dict[int, list[tuple[float, int, float, bool]]]]
     events: IntArray
@@ -133,7 +133,7 @@ class Dynamics(NamedTuple):
 
 @cache
 def dynamics() -> Dynamics:
-    """Work the rules out, once."""
+    """Tabulate the rules, once."""
     table: dict[int, dict[int, list[tuple[float, int, float, bool]]]] = {}
     events = np.full((NUM_STATES, len(Action), 2), Event.INVALID, dtype=np.int8)
     for s in range(NUM_STATES):

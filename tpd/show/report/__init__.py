@@ -1,4 +1,4 @@
-"""The report: one page that plays recorded episodes with what was expected at each step."""
+"""The report: an HTML page that plays recorded episodes with the explanation of each step."""
 
 from tpd.show.report.page import shown_episodes, write
 from tpd.show.report.rows import some_episodes

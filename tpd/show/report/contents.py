@@ -1,4 +1,4 @@
-"""What a report shows: recorded steps, every valid action there, and what is expected of each."""
+"""The contents of a report: recorded steps, all valid actions there, and their explanations."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -32,12 +32,12 @@ from tpd.store.saved_runs import SavedRun
 
 MOST_TURNING_POINTS = 6
 LEAST_CHANGE, LEAST_CHANGE_OF_NETWORKS = 0.02, 0.1
-"""Of a probability, at a step that is called a turning point; networks change their mind without a cause."""
+"""Smallest change of probability of a turning point; higher for networks, whose forecasts are noisy."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Words, arrays and pictures of a report."""
+    """The texts, arrays and pictures of a report."""
 
     metadata: dict[str, Any]
     arrays: dict[str, Array]
@@ -50,9 +50,9 @@ def gather(
     rolled_out: Sequence[RolledOut] = (),
     points: pd.DataFrame | None = None,
 ) -> Contents:
-    """Everything about the recorded episodes of these numbers, which are in order.
+    """The contents for the recorded episodes with these numbers (sorted).
 
-    points: their turning points, and perhaps those of others; None where there are none.
+    points: turning points, possibly of other episodes too; None if there are none.
     """
     explainer, env = run.explainer, run.env
     recording = None if run.recording is None else some_episodes(run.recording, numbers)
@@ -104,7 +104,7 @@ def _rows(run: SavedRun, recording: Recording | None, explorable: bool) -> Rows:
 
 
 def _placed(run: SavedRun, recording: Recording | None, rows: Rows) -> dict[str, Array]:
-    """Where everything stands in the episodes, and among the states of a table."""
+    """The positions of steps and states: in the episodes, and in a table."""
     arrays = {"entries": rows.entries.astype(np.int32), "steps": rows.steps.astype(np.int32)}
     if recording is not None:
         arrays["begins"] = recording.episodes.begins.astype(np.int32)
@@ -116,7 +116,7 @@ def _placed(run: SavedRun, recording: Recording | None, rows: Rows) -> dict[str,
 
 
 def _numbers(parts: Sequence[Explanation]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """What is expected of all pairs, learned first, then rolled out."""
+    """The expectations of all pairs: first the learned ones, then those by rollouts."""
     joined = together([replace(part, draws=None, rollouts=None) for part in parts])
     expected, unknown = _quantised(joined)
     arrays = {"expected": expected.planes, "unknown": unknown.planes}
@@ -136,7 +136,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
 
 
 def _figures(explanation: Explanation) -> dict[str, Array]:
-    """What is said of each pair as a whole."""
+    """Summary numbers of each pair."""
     figures = {
         "counts": _counts(explanation),
         "reach": explanation.foreseen.sum(axis=1).astype(np.int32),
@@ -149,9 +149,9 @@ def _figures(explanation: Explanation) -> dict[str, Array]:
 
 
 def _bands(parts: Sequence[Explanation]) -> dict[str, Array]:
-    """How sure it is: of first occurrences up to each step [low and high, horizon, pair], and of returns.
+    """Bands of first occurrences up to each step [low and high, horizon, pair], and of returns.
 
-    What has no band among others that do has one without width.
+    If only some pairs have bands, the others get bands of zero width.
     """
     if not any(part.banded for part in parts):
         return {}
@@ -176,15 +176,15 @@ def _sum_band(part: Explanation) -> Band:
 
 
 def _no_band(part: Explanation) -> Band:
-    """[pair, horizon]: of the return."""
+    """[pair, horizon]: NaN bands for the return."""
     nothing = np.full(part.expected.shape[:2], np.nan)
     return Band(nothing, nothing)
 
 
 def _told(parts: Sequence[Explanation]) -> dict[str, Array]:
-    """What may be said: at each step and up to it [outcome, horizon, pair], of the end and the return [pair].
+    """Which numbers may be shown: at and up to each step [outcome, horizon, pair], end and return [pair].
 
-    Nothing where nobody has judged what was learned.
+    Empty if the predictor was not judged.
     """
     if all(part.verdicts is None for part in parts):
         return {}
@@ -198,10 +198,11 @@ def _told(parts: Sequence[Explanation]) -> dict[str, Array]:
 
 
 def _certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
-    """What the data leave no doubt about, of any two actions in each state.
+    """Which differences between two actions in a state are certain.
 
-    sign_certain [state, column, column, outcome]: after which of them it counts for more; settled [state,
-    column, column]: which of them is worth more. Neither where nothing is in doubt.
+    sign_certain [state, column, column, outcome]: whether the sign of the outcome's difference is certain.
+    settled [state, column, column]: whether it is certain which action has the higher return. Both are left
+    out if nothing is uncertain.
     """
     drawn, columns, found = explanation.draws is not None, options.shape[1], dict[str, Array]()
     names = explanation.legend.names
@@ -230,7 +231,7 @@ def _pictures(env: Environment, recording: Recording | None, rows: Rows, explora
 
 
 def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
-    """What is expected [outcome, horizon, pair], and the unknown [1, horizon, pair]."""
+    """Expectations [outcome, horizon, pair], and the unknown probability [1, horizon, pair]."""
     expected = explanation.expected.transpose(2, 1, 0).astype(np.float64)
     is_event = explanation.legend.is_event
     low, high = expected.min(axis=(1, 2)), expected.max(axis=(1, 2))
@@ -275,7 +276,7 @@ def _endings(recording: Recording) -> list[str]:
 def _turning_points(
     explainer: Explainer, env: Environment, points: pd.DataFrame, numbers: list[int]
 ) -> list[dict[str, Any]]:
-    """The steps of these episodes at which what is expected changes most."""
+    """The steps of these episodes at which the forecasts change most."""
     least = LEAST_CHANGE if explainer.predictor.tie == 0 else LEAST_CHANGE_OF_NETWORKS
     shown = points["episode"].isin(numbers) & (points["change"] >= least)
     largest = points[shown].head(MOST_TURNING_POINTS)
@@ -295,8 +296,8 @@ def _turning_points(
 
 
 def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray) -> IntArray:
-    """[entry]: the column of the default foil; any where there is no other action."""
-    worth = np.append(scores(explanation, run.explainer.policy), -np.inf)  # NO_PAIR is the last
+    """[entry]: the column of the default foil; arbitrary if there is no other action."""
+    worth = np.append(scores(explanation, run.explainer.policy), -np.inf)  # NO_PAIR indexes the last element
     state, taken = rows.entries.T
     others = worth[options[state]]
     others[np.arange(len(taken)), taken] = -np.inf
@@ -306,7 +307,7 @@ def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArra
 def _answers(
     run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray, names: list[str]
 ) -> Answers:
-    """[entry and valid column]: the action taken against each foil, and alone where that is itself."""
+    """[entry and valid column]: the action taken against each foil, or alone in its own column."""
     state, taken = rows.entries.T
     entry, column = np.nonzero(rows.valid[state])
     own = column == taken[entry]
@@ -332,6 +333,6 @@ def _answers(
 
 
 def _sentences(answers: Answers, rows: Rows) -> list[list[str]]:
-    """[entry][column]: what is said; nothing where an action is not valid."""
+    """[entry][column]: the sentences; empty for invalid actions."""
     said = iter(answers.sentences)
     return [[next(said) if valid else "" for valid in row] for row in rows.valid[rows.entries[:, 0]]]

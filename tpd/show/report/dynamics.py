@@ -1,4 +1,4 @@
-"""The dynamics of a table, known or counted, so that a page can solve it anew under other rewards."""
+"""The known or counted transition table, for the page to solve again under other rewards."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from tpd.store.saved_runs import SavedRun
 
 
 def dynamics(run: SavedRun) -> dict[str, Array]:
-    """Every transition that can happen, once; nothing where the page could not solve it."""
+    """Every possible transition, once; empty if the page could not solve the table."""
     if run.explainer.legend.reward_bound is None or run.explainer.policy.discount >= 1:
         return {}
     try:
         model, outcomes = run.model(), run.outcomes()
     except UntrustedError:
-        return {}  # what only strangers' code can tell apart is left as it is
+        return {}  # the outcomes need code that is not trusted
     if model is None or outcomes.info_keys:
         return {}
     transitions, probability = model.transitions()  # ordered by state and action

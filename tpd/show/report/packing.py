@@ -1,4 +1,4 @@
-"""Arrays and metadata in one block of bytes that a browser reads without copying (`unpacked` in data.js)."""
+"""Packs arrays and metadata into one block of bytes; `unpacked` in data.js reads it without copying."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ KINDS = {"u1": np.uint8, "i4": np.int32, "f4": np.float32, "f8": np.float64}
 
 @dataclass(frozen=True)
 class Quantised:
-    """Numbers in 16 bits each, between the least and the largest of their kind."""
+    """Numbers quantised to 16 bits between the minimum and the maximum of their kind."""
 
     planes: Array
     """[2, kind, ...]: low bytes, then high bytes"""
@@ -28,21 +28,21 @@ class Quantised:
 
     @classmethod
     def of(cls, values: FloatArray, low: FloatArray, high: FloatArray) -> "Quantised":
-        """From values [kind, ...] that lie within their bounds [kind]."""
+        """Quantise values [kind, ...] that lie within their bounds [kind]."""
         span = np.where(high > low, high - low, 1.0)
         shape = (-1,) + (1,) * (values.ndim - 1)
         levels = np.rint((values - low.reshape(shape)) / span.reshape(shape) * LEVELS).astype("<u2")
         return cls(np.stack([levels & 255, levels >> 8]).astype(np.uint8), low, span)
 
     def values(self) -> FloatArray:
-        """[kind, ...]: the values again, each within half a level."""
+        """[kind, ...]: the dequantised values, each within half a level."""
         levels = self.planes[0] + 256.0 * self.planes[1]
         shape = (-1,) + (1,) * (levels.ndim - 1)
         return np.asarray(self.low.reshape(shape) + levels / LEVELS * self.span.reshape(shape))
 
 
 def pack(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """The metadata as JSON, which says where each array begins, and then the arrays; compressed."""
+    """The metadata as JSON with the offset of each array, followed by the arrays; compressed."""
     places, body = dict[str, Any](), bytearray()
     for name, array in arrays.items():
         kind = next(kind for kind, dtype in KINDS.items() if array.dtype == dtype)
@@ -55,7 +55,7 @@ def pack(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
 
 
 def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The metadata and the arrays that `pack` was given."""
+    """The metadata and arrays packed by `pack`."""
     plain = gzip.decompress(packed)
     begin = 4 + int.from_bytes(plain[:4], "little")
     metadata = json.loads(plain[4:begin])

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, which works without a network."""
+"""Writes the report: one self-contained HTML file that works offline."""
 
 import base64
 import gzip
@@ -22,10 +22,10 @@ from tpd.sources.episodes import Recording
 from tpd.store.saved_runs import SavedRun
 
 LARGEST = 15_000_000
-"""Bytes of a page; a report of more shows fewer episodes."""
+"""Upper bound on the bytes of a page; a larger report shows fewer episodes."""
 PLOTLY = "plotly-basic.min.js"
 MOST_PAIRS, MOST_SIMULATED = 4500, 2000
-"""Pairs that are explained for a report, about, where states have no numbers; where each is simulated."""
+"""Approximate number of pairs to explain if states are not discrete; and if each one is simulated."""
 SCRIPTS = ("data.js", "solve.js", "sentences.js", "charts.js", "report.js")
 
 
@@ -36,10 +36,10 @@ def write(
     rolled_out: Sequence[RolledOut] = (),
     headline: str = "",
 ) -> None:
-    """Write the report of a run: of all its episodes, or of as many as fit.
+    """Write the report of a run, with all its episodes or as many as fit.
 
-    points: turning points of its episodes; None where there are none.
-    headline: what it begins with.
+    points: turning points of its episodes; None if there are none.
+    headline: the first line.
     """
     shown = shown_episodes(run)
     page = render(gather(run, sorted(shown), rolled_out, points), headline)
@@ -50,9 +50,9 @@ def write(
 
 
 def shown_episodes(run: SavedRun) -> list[int]:
-    """The numbers of the episodes to show, as many as can be explained in about a minute.
+    """The numbers of the episodes to show: as many as can be explained in about a minute.
 
-    Those with most to explain come first: the worst, the best, the second worst and so on.
+    The most informative come first: the worst, the best, the second worst and so on.
     """
     if run.recording is None:
         return []
@@ -67,13 +67,13 @@ def shown_episodes(run: SavedRun) -> list[int]:
 
 
 def ranked_episodes(recording: Recording) -> list[int]:
-    """The numbers of all: the worst, the best, the second worst and so on."""
+    """All episode numbers: the worst, the best, the second worst and so on."""
     by_return = np.argsort(episode_returns(recording.episodes), kind="stable").tolist()
     return [by_return.pop(0 if turn % 2 == 0 else -1) for turn in range(len(by_return))]
 
 
 def render(contents: Contents, headline: str = "") -> bytes:
-    """The whole file."""
+    """The HTML file."""
     scripts = "\n".join(['"use strict";', *(_asset(name) for name in SCRIPTS)])
     parts = {
         "policy": _policy(scripts, _asset(PLOTLY)),
@@ -89,7 +89,7 @@ def render(contents: Contents, headline: str = "") -> bytes:
 
 
 def read(path: Path) -> Contents:
-    """What a report shows, from its file."""
+    """Read the contents of a report from its file."""
     text = path.read_text(encoding="utf-8")
     metadata, arrays = unpack(base64.b64decode(_block(text, "data")))
     return Contents(
@@ -110,7 +110,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _policy(*scripts: str) -> str:
-    """What the page may do: run these scripts, and load nothing from anywhere."""
+    """The content security policy: only these scripts run, and nothing is loaded."""
     hashes = (_base64(hashlib.sha256(script.encode()).digest()) for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     nothing = "default-src 'none'; base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""Pictures of states for a page: what moves apart from the rest is drawn once and laid over it."""
+"""Pictures of states for a page; parts that change independently are drawn once, as layers."""
 
 import io
 import itertools
@@ -15,9 +15,9 @@ from tpd.envs import Environment
 WIDTH = 400
 QUALITY = 60
 MARGIN = 4
-"""Pixels around what changes, so that nothing of it shines through at the edge."""
+"""Pixels around a changing part, so that no edge of it remains visible."""
 CHECKED = 8
-"""States whose composed picture is compared with the one drawn at once."""
+"""Number of states whose composed picture is compared with a direct drawing."""
 
 Fields = Mapping[str, Sequence[int | bool]]
 
@@ -40,14 +40,14 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """Files, and which of them, one for each layer, show a state."""
+    """Picture files, and which of them, one per layer, show each state."""
 
     files: tuple[bytes, ...]
     """WebP"""
     layers: tuple[tuple[float, float, float, float], ...]
-    """Where each layer lies, as shares of the whole: left, top, width, height."""
+    """Position of each layer as fractions of the picture: left, top, width, height."""
     shown: IntArray
-    """[state, layer]: the file"""
+    """[state, layer]: the index of the file"""
 
 
 NO_PICTURES = Pictures((), (), np.zeros((0, 0), dtype=np.int32))
@@ -55,22 +55,22 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
 def recorded(frames: Sequence[bytes], shown: IntArray) -> Pictures:
-    """One file for each state, by its number [state]."""
+    """One file per state; shown [state] has its index."""
     return Pictures(tuple(frames), (WHOLE,), shown.astype(np.int32)[:, None])
 
 
 def drawn(env: Environment, states: IntArray) -> Pictures:
-    """Every state drawn by the environment; no pictures where it cannot."""
+    """Every state drawn by the environment; empty if it cannot draw."""
     if env.model is None or not env.drawable:
         return NO_PICTURES
     return recorded([_file(_draw(env, int(state))) for state in states], np.arange(len(states)))
 
 
 def composed(env: Environment, fields: Fields) -> Pictures:
-    """Every combination of the fields, the last one changing fastest.
+    """Pictures of every combination of the fields, the last one changing fastest.
 
-    Fields that show in a part of the picture where no other field does are drawn apart, so that few
-    pictures are enough for many states.
+    Fields that change separate parts of the picture are drawn as separate layers, so that few pictures
+    suffice for many states.
     """
     if env.model is None or not env.drawable:
         return NO_PICTURES
@@ -94,7 +94,7 @@ def composed(env: Environment, fields: Fields) -> Pictures:
 
 
 def combinations(fields: Fields, names: Sequence[str] | None = None) -> list[dict[str, int | bool]]:
-    """Every choice of values for the names, or for all fields; the last one changes fastest."""
+    """Every combination of values of these fields (default: all); the last one changes fastest."""
     names = list(fields) if names is None else names
     values = itertools.product(*(fields[name] for name in names))
     return [dict(zip(names, chosen, strict=True)) for chosen in values]
@@ -103,7 +103,7 @@ def combinations(fields: Fields, names: Sequence[str] | None = None) -> list[dic
 def _changing(
     env: Environment, fields: Fields, first: Mapping[str, Any], name: str, whole: Array
 ) -> Box | None:
-    """The part of the picture that a field changes; None where it does not show."""
+    """The part of the picture that a field changes; None if it changes nothing."""
     height, width = whole.shape[0], whole.shape[1]
     changed = np.zeros((height, width), dtype=np.bool_)
     for value in fields[name][1:]:
@@ -120,13 +120,13 @@ def _changing(
 
 
 def _overlap(boxes: Mapping[str, Box | None], name: str, other: str) -> bool:
-    """Whether two fields show in the same part; one that does not show by itself goes with any."""
+    """Whether two fields change the same part; one that changes nothing by itself overlaps all."""
     one, two = boxes[name], boxes[other]
     return name != other and (one is None or two is None or one.overlaps(two))
 
 
 def _shown(fields: Fields, groups: Sequence[Sequence[str]]) -> IntArray:
-    """[state, layer]: the number of the file, if the files of the layers follow each other."""
+    """[state, layer]: the index of the file, if the files of the layers are concatenated."""
     sizes = [len(values) for values in fields.values()]
     indices = dict(zip(fields, np.indices(sizes).reshape(len(sizes), -1), strict=True))
     layers, begin = [], 0
@@ -145,7 +145,7 @@ def _composes(
     parts: Sequence[Box],
     shown: IntArray,
 ) -> bool:
-    """Whether layers laid over each other give the picture of the state, in states spread over all."""
+    """Whether the composed layers equal the picture of the state, for a sample of states."""
     every, files = combinations(fields), [one for layer in drawings for one in layer]
     for number in np.linspace(0, len(every) - 1, CHECKED).astype(int):
         picture = files[shown[number, 0]].copy()
@@ -177,7 +177,7 @@ def _draw(env: Environment, state: int) -> Array:
 
 
 def _file(picture: Array) -> bytes:
-    """As a WebP file that is small, not in pixels but in bytes."""
+    """A WebP file optimised for few bytes."""
     file = io.BytesIO()
     image = Image.fromarray(np.asarray(picture, dtype=np.uint8))
     image.thumbnail((WIDTH, WIDTH))

@@ -1,4 +1,4 @@
-"""Steps of a report that the simulator was asked about: their pairs stand beside those that were learned."""
+"""Steps of a report that were rolled out: their pairs are stored after the learned ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from tpd.sources.episodes import Recording
 
 @dataclass(frozen=True)
 class RolledOut:
-    """A recorded step, and what its rollouts showed of the actions in some columns of the report."""
+    """A recorded step, and the explanations of some of its actions by rollouts."""
 
     episode: int
     step: int
     columns: IntArray
-    """[pair]"""
+    """[pair]: the column of the action in the report"""
     explanation: Explanation
-    """[pair]: the action taken is the first"""
+    """[pair]: the first one is the action taken"""
     relies_on: str = ""
-    """What the learned forecast after the action taken relies on, in words."""
+    """The drivers of the learned forecast after the action taken, as a sentence."""
 
 
 @dataclass(frozen=True)
 class RolledOutPairs:
-    """What a page says of the steps that were rolled out."""
+    """The contents of a page for the steps that were rolled out."""
 
     metadata: dict[str, Any]
     arrays: dict[str, Array]
@@ -47,7 +47,7 @@ def rolled_out_pairs(
     learned: Explanation,
     options: IntArray,
 ) -> RolledOutPairs:
-    """Where the pairs stand, which are numbered after those that were learned, and what is said of them.
+    """The indices of the pairs, which continue those of the learned ones, and their texts.
 
     recording: only of the episodes with these numbers.
     """
@@ -81,7 +81,7 @@ def rolled_out_pairs(
 
 
 def _answers(one: RolledOut, rows: Rows, state: int, taken: int, place: str) -> Answers:
-    """[pair]: the action taken against each foil, and alone where that is itself."""
+    """[pair]: answers for the action taken against each foil, or alone for itself."""
     name = rows.name(state, taken)
     others = [None if column == taken else rows.name(state, column) for column in one.columns.tolist()]
     return Answers(
@@ -94,7 +94,7 @@ def _answers(one: RolledOut, rows: Rows, state: int, taken: int, place: str) -> 
 
 
 def _sign_certain(one: RolledOut, certain: Array) -> Array:
-    """[column, column, outcome]: whether the rollouts tell after which action it counts for more."""
+    """[column, column, outcome]: whether the sign of the outcome's difference is certain."""
     for fact, foil in np.ndindex(len(one.columns), len(one.columns)):
         if fact != foil:
             contrast = one.explanation[fact : fact + 1] - one.explanation[foil : foil + 1]
@@ -105,14 +105,14 @@ def _sign_certain(one: RolledOut, certain: Array) -> Array:
 
 
 def _headline(rolled_out: Explanation, learned: Explanation) -> str:
-    """The first occurrence that is likeliest or that was learned most wrongly, by both."""
+    """The most likely, or most wrongly learned, first occurrence: by rollouts, and learned."""
     names, horizon = rolled_out.legend.names, rolled_out.horizon
     true, guess = (np.clip(side.expected[0].sum(axis=0), 0, 1) for side in (rolled_out, learned))
     told = learned.told.by[0, -1]
     firsts = [k for k, name in enumerate(names) if name.startswith(FIRST)]
     if not firsts:
         return rolled_out.obtained
-    at_once = rolled_out.expected[0, 0]  # what happens now is no forecast
+    at_once = rolled_out.expected[0, 0]  # the current step is no forecast
     weight = [abs(true[k] - guess[k]) * told[k] + true[k] - at_once[k] for k in firsts]
     k = firsts[int(np.argmax(weight))]
     beside = f"learned: {percent(guess[k])}" if told[k] else "not learned"

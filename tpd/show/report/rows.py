@@ -13,12 +13,12 @@ from tpd.show.report import pictures
 from tpd.sources.episodes import Recording
 
 TAKEN = 0
-"""The column of the action taken, where its opposite is the only other."""
+"""The column of the action taken, if its opposite is the only other one."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the agent stood, what could be done there, and what it did."""
+    """The states of a report, the actions available there, and the actions taken."""
 
     observations: Array
     """[state, ...]"""
@@ -27,7 +27,7 @@ class Rows:
     valid: Array
     """[state, column]"""
     names: tuple[tuple[str, ...], ...]
-    """[state or 1, column]: what the actions are called; one row where that is the same in all states"""
+    """[state or 1, column]: names of the actions; one row if they are the same in all states"""
     entries: IntArray
     """[entry, 2]: the state, and the column of the action taken"""
     steps: IntArray
@@ -38,7 +38,7 @@ class Rows:
 
 
 def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
-    """The recording without its other episodes."""
+    """The recording with these episodes only."""
     episodes = recording.episodes
     ends = np.append(episodes.begins[1:], len(episodes.transitions))
     lengths = (ends - episodes.begins)[list(numbers)]
@@ -55,7 +55,7 @@ def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
 def numbered_states(
     explainer: Explainer, env: Environment, recording: Recording | None, explorable: bool
 ) -> Rows:
-    """Rows of numbered states, each state once; all that fields can describe, if they are explorable."""
+    """Rows for discrete states, each once; if explorable, all states that the fields can describe."""
     own = np.zeros((0, 2), dtype=np.int64)
     if recording is not None:
         transitions = recording.episodes.transitions
@@ -78,15 +78,15 @@ def numbered_states(
 
 
 def _distinct(rows: IntArray) -> tuple[IntArray, IntArray]:
-    """The rows without repetitions, in the order of their first occurrence, and where each went."""
+    """The rows without duplicates, in order of first occurrence, and the new index of each row."""
     _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return rows[first[order]], np.argsort(order)[index.ravel()]
 
 
 def each_step(env: Environment, recording: Recording) -> Rows:
-    """Every recorded step is an entry of its own; a continuous action has its opposite for a foil, one that
-    consists of parts has all changes of one part.
+    """Rows with one entry per recorded step; the foil of a continuous action is its opposite, the foils of an
+    action with parts are all changes of one part.
     """
     transitions = recording.episodes.transitions
     count = len(transitions)
@@ -105,7 +105,7 @@ def each_step(env: Environment, recording: Recording) -> Rows:
 
 
 def choices_of_each_step(env: Environment) -> int:
-    """How many actions are explained at each step, the one taken among them."""
+    """Number of actions explained at each step, including the one taken."""
     if env.discrete:
         return env.num_actions
     return 2 if env.parts is None else 1 + int((env.parts.counts - 1).sum())
@@ -117,7 +117,7 @@ def _with_foils(env: Environment, taken: Array) -> Array:
 
 
 def _names(env: Environment, choices: Array) -> tuple[str, ...]:
-    """What an action [choice, ...] and its foils are called; of parts, what is changed."""
+    """Names of an action and its foils [choice, ...]; for actions with parts, the changed part."""
     first = env.name_of_action(choices[0])
     if env.parts is not None:
         return (first, *(env.parts.name_change(foil, choices[0]) for foil in choices[1:]))
