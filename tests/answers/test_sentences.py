@@ -261,7 +261,38 @@ def test_what_repeats_is_not_said_to_happen_at_one_step() -> None:
         weights=(None, None),
         running=[1.0] * 6,
     )
-    assert describe(twice, 0, "run") == "Run: coast about twice from step 1 until step 2."
+    assert describe(twice, 0, "run") == "Run: coast twice from step 1 until step 2."
+
+
+def test_what_is_certain_at_every_step_is_counted_exactly_to_its_last_step() -> None:
+    steps = np.zeros((30, 2))
+    steps[6:19, 1], steps[6, 0] = 1, 1
+    names = ("first fast", "fast")
+    sure = toy(steps.tolist(), names=names, weights=(None, None), running=[1.0] * 30)
+    assert describe(sure, 0, "run") == "Run: fast 13 times from step 6 until step 18."
+    steps[18, 1] = 0.5
+    unsure = toy(steps.tolist(), names=names, weights=(None, None), running=[1.0] * 30)
+    assert "fast about 12 times from step 6 until step 17" in describe(unsure, 0, "run")
+
+
+def test_a_small_chance_is_told_up_to_the_horizon() -> None:
+    """It grows from below 0.1 % to 0.5 %."""
+    chances = [[0.0, 0.0005]] + [[0.0, 0.0005]] * 9
+    said = describe(toy(chances, running=[1.0] * 10), 0, "run")
+    assert "0.5 %" in said
+    assert "< 0.1 %" not in said
+
+
+def test_a_wide_band_around_no_difference_is_no_tie() -> None:
+    fact, foil = toy([[0.5, 0.0]]), toy([[0.501, 0.0]])
+    draws = np.repeat(fact.expected[None], ENOUGH_DRAWS, axis=0)
+    wide = draws.copy()
+    wide[..., 0] += np.linspace(-0.4, 0.4, ENOUGH_DRAWS)[:, None, None]
+    others = np.repeat(foil.expected[None], ENOUGH_DRAWS, axis=0)
+    unsure = compare(replace(fact, draws=wide) - replace(foil, draws=others), 0, "run", "jump", tie=0.03)
+    assert "the data do not tell which is worth more" in unsure.lower()
+    sure = compare(replace(fact, draws=draws) - replace(foil, draws=others), 0, "run", "jump", tie=0.03)
+    assert "a practical tie" in sure.lower()
 
 
 def test_what_is_certain_after_both_is_inevitable() -> None:

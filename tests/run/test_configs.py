@@ -231,6 +231,7 @@ def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose
         (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
         (["steps=5"], "; did you mean policy.steps or recording.steps or training.steps?"),
         (["seed"], "seed: settings are given as key=value"),
+        (["--experiment=paper"], "--experiment=paper: a setting has no dashes: experiment=paper"),
         (["seed=range(3)"], "Sweep parameters 'seed=range(3)' requires --multirun"),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -39,6 +40,11 @@ def fewer_updates(updates: int, transitions: float | None) -> int:
 OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
 
 
+HYDRA_FLAGS = {
+    option for action in get_args_parser()._actions for option in action.option_strings if option[:2] == "--"
+}
+
+
 class SettingError(ValueError):
     """An unknown setting, or one that cannot be parsed."""
 
@@ -68,6 +74,9 @@ def check(words: Sequence[str]) -> None:
     checks.
     """
     flags = {word for word in words if word.startswith("-")}
+    for word in flags:
+        if word.startswith("--") and word.partition("=")[0] not in HYDRA_FLAGS:
+            raise SettingError(f"{word}: a setting has no dashes: {word.lstrip('-')}")
     if flags <= {"-m", "--multirun"}:
         overrides = [word for word in words if not word.startswith("-")]
         composed(_first_values(overrides) if flags else overrides)

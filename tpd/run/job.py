@@ -122,6 +122,9 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
                 verdict_table(f"What {cfg.name}, seed {parts.seed}, has learned", findings.forecasts.frame())
             )
     print(f"plots and explainer: {folder}")
+    if (report := folder / OVERVIEW / REPORT).exists():
+        print(f"report: {report}")
+    print(f"ask it: tpd-explain run={folder}")
     print_address(tracking, tracked)
     return findings
 

@@ -148,8 +148,9 @@ class ContrastNarrator:
         gross = max(fact.gross, foil.gross) + (max(abs(fact.beyond), abs(foil.beyond)) if whole else 0)
         small = max(PRACTICAL * gross, self._tie * max(map(abs, totals))) + ROUNDING
         farthest = abs(difference) if band is None else max(map(abs, band))
-        tie = farthest <= small or abs(difference) <= self._tie * max(map(abs, totals)) + ROUNDING
         settled = self._settled[row] if band is None else band[0] > 0 or band[1] < 0
+        close = abs(difference) <= self._tie * max(map(abs, totals)) + ROUNDING
+        tie = farthest <= small or (close and settled)  # a wide band around 0 says nothing, not "a tie"
         enough = not (fact.counted and min(fact.visits, foil.visits) < ENOUGH_VISITS)
         return Verdict(difference, band, whole, tie, settled and enough and not tie, small)
 

@@ -189,7 +189,7 @@ def _milestone(pair: PairSummary, term: Term) -> Clause:
     often = ""
     stays = pair.count[t] > pair.steps / 2
     if count >= REPEATED and not (stays or pair.ending[t]) and pair.count_told[t]:
-        often = f"{_about(count)} "
+        often = f"{_times(count, pair.exact[t])} "
         if pair.until[t] > pair.middle[t]:
             until = f"until step {pair.until[t]}" if pair.until[t] < pair.horizon - 1 else "on"
             time, within = f"from step {pair.middle[t]} {until}", ""
@@ -198,8 +198,9 @@ def _milestone(pair: PairSummary, term: Term) -> Clause:
     return Clause(term.name, said, pair.begin[t], pair.end[t])
 
 
-def _about(count: float) -> str:
-    return "about twice" if count < 2.5 else f"about {count:.0f} times"
+def _times(count: float, exact: bool) -> str:
+    times = "twice" if count < 2.5 else f"{count:.0f} times"
+    return times if exact else f"about {times}"
 
 
 def _untimed(pair: PairSummary, term: Term) -> Clause:
@@ -210,7 +211,7 @@ def _untimed(pair: PairSummary, term: Term) -> Clause:
         return Clause(term.name, said, step, step)
     begin, end = pair.since[t], pair.until[t]
     steps = f"at step {begin}" if begin == end else f"at steps {begin} to {end}"
-    said = f"{term.name} {_about(count) if count >= REPEATED else 'mostly'} {steps}"
+    said = f"{term.name} {_times(count, pair.exact[t]) if count >= REPEATED else 'mostly'} {steps}"
     if count < CERTAIN:
         said += f" (at most {percent(count)})"
     return Clause(term.name, said, begin, end)
@@ -259,7 +260,8 @@ def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
     said = list[Clause]()
     for term in often[:2]:
         count = min(round(pair.count[term.number]), steps)
-        share = "at every step" if count == steps else f"in about {count} of {steps} steps"
+        about = "" if pair.exact[term.number] else "about "
+        share = "at every step" if count == steps else f"in {about}{count} of {steps} steps"
         said.append(Clause(term.name, f"{term.name} {share}", 0, pair.horizon - 1))
     return said
 

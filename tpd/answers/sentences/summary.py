@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.answers.sentences.formatting import IMPOSSIBLE
+from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE
 from tpd.answers.sentences.risks import risks
 from tpd.answers.sentences.terms import Term, terms
 from tpd.core.bands import UNTOLD, Band
@@ -30,8 +30,12 @@ class PairSummaries:
         self.discounted: list[list[float]] = discounted.tolist()
         sums = np.cumsum(expected, axis=1)
         self.count: list[list[float]] = sums[:, -1].tolist()
-        self.since: list[list[int]] = _reached(sums, EARLY * sums[:, -1]).tolist()
-        self.until: list[list[int]] = _reached(sums, LATE * sums[:, -1]).tolist()
+        certain = (expected >= CERTAIN) & np.array([term.is_event for term in self.terms])
+        steps = np.arange(horizon)[:, None]
+        first, last = np.where(certain, steps, horizon).min(axis=1), np.where(certain, steps, -1).max(axis=1)
+        self.since: list[list[int]] = np.minimum(_reached(sums, EARLY * sums[:, -1]), first).tolist()
+        self.until: list[list[int]] = np.maximum(_reached(sums, LATE * sums[:, -1]), last).tolist()
+        self.exact: list[list[bool]] = (certain | (expected <= IMPOSSIBLE)).all(axis=1).tolist()
         peak = expected.argmax(axis=1)
         self.peak_step: list[list[int]] = peak.tolist()
         self.peak: list[list[float]] = _taken(expected, peak).tolist()
@@ -101,9 +105,11 @@ class PairSummary:
         self.count = summaries.count[row]
         """[term]: sum over the horizon; for an event, the expected count."""
         self.since = summaries.since[row]
-        """[term]: the step by which 10 % of that sum is reached."""
+        """[term]: the step by which 10 % of that sum is reached, or the event's first certain step."""
         self.until = summaries.until[row]
-        """[term]: the step by which 90 % of that sum is reached."""
+        """[term]: the step by which 90 % of that sum is reached, or the event's last certain step."""
+        self.exact = summaries.exact[row]
+        """[term]: whether the event is certain or impossible at every step."""
         self.discounted = summaries.discounted[row]
         """[term]: the discounted sum."""
         self.peak = summaries.peak[row]
@@ -231,9 +237,13 @@ def _verdicts(explanation: Explanation) -> list[list[int]] | None:
 
 
 def _plateau(likely: FloatArray) -> IntArray:
-    """[batch, term]: the first step at which probabilities [batch, horizon, term] round to the final one."""
+    """[batch, term]: the first step at which probabilities [batch, horizon, term] read as the final one.
+
+    `percent` prints one decimal below 1 %, "< 0.1 %" and "> 99 %".
+    """
     read = np.round(100 * likely)
-    read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), 0.5, np.where(likely > 0.99, 99.5, read))
+    small = np.where(likely < 0.001, 0.05, np.round(1000 * likely) / 10)
+    read = np.where((likely > IMPOSSIBLE) & (likely < 0.01), small, np.where(likely > 0.99, 99.5, read))
     read = np.where(likely >= 1 - IMPOSSIBLE, 100, read)
     return np.asarray((read == read[:, -1:]).argmax(axis=1))
 
