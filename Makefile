@@ -13,10 +13,12 @@ SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # tests start many processes
-.PHONY: help run ui test coverage test-slow test-browser test-cluster test-optuna test-ray fuzz docs lint clean
+.PHONY: help setup run ui test coverage test-slow test-browser test-cluster test-optuna test-ray fuzz docs lint clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
+
+setup: $(READY) ## Install tpd and what its tests need into .venv
 
 run: $(READY) ## Run the paper's experiment over ten seeds, on all cores
 	$(BIN)/python scripts/run.py -m experiment=paper 'seed=range(10)'

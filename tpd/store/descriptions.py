@@ -98,7 +98,8 @@ class NamedFunction(Stored):
         try:
             found = getattr(importlib.import_module(self.module), self.name.partition(":")[2], None)
         except ImportError as error:
-            raise ValueError(f"{self.name!r} cannot be imported: {error}") from error
+            where = "a module of the working directory needs PYTHONPATH=."
+            raise ValueError(f"{self.name!r} cannot be imported: {error}; {where}") from error
         if not isinstance(found, FunctionType | type) or not within(found.__module__, (*OURS, *trusted)):
             raise UntrustedError(f"names {self.name!r}, which is no function that this module defines")
         return partial(found, **self.arguments) if self.arguments else found

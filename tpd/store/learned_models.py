@@ -57,7 +57,7 @@ def as_far_as_possible(predictor: Predictor) -> Predictor:
     network: Predictor | None = getattr(mixture, "network", None)
     if network is None:
         return predictor
-    log.warning("only the network answers: the model that it is mixed with needs policy and outcomes")
+    log.warning("learned answers come from the network alone: the learned model needs agent and events")
     return network
 
 

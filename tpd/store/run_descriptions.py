@@ -153,7 +153,10 @@ class OutcomesDescription(Stored):
         unnamed = [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]
         if unnamed:
             names = ", ".join(repr(outcome.name) for outcome in unnamed)
-            raise NotStoredError(f"the functions of {names} are not stored: they have no name", "events")
+            raise NotStoredError(
+                f"the functions of {names} are not stored, for lambdas have no name: define them in a module",
+                "events",
+            )
         with _blame("outcomes"):
             made = [outcome.make(trusted) for outcome in self.outcomes]
             return OutcomeSet(made, self.partition, self.accounts_for_reward)
