@@ -106,7 +106,7 @@ def judged(explainer: Explainer, env: Environment, truth: Truth, episodes: int) 
     return evaluate(explainer, env, truth.cases(episodes, generator(0, "evaluation")))
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow  # tests/predictors/test_network.py states the same law on a small MDP
 def test_a_stochastic_agent_is_explained_by_expectations_over_its_actions(compose_config: Compose) -> None:
     env, outcomes = small_mdp.environment(), small_mdp.outcomes()
     model = PPO("MlpPolicy", env.make(), n_steps=64, seed=0, device="cpu").learn(256)
