@@ -25,7 +25,7 @@ from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Predictor,
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.calibration import calibrate
 from tpd.evaluation.coverage import FORECASTS, band_scores
-from tpd.evaluation.forecasts import forecast_skill
+from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
 from tpd.evaluation.windows import Course
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.mixture.learner import MixtureLearner
@@ -61,7 +61,7 @@ BY = (5, 15, 29)
 EPISODES, PAIRS = 250, 2000
 MOMENTS, OTHER_MOMENTS, ROLLOUTS = 400, 120, 10
 ROUNDING = 1e-5
-ENOUGH_MOMENTS = 20  # needed to count the bands of an event
+ENOUGH_MOMENTS = 20  # moments with the forecast, or with the event, that are needed to judge its bands
 Figures = dict[str, float]
 
 
@@ -254,12 +254,12 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
             by, happened = (each[..., column].sum(axis=1) for each in (late, ends.expected))
             near = {"mse by 29": float(np.mean((by - happened)[ends.own] ** 2))} | effect(by, happened, ends)
             figures |= {f"{event}: {name} within 30 steps of an end": value for name, value in near.items()}
-    return figures | verdicts(explainer, parts, judges) | bands(explainer, judges)
-
-
-def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
-    """Brier skill of the decisive events by a few steps, and whether they are learned (1 or 0)."""
     found = forecast_skill(explainer, parts.outcomes, judges.fresh)
+    return figures | verdicts(found, judges) | bands(explainer, found, judges)
+
+
+def verdicts(found: ForecastSkill, judges: Judges) -> Figures:
+    """Brier skill of the decisive events by a few steps, and whether they are learned (1 or 0)."""
     figures = Figures()
     for event in judges.decisive:
         column = found.names.index(FIRST + event)
@@ -269,8 +269,11 @@ def verdicts(explainer: Explainer, parts: Parts, judges: Judges) -> Figures:
     return figures
 
 
-def bands(explainer: Explainer, judges: Judges) -> Figures:
-    """Coverage of event bands by forecast probability, and their value."""
+def bands(explainer: Explainer, found: ForecastSkill, judges: Judges) -> Figures:
+    """Coverage of event bands by forecast probability, and their value.
+
+    Events of which nothing is learned have no bands in answers, and are not compared with the base rate.
+    """
     calibrate(explainer, judges.others, generator(0, "calibration"))
     scores = band_scores(explainer, judges.cases)
     if scores is None:
@@ -283,9 +286,17 @@ def bands(explainer: Explainer, judges: Judges) -> Figures:
         for event in judges.decisive:
             share = scores.covered[scores.names.index(FIRST + event), number]
             figures[f"{event}: covered, {forecasts}"] = float(share)
-    told = scores.moments[:, 1:].sum(axis=1) >= ENOUGH_MOMENTS  # events that may happen at all
-    worse = told & (scores.score > scores.base_score)
-    return figures | {"events with a band worse than the base rate's": float(worse.sum())}
+    learned = [(verdict == Verdict.LEARNED).any(axis=0) for verdict in (found.at.verdict, found.by.verdict)]
+    happened = judges.cases.expected.any(axis=1).sum(axis=0)
+    worse = [
+        (name, score / base)
+        for name, score, base in zip(scores.names, scores.score, scores.base_score, strict=True)
+        if score > base
+        and (learned[0] | learned[1])[found.names.index(name)]
+        and happened[explainer.legend.names.index(name)] >= ENOUGH_MOMENTS
+    ]
+    figures |= {f"{name}: interval score / the base rate's": float(ratio) for name, ratio in worse}
+    return figures | {"events with a band worse than the base rate's": float(len(worse))}
 
 
 def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:

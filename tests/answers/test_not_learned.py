@@ -219,7 +219,8 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
     goal.draws[..., 3] = drawn.draws[..., 3]
     said = paragraph(drawn - goal, 0, "run", "jump")
     assert said.count("evaluation.seconds") == 1
-    assert "not told either: how likely crash is" in said
+    assert said.count("uncertain: crash") == 2
+    assert "uncertain: crash 31 % [0 to 100 %] (such forecasts" in said
 
 
 # What was learned, beside rollouts

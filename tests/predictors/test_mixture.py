@@ -128,6 +128,24 @@ def test_the_model_of_a_smooth_world_gets_weight_and_helps() -> None:
     assert (predicted <= between[1] + 1e-5).all()
 
 
+def test_windows_with_rare_forecasts_are_chosen_more_often_with_smaller_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tpd.predictors.network.learner.LEVELS", (0.7, 0.8))  # it is nowhere unlikely
+    learner = network(ENV, POLICY, outcomes(), horizon=HORIZON, fit_updates=300)
+    learner.update(transitions())
+    learner.fit()
+    every, some = (learner.select_windows(count) for count in (10**6, 200))
+    assert len(some) == 200 < len(every)
+    column = outcomes().legend.names.index("first right")
+    unlikely, chosen = (
+        learner.predict(one.observation, one.action)[..., column].sum(axis=1) < 0.7 for one in (every, some)
+    )
+    assert 0 < unlikely.mean() < 0.2
+    assert chosen.mean() > 1.5 * unlikely.mean()
+    assert np.average(chosen, weights=some.weight[:, 0]) == pytest.approx(unlikely.mean(), rel=0.2)
+
+
 def test_before_it_is_fitted_it_is_the_network() -> None:
     learner = mixture()
     learner.update(transitions()[:2000])

@@ -51,12 +51,13 @@ def described_both(fact: PairSummary, foil: PairSummary) -> str:
     here, there = _clauses(plan), _clauses(other)
     differing = [clause for clause in there if clause.text not in {one.text for one in here}]
     same_names = [one.name for one in here] == [one.name for one in there]
-    silent = plan.absent == other.absent and plan.too_wide == other.too_wide
+    vague, other_vague = ([one.name for one in each.too_wide] for each in (plan, other))
+    silent = plan.absent == other.absent and vague == other_vague
     if here and same_names and 3 * len(differing) <= len(here) and silent:
         but = f", but {listed([one.text for one in differing])}" if differing else ""
         return f"{said} {_with_doubts(foil, [f'{foil.name} instead: the same{but}'])}"
     unlike = other._replace(absent=[name for name in other.absent if name not in plan.absent])
-    return f"{said} {_told(foil, f'{foil.name} instead', unlike, plan.too_wide)}"
+    return f"{said} {_told(foil, f'{foil.name} instead', unlike, vague)}"
 
 
 def _clauses(plan: Plan) -> list[Clause]:
@@ -85,9 +86,8 @@ def _events(pair: PairSummary, plan: Plan, explained: Sequence[str]) -> str:
     said = [in_order(plan.milestones)] if plan.milestones else []
     said += [clause.text for clause in plan.further]
     if plan.too_wide:
-        names = f"{listed(plan.too_wide)} {'is' if len(plan.too_wide) == 1 else 'are'}"
-        again = set(plan.too_wide) <= set(explained)
-        said.append(f"not told either: how likely {names}" if again else _too_wide(pair, names))
+        again = {clause.name for clause in plan.too_wide} <= set(explained)
+        said.append(_too_wide(pair, plan.too_wide, again))
     return "; ".join(said)
 
 
@@ -139,16 +139,18 @@ def into_unknown(pair: PairSummary) -> str:
     )
 
 
-def _too_wide(pair: PairSummary, names: str) -> str:
-    """A clause that a band is too wide to report a number, why, and what would help."""
-    if pair.counted:
-        return f"not enough data to tell how likely {names}"
-    if pair.rolled_out:
-        return f"too few rollouts to tell how likely {names}"
-    return (
-        f"what was learned does not tell how likely {names}: too few moments were rolled out to know its "
-        "error (rollouts of a recorded moment tell it, or a larger evaluation.seconds)"
-    )
+def _too_wide(pair: PairSummary, clauses: Sequence[Clause], explained: bool) -> str:
+    """A clause about events with too wide bands; also why, and what would help, if not explained before.
+
+    A learned forecast is still given, with its band: it is right on average.
+    """
+    names = f"{listed([clause.name for clause in clauses])} {'is' if len(clauses) == 1 else 'are'}"
+    if pair.counted or pair.rolled_out:
+        much = "not enough data" if pair.counted else "too few rollouts"
+        return f"{much} to tell how likely {names}"
+    said = f"uncertain: {listed([clause.text for clause in clauses])}"
+    why = "such forecasts were that wrong, or too few were checked within evaluation.seconds"
+    return said if explained else f"{said} ({why}; rollouts of a recorded moment tell it)"
 
 
 def _nothing(pair: PairSummary) -> str:

@@ -47,8 +47,8 @@ class Plan(NamedTuple):
     risks: list[Clause]
     absent: list[str]
     """Risks that are not expected at all."""
-    too_wide: list[str]
-    """Events whose bands are too wide to report a number."""
+    too_wide: list[Clause]
+    """Events whose bands are too wide for a statement: the forecast and its band."""
 
 
 def planned(pair: PairSummary) -> Plan:
@@ -73,7 +73,7 @@ def planned(pair: PairSummary) -> Plan:
         further,
         [_risk(pair, term) for term in lesser if pair.chance[term.number] > IMPOSSIBLE],
         [t.name for t in lesser if pair.chance[t.number] <= IMPOSSIBLE and t.first is not None],
-        [term.name for term in too_wide if _matters(pair, term)],
+        [_vague(pair, term) for term in too_wide if _matters(pair, term)],
     )
 
 
@@ -117,6 +117,12 @@ def _too_wide(pair: PairSummary, term: Term) -> bool:
         return False
     low, high = pair.chance_band[term.number]
     return high - low > UNTOLD
+
+
+def _vague(pair: PairSummary, term: Term) -> Clause:
+    """The forecast of an event whose band is too wide."""
+    said = f"{term.name} {chance_of(pair, term.number)}"
+    return Clause(term.name, said, pair.begin[term.number], pair.end[term.number])
 
 
 def _matters(pair: PairSummary, term: Term) -> bool:

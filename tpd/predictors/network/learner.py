@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from tpd.core.efo import check_decomposition
-from tpd.core.outcomes import Observed, OutcomeSet
+from tpd.core.outcomes import FIRST, Observed, OutcomeSet
+from tpd.core.sampling import stratified
 from tpd.core.seeding import generator
 from tpd.core.types import (
     Array,
@@ -53,6 +54,8 @@ CHECKS, SELECTED_FROM = 20, 0.75
 ones do not: held-out windows cannot judge the steps beyond them, which are learned last."""
 WARM_UP, SLOWEST = 0.05, 0.05
 """Fraction of updates for learning rate warm-up, and final fraction of the learning rate."""
+LEVELS = (0.01, 0.2)
+"""Edges between unlikely, possible and likely events, for choosing held-out windows."""
 NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
 
 
@@ -312,8 +315,18 @@ class NetworkFHTD:
         return self.solved().arrays()
 
     def select_windows(self, at_most: int) -> Windows:
-        """Windows of the held-out episodes that start at `at_most` evenly spaced steps."""
-        return self._replay.select_windows(at_most)
+        """At most this many windows of the held-out episodes, more of them where a rare event is forecast.
+
+        Few windows hold what ends an episode. Without strata, a mixture would be chosen by one or two ends.
+        """
+        rows = self._replay.selected
+        if not len(rows):
+            return self._replay.windows(rows, np.ones(0))
+        kept, names = self._replay.kept, self.outcomes.legend.names
+        once = [*(name.startswith(FIRST) for name in names), True]
+        by = self.predict(kept.observation[rows], kept.action[rows])[..., once].sum(axis=1)
+        chosen, weight = stratified(np.searchsorted(LEVELS, by, side="right"), at_most)
+        return self._replay.windows(rows[chosen], weight)
 
     def select_losses(self) -> list[float]:
         """The loss of each part on the held-out episodes."""

@@ -183,16 +183,15 @@ class WindowTargets:
         target = self.targets(taken, network, True, backups - 1).outcome.numpy(force=True)
         after[some] += likely * (target - guess)
 
-    def select_windows(self, at_most: int) -> Windows:
-        """Windows of the held-out episodes that start at `at_most` evenly spaced rows."""
-        rows, kept = self.selected, self.kept
-        rows = rows[np.linspace(0, len(rows) - 1, min(at_most, len(rows))).astype(np.int64)]
+    def windows(self, rows: IntArray, weight: FloatArray) -> Windows:
+        """Windows that start at these rows, with these weights [row]."""
+        kept = self.kept
         every, horizon = np.arange(kept.outcome.shape[1]), self._horizon
         seen, _, known, _ = read_windows(
             rows, kept.following, kept.own, kept.outcome, kept.continuation, every, horizon, horizon
         )
-        weight = censoring_weights(known, seen[..., -1])
-        return Windows(kept.observation[rows], kept.action[rows], seen, weight)
+        known_weight = weight[:, None] * censoring_weights(known, seen[..., -1])
+        return Windows(kept.observation[rows], kept.action[rows], seen, known_weight)
 
     def state(self) -> State:
         """The replay buffer."""
