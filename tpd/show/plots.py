@@ -178,14 +178,17 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     _finish(axes, explanation, row)
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
-        told = explanation.told.at[row][:, _component_columns(explanation)]
-        parts = np.where(told, explanation.reward_components[row], 0).T
+        only = explanation[row : row + 1]
+        told, columns = (
+            _informative(only.told.at[0], only.band() if only.banded else None, only),
+            _component_columns(only),
+        )
+        parts = np.where(told[:, columns], only.reward_components[0], 0).T
         _signed_stack(axes, parts, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
-        total = np.where(explanation.told.returns[row], explanation.expected_reward[row], np.nan)
-        axes.plot(as_far_as_known(explanation, row, total), **TOTAL)
-        if explanation.banded:
-            _total_band(axes, explanation[row : row + 1].reward_band(), explanation.told.returns[row])
+        _total(
+            axes, explanation, row, only.expected_reward[0], only.reward_band() if only.banded else None, told
+        )
         _say_untold(axes, explanation, row, _rewarded(explanation))
 
 
@@ -220,16 +223,48 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     _finish(axes, contrast, row)
     axes.set_ylabel("return difference so far")
     if contrast.known[row]:
-        told = contrast.told.by[row][:, _component_columns(contrast.fact)]
-        parts = np.where(told, contrast.component_returns[row], 0).T * contrast.foreseen[row]
+        only = contrast.fact[row : row + 1] - contrast.foil[row : row + 1]
+        told, columns = only.told.by[0], _component_columns(only.fact)
+        for side in (only.fact, only.foil):
+            told = _informative(told, side.sum_band() if side.banded else None, side)
+        parts = np.where(told[:, columns], only.component_returns[0], 0).T * only.foreseen[0]
         _signed_stack(axes, parts, contrast.fact, contrast.sparse[row])
-        returns_told = contrast.told.returns[row]
-        total = np.where(returns_told, contrast.expected_return[row], np.nan)
-        axes.plot(as_far_as_known(contrast, row, total), **TOTAL)
-        if contrast.drawn:
-            only = slice(row, row + 1)
-            _total_band(axes, (contrast.fact[only] - contrast.foil[only]).return_band(), returns_told)
+        _total(axes, contrast, row, only.expected_return[0], only.return_band() if only.drawn else None, told)
         _say_untold(axes, contrast, row, _rewarded(contrast.fact), by=True)
+
+
+def _informative(told: BoolArray, band: Band | None, explanation: Explanation) -> BoolArray:
+    """[horizon, outcome]: where a number is told and, for an event that happens at most once, its band
+    [1, horizon, outcome] is narrow enough to be informative.
+    """
+    if band is None:
+        return told
+    wide = (band.width[0] > UNTOLD) & explanation.legend.is_event & (band.high[0] <= 1)
+    return np.asarray(told & ~wide)
+
+
+def _total(
+    axes: Axes,
+    explained: Explanation | Contrast,
+    row: int,
+    values: FloatArray,
+    band: Band | None,
+    told: BoolArray,
+) -> None:
+    """The line of a total [horizon] and its band [1, horizon], where all terms of the reward are told.
+
+    told: [horizon, outcome]
+    """
+    fact = explained if isinstance(explained, Explanation) else explained.fact
+    rewarded = {name: told[:, fact.legend.names.index(name)] for name in _rewarded(fact)}
+    complete = np.logical_and.reduce([explained.told.returns[row], *rewarded.values()])
+    axes.plot(as_far_as_known(explained, row, np.where(complete, values, np.nan)), **TOTAL)
+    if band is not None:
+        _total_band(axes, band, complete)
+    missing = [name for name, steps in rewarded.items() if not steps.all()]
+    if missing and explained.told.returns[row].any():
+        where = "where these are not told" if complete.any() else "because these are not told"
+        _say_below(axes, f"no total {where}: {_listed(missing)}")
 
 
 def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
@@ -287,12 +322,12 @@ def notes(axes: Axes, lines: Sequence[str]) -> None:
 
 
 def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]], sparse: bool) -> None:
-    """Stacked bars of heights [layer, step]; faint if there is too little data."""
-    edges = np.arange(heights.shape[1] + 1) - 0.5
+    """Stacked bars of heights [layer, step], none where that is 0; faint if there is too little data."""
     tops = np.cumsum(heights, axis=0)
     for height, top, look in zip(heights, tops, looks, strict=True):
-        if height.any():  # not `stairs`: computing their limits takes longer than drawing
-            high, low = (np.append(ends, ends[-1]) for ends in (top, top - height))
+        for steps in _runs((height != 0)[None]):  # not `stairs`: computing their limits takes longer
+            high, low = (np.append(ends[steps], ends[steps[-1]]) for ends in (top, top - height))
+            edges = np.append(steps, steps[-1] + 1) - 0.5
             axes.fill_between(
                 edges, low, high, step="post", linewidth=0, **look, alpha=FAINT if sparse else 1
             )
