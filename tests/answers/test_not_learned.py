@@ -201,9 +201,10 @@ def test_no_total_is_drawn_where_a_part_of_it_is_not_told() -> None:
     late = one.verdicts
     assert late is not None
     late.at[:, 2:, [1, 3]], late.by[:, 2:, [1, 3]] = LEARNED, LEARNED
-    for panel, each in ((plots.reward_components, one), (plots.return_difference, one - one)):
-        axes = Figure().subplots()
-        panel(axes, each, 0)  # type: ignore[operator]
+    rewards, difference = Figure().subplots(2)
+    plots.reward_components(rewards, one, 0)
+    plots.return_difference(difference, one - one, 0)
+    for axes in (rewards, difference):
         assert finite(axes, "black") == 2 + 2  # the zero line, and the steps at which all is told
         assert "no total where these are not told: crash" in axes.texts[0].get_text()
 

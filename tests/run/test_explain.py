@@ -257,7 +257,13 @@ def test_without_a_question_the_moments_worth_asking_about_are_listed(
     said = ask(f"run={store.seeds[0]}")
     assert "moments worth asking about (by the table)" in said
     commands = re.findall(r"tpd-explain (.*?) episode=(\d+) step=(\d+)", said)
-    assert 1 <= len(commands) <= 6
+    assert 1 <= len(commands) <= 6 + 1
+    recorded = store.read(0).recording
+    assert recorded is not None
+    [others] = re.findall(r"without a moment above \(with their returns\): (.*)", said)
+    listed = {int(number) for number in re.findall(r"(\d+) \(", others)}
+    told = {int(number) for number in re.findall(r"episode (\d+), step", said)}
+    assert listed == {*range(len(recorded.episodes))} - told
     settings, episode, step = commands[0]
     assert settings == f"run={store.seeds[0]} store={store.uri}"
     run = store.read(0)
