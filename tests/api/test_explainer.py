@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,59 @@ class Shifted(gym.ObservationWrapper[Any, Any, Any]):
 
     def observation(self, observation: Any) -> Any:
         return observation + np.array([1, 0, 0, 0], dtype=np.float32)
+
+
+def halved(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return gym.wrappers.TransformReward(env, lambda reward: float(reward) / 2)
+
+
+def short_of_reward(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Changes the reward in `step`, which its class does not tell."""
+
+    class Late(gym.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            observed, reward, terminated, *rest = self.env.step(action)
+            return observed, float(reward) - terminated, terminated, *rest
+
+    return Late(env)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "reason"),
+    [
+        (gym.wrappers.RecordEpisodeStatistics, ""),
+        (gym.wrappers.NormalizeObservation, "observations: changed by NormalizeObservation"),
+        (partial(gym.wrappers.FrameStackObservation, stack_size=2), "observations: of another space"),
+        (halved, "rewards: changed by TransformReward"),
+        (short_of_reward, "it differs from CartPole-v1 at step"),
+    ],
+)
+def test_wrappers_keep_the_names_and_events_that_they_leave_unchanged(
+    wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]], reason: str
+) -> None:
+    def wrapped() -> gym.Env[Any, Any]:
+        return wrap(gym.make("CartPole-v1"))
+
+    def push_left(observations: Array) -> BoolArray:
+        return np.zeros(len(observations), dtype=np.bool_)
+
+    explainer = tpd.Explainer(push_left, env=wrapped)
+    assert explainer.env.numbered_action_names == ("push left", "push right")
+    assert ("falls" in explainer.outcomes.legend.names) == (not reason)
+    assert explainer.notes[0].startswith("the events that tpd has for CartPole-v1")
+    assert ("are not used" in explainer.notes[0]) == bool(reason)
+    assert reason in explainer.notes[0]
+
+
+def test_a_wrapper_of_actions_loses_their_names() -> None:
+    def swapped() -> gym.Env[Any, Any]:
+        return gym.wrappers.TransformAction(
+            gym.make("CartPole-v1"), lambda action: 1 - action, spaces.Discrete(2)
+        )
+
+    explainer = tpd.Explainer(balance, env=swapped)
+    assert explainer.env.numbered_action_names == ("action 0", "action 1")
+    assert "actions: changed by TransformAction" in explainer.notes[0]
 
 
 def test_a_function_may_make_the_environment_with_wrappers() -> None:

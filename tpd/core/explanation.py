@@ -30,7 +30,7 @@ FEW_VISITS = 30
 """With fewer visits of a pair the number of visits is reported, and without bands nothing is settled."""
 NO_DRAWS = (
     "this explanation has no bands: either none were asked for, as by explain(..., draws=59), or the errors "
-    "of its predictor are not known, because no moments were rolled out after learning (evaluation=monte_carlo)"
+    "of its predictor are not known: no moments were rolled out after learning (evaluation=monte_carlo)"
 )
 OF_PAIRS = ("observations", "actions", "expected", "running", "support", "agent_value", "unknown")
 DRAWN = ("draws", "rollouts")
