@@ -248,6 +248,21 @@ def test_help_comes_without_a_run(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_misspelt_run_is_told_the_nearest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "outputs/runs/2026-11-18_10-00-00"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / saved_runs.CONFIG).touch()
+    for word, near in (
+        ("mine", "run=mine"),
+        ("mime", "run=mine"),
+        ("run=mime", "run=mine"),
+        ("run=2026-11-18_10-00", "run=outputs/runs/2026-11-18_10-00-00"),
+    ):
+        with pytest.raises(SystemExit, match=rf"did you mean {near}\?"):
+            answer.main([word])
+
+
 # moments worth asking about
 
 
