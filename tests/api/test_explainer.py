@@ -90,15 +90,22 @@ def test_a_moment_is_asked_of_the_simulator_before_anything_is_learned() -> None
 def test_tables_end_with_the_discounted_return() -> None:
     explainer = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", horizon=20)
     answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=50)
-    row, explanation = answer.table.loc["return"], answer.fact.explanation
-    assert answer.table.index[-1] == "return"
+    row, explanation = answer.table.iloc[-1], answer.fact.explanation
+    assert answer.table.index[-1] == "return within 20 steps"
     assert row["fact"] == explanation.expected_return[0, -1] != explanation.expected_reward[0].sum()
     assert row["fact_low"] <= row["fact"] <= row["fact_high"]
     assert (row["fact_low"], row["fact_high"]) == tuple(end[0, -1] for end in explanation.return_band())
     assert row["difference"] == row["fact"] - row["foil"]
     own = {"return": lambda t: t.reward > 0}  # an event of the user's keeps its name
     named = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", events=own, horizon=5)
-    assert list(named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index).count("return") == 1
+    index = named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index
+    assert [name for name in index if "return" in name] == ["return", "first return"]
+
+
+def test_a_misspelt_action_is_told_the_nearest_one() -> None:
+    env = tpd.Environment("CartPole-v1", action_names=["push left", "push right"])
+    with pytest.raises(ValueError, match=r"no action 'push_left'; .*; did you mean push left\?"):
+        env.action("push_left")
 
 
 def test_actions_are_named_as_on_the_command_line() -> None:
@@ -131,7 +138,7 @@ def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
     assert answer.how.kind == "learned"
     assert "an observation alone is none" in str(answer.how)
     assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names, "return"}
-    assert answer.table.loc["return", "verdict"] == answer.how.verdicts["return"]
+    assert answer.table.iloc[-1]["verdict"] == answer.how.verdicts["return"]
     both = explainer.why(explainer.play(seeds=[1])[0][0])
     assert both.fact.learned is not None
     assert len(both.warnings) == 2

@@ -221,7 +221,7 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """Difference of the returns of fact and foil up to each step, split into reward terms."""
     _finish(axes, contrast, row)
-    axes.set_ylabel("return difference so far")
+    axes.set_ylabel("difference up to each step")
     if contrast.known[row]:
         only = contrast.fact[row : row + 1] - contrast.foil[row : row + 1]
         told, columns = only.told.by[0], _component_columns(only.fact)
