@@ -159,7 +159,7 @@ def test_tables_give_no_number() -> None:
     untold = future(returns=NOT_LEARNED)
     text = shown(answer_tables.comparison(untold - untold, "run", "jump"))
     total = next(line for line in text.splitlines() if line.startswith("│ return"))
-    assert not re.search(r"\d", total)
+    assert not re.search(r"\d", total.removeprefix(f"│ return within {STEPS} steps"))
     worth = {"return": np.array([np.nan, 1.0])}
     told = np.array([False, True])
     ranked = answer_tables.ranking(["run", "jump"], worth, None, np.array([5.0, 5.0]), {}, told)
@@ -206,7 +206,7 @@ def test_no_total_is_drawn_where_a_part_of_it_is_not_told() -> None:
     plots.return_difference(difference, one - one, 0)
     for axes in (rewards, difference):
         assert finite(axes, "black") == 2 + 2  # the zero line, and the steps at which all is told
-        assert "no total where these are not told: crash" in axes.texts[0].get_text()
+        assert axes.texts[0].get_text().startswith("no total where a term is not told; ")
 
 
 def test_a_reward_whose_event_has_too_wide_a_band_has_no_bar_and_no_total() -> None:
@@ -215,6 +215,7 @@ def test_a_reward_whose_event_has_too_wide_a_band_has_no_bar_and_no_total() -> N
     drawn.draws[::2, :, 1, 1], drawn.draws[1::2, :, 1, 1] = 0, 1
     axes = Figure().subplots()
     plots.reward_components(axes, drawn, 0)
+    assert axes.texts[0].get_text() == "no total where a term is not told or uncertain (crash)"
     [total] = [line for line in axes.lines if line.get_marker() == "."]
     assert np.isnan(np.asarray(total.get_ydata(), dtype=float)).tolist() == [False, True, False, False]
     crash = to_rgba(plots.style(NAMES, "crash")["facecolor"])
@@ -319,7 +320,7 @@ def test_reward_panels_name_only_what_is_rewarded() -> None:
     """Actions that are part of a partition have a weight of 0."""
     one = future()
     free = replace(one, legend=replace(one.legend, weights=(10.0, 0.0, None, None)))
-    untold = "no total because these are not told: crash; not learned or too rare to tell: crash"
+    untold = "no total where a term is not told; not learned or too rare to tell: crash"
     for each, words in ((one, [untold]), (free, [])):
         axes = Figure().subplots()
         plots.reward_components(axes, each, 0)

@@ -174,9 +174,9 @@ def page(
     rows = pictured + len(panels) + contrasted
     top = 0.7 if pictured else 1.1  # leaves room for panel titles
     figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3, top)
-    for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
-        if pictured:
-            plots.picture(grid[0][i], picture)
+    if pictured:
+        plots.pictures(grid[0], pictures)
+    for i, name in enumerate(names):
         for row, panel in enumerate(panels, start=pictured):
             panel(grid[row][i], explanation, i)
             if i and panel is not panels[0]:
