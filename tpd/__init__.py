@@ -91,7 +91,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'tpd' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, __all__, 1))
+        raise AttributeError(f"module 'tpd' has no attribute {name!r}{near}")
     found = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console
@@ -82,8 +83,8 @@ def test_a_comparison_leaves_out_what_is_not_learned() -> None:
     contrast = future() - future(goal=0.1, risk=0.01)
     said = paragraph(contrast, 0, "run", "jump", chosen="run")
     assert not numbers_of_crash(said)
-    assert "as far as it is learned" in said
-    assert said.count("crash") == 1
+    assert "not known in these returns: crash." in said
+    assert said.count("crash") == 2  # there, and why no number is given
     assert [one.outcome for one in Differences(contrast).main(0)] == ["goal"]
 
 
@@ -158,7 +159,7 @@ def test_tables_give_no_number() -> None:
     untold = future(returns=NOT_LEARNED)
     text = shown(answer_tables.comparison(untold - untold, "run", "jump"))
     total = next(line for line in text.splitlines() if line.startswith("│ return"))
-    assert not re.search(r"\d", total)
+    assert not re.search(r"\d", total.removeprefix(f"│ return within {STEPS} steps"))
     worth = {"return": np.array([np.nan, 1.0])}
     told = np.array([False, True])
     ranked = answer_tables.ranking(["run", "jump"], worth, None, np.array([5.0, 5.0]), {}, told)
@@ -193,6 +194,35 @@ def test_differences_and_rewards_that_are_not_learned_are_not_drawn() -> None:
     axes = Figure().subplots()
     plots.reward_components(axes, future(returns=NOT_LEARNED), 0)
     assert finite(axes, "black") == 2
+
+
+def test_no_total_is_drawn_where_a_part_of_it_is_not_told() -> None:
+    one = future()
+    late = one.verdicts
+    assert late is not None
+    late.at[:, 2:, [1, 3]], late.by[:, 2:, [1, 3]] = LEARNED, LEARNED
+    rewards, difference = Figure().subplots(2)
+    plots.reward_components(rewards, one, 0)
+    plots.return_difference(difference, one - one, 0)
+    for axes in (rewards, difference):
+        assert finite(axes, "black") == 2 + 2  # the zero line, and the steps at which all is told
+        assert axes.texts[0].get_text().startswith("no total where a term is not told; ")
+
+
+def test_a_reward_whose_event_has_too_wide_a_band_has_no_bar_and_no_total() -> None:
+    drawn = future(drawn=True, crash=LEARNED)
+    assert drawn.draws is not None
+    drawn.draws[::2, :, 1, 1], drawn.draws[1::2, :, 1, 1] = 0, 1
+    axes = Figure().subplots()
+    plots.reward_components(axes, drawn, 0)
+    assert axes.texts[0].get_text() == "no total where a term is not told or uncertain (crash)"
+    [total] = [line for line in axes.lines if line.get_marker() == "."]
+    assert np.isnan(np.asarray(total.get_ydata(), dtype=float)).tolist() == [False, True, False, False]
+    crash = to_rgba(plots.style(NAMES, "crash")["facecolor"])
+    bars = [bar for bar in axes.collections if np.allclose(bar.get_facecolor()[0], crash)]
+    corners = np.concatenate([np.asarray(bar.get_paths()[0].vertices, dtype=float) for bar in bars])
+    assert len(bars) == 2
+    assert set(corners[:, 0]) == {-0.5, 0.5, 1.5, 2.5, 3.5}
 
 
 def test_frames_and_notebooks_give_no_number() -> None:
@@ -291,7 +321,8 @@ def test_reward_panels_name_only_what_is_rewarded() -> None:
     """Actions that are part of a partition have a weight of 0."""
     one = future()
     free = replace(one, legend=replace(one.legend, weights=(10.0, 0.0, None, None)))
-    for each, words in ((one, ["not learned or too rare to tell: crash"]), (free, [])):
+    untold = "no total where a term is not told; not learned or too rare to tell: crash"
+    for each, words in ((one, [untold]), (free, [])):
         axes = Figure().subplots()
         plots.reward_components(axes, each, 0)
         assert [text.get_text() for text in axes.texts] == words

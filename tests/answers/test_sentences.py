@@ -238,9 +238,9 @@ def test_rare_ends_with_a_large_penalty_are_always_named() -> None:
     rare = toy(steps, names=names, weights=weights)
     assert describe(rare, 0, "run") == "Run: goal at step 1. Risk of crash 0.4 %, at step 1."
     never = toy([[0.0] * 4, [1.0, 0.0, 1.0, 0.0]], names=names, weights=weights)
-    assert describe(never, 0, "run") == "Run: goal at step 1. No crash expected."
+    assert describe(never, 0, "run") == "Run: goal at step 1. Not expected: crash."
     runs_on = toy([[0.0] * 4, [0.5, 0.0, 0.5, 0.0]], names=names, weights=weights, running=[1.0, 0.5])
-    assert describe(runs_on, 0, "run") == "Run: goal at step 1 (50 %). No crash expected by step 1."
+    assert describe(runs_on, 0, "run") == "Run: goal at step 1 (50 %). Not expected by step 1: crash."
 
 
 def test_what_follows_the_horizon_includes_its_risks() -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +90,22 @@ def test_a_moment_is_asked_of_the_simulator_before_anything_is_learned() -> None
 def test_tables_end_with_the_discounted_return() -> None:
     explainer = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", horizon=20)
     answer = explainer.why(explainer.play(seeds=[0])[0][0], rollouts=50)
-    row, explanation = answer.table.loc["return"], answer.fact.explanation
-    assert answer.table.index[-1] == "return"
+    row, explanation = answer.table.iloc[-1], answer.fact.explanation
+    assert answer.table.index[-1] == "return within 20 steps"
     assert row["fact"] == explanation.expected_return[0, -1] != explanation.expected_reward[0].sum()
     assert row["fact_low"] <= row["fact"] <= row["fact_high"]
     assert (row["fact_low"], row["fact_high"]) == tuple(end[0, -1] for end in explanation.return_band())
     assert row["difference"] == row["fact"] - row["foil"]
     own = {"return": lambda t: t.reward > 0}  # an event of the user's keeps its name
     named = tpd.Explainer(lambda s: np.full(len(s), 2), env="FrozenLake-v1", events=own, horizon=5)
-    assert list(named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index).count("return") == 1
+    index = named.why(named.play(seeds=[0])[0][0], rollouts=5).table.index
+    assert [name for name in index if "return" in name] == ["return", "first return"]
+
+
+def test_a_misspelt_action_is_told_the_nearest_one() -> None:
+    env = tpd.Environment("CartPole-v1", action_names=["push left", "push right"])
+    with pytest.raises(ValueError, match=r"no action 'push_left'; .*; did you mean push left\?"):
+        env.action("push_left")
 
 
 def test_actions_are_named_as_on_the_command_line() -> None:
@@ -130,7 +138,7 @@ def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
     assert answer.how.kind == "learned"
     assert "an observation alone is none" in str(answer.how)
     assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names, "return"}
-    assert answer.table.loc["return", "verdict"] == answer.how.verdicts["return"]
+    assert answer.table.iloc[-1]["verdict"] == answer.how.verdicts["return"]
     both = explainer.why(explainer.play(seeds=[1])[0][0])
     assert both.fact.learned is not None
     assert len(both.warnings) == 2
@@ -326,6 +334,59 @@ class Shifted(gym.ObservationWrapper[Any, Any, Any]):
 
     def observation(self, observation: Any) -> Any:
         return observation + np.array([1, 0, 0, 0], dtype=np.float32)
+
+
+def halved(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    return gym.wrappers.TransformReward(env, lambda reward: float(reward) / 2)
+
+
+def short_of_reward(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Changes the reward in `step`, which its class does not tell."""
+
+    class Late(gym.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            observed, reward, terminated, *rest = self.env.step(action)
+            return observed, float(reward) - terminated, terminated, *rest
+
+    return Late(env)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "reason"),
+    [
+        (gym.wrappers.RecordEpisodeStatistics, ""),
+        (gym.wrappers.NormalizeObservation, "observations: changed by NormalizeObservation"),
+        (partial(gym.wrappers.FrameStackObservation, stack_size=2), "observations: of another space"),
+        (halved, "rewards: changed by TransformReward"),
+        (short_of_reward, "it differs from CartPole-v1 at step"),
+    ],
+)
+def test_wrappers_keep_the_names_and_events_that_they_leave_unchanged(
+    wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]], reason: str
+) -> None:
+    def wrapped() -> gym.Env[Any, Any]:
+        return wrap(gym.make("CartPole-v1"))
+
+    def push_left(observations: Array) -> BoolArray:
+        return np.zeros(len(observations), dtype=np.bool_)
+
+    explainer = tpd.Explainer(push_left, env=wrapped)
+    assert explainer.env.numbered_action_names == ("push left", "push right")
+    assert ("falls" in explainer.outcomes.legend.names) == (not reason)
+    assert explainer.notes[0].startswith("the events that tpd has for CartPole-v1")
+    assert ("are not used" in explainer.notes[0]) == bool(reason)
+    assert reason in explainer.notes[0]
+
+
+def test_a_wrapper_of_actions_loses_their_names() -> None:
+    def swapped() -> gym.Env[Any, Any]:
+        return gym.wrappers.TransformAction(
+            gym.make("CartPole-v1"), lambda action: 1 - action, spaces.Discrete(2)
+        )
+
+    explainer = tpd.Explainer(balance, env=swapped)
+    assert explainer.env.numbered_action_names == ("action 0", "action 1")
+    assert "actions: changed by TransformAction" in explainer.notes[0]
 
 
 def test_a_function_may_make_the_environment_with_wrappers() -> None:

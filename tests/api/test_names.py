@@ -53,3 +53,10 @@ def test_importing_it_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_misspelt_name_is_told_the_nearest_one() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'load_agents'; did you mean load_agent\?"):
+        tpd.load_agents  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing_like_it'$"):
+        tpd.nothing_like_it  # noqa: B018

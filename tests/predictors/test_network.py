@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
 from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
-from tpd.predictors.network.columns import Columns
+from tpd.predictors.network.columns import Columns, next_actions
 from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, encoded_size, tensors
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.outcome_network import OutcomeNetwork
@@ -233,6 +233,45 @@ def up(t: Transitions) -> BoolArray:
 
 def down(t: Transitions) -> BoolArray:
     return ~up(t)
+
+
+def test_next_actions_exclude_each_other_without_a_partition() -> None:
+    """They have a sigmoid each, and unseen states drive their sum beyond 1."""
+    policy = small_mdp.policy()
+    took = [event(f"took {a}", partial(lambda t, a: t.action == a, a=a)) for a in range(2)]
+    outcomes = OutcomeSet([*took, event("odd", small_mdp.odd)], first=["took 1"])
+    learner = network(small_mdp.environment(), policy, outcomes)
+    taught(learner, small_transitions(policy, 2000), updates=5)
+    columns = learner.network.columns
+    assert columns.exclusive == (0, 1)  # without "odd", which the state decides
+    with torch.no_grad():
+        copied = learner.target_network
+        alone = copied.expected(copied.outputs(copied.features(STATES, ACTIONS), ACTIONS)).numpy()
+    alone = alone[..., np.argsort(columns.order)]
+    predicted = learner.predict(STATES, ACTIONS)
+    ended = np.cumsum(predicted[..., -1], axis=1) - predicted[..., -1]
+    assert (alone[..., :2].sum(axis=2) + ended).max() > 1.05
+    assert (predicted[..., :2].sum(axis=2) + ended).max() <= 1 + 1e-5
+    np.testing.assert_allclose(
+        predicted[..., 0] * alone[..., 1], predicted[..., 1] * alone[..., 0], atol=1e-5
+    )  # their ratio is kept
+    np.testing.assert_array_equal(predicted[..., 2:], alone[..., 2:])
+    again = network(small_mdp.environment(), policy, outcomes)
+    again.restore(learner.state())
+    np.testing.assert_array_equal(again.predict(STATES, ACTIONS), predicted)
+    assert Columns.read(json.loads(json.dumps(asdict(columns)))) == columns
+    with pytest.raises(ValueError, match="exclude each other"):
+        replace(columns, exclusive=(7,))
+
+
+def test_few_transitions_do_not_tell_what_is_a_next_action() -> None:
+    columns = Columns(4, events=(0, 1), real=(2,))
+    actions = np.arange(1200) % 2
+    outcome = np.stack([actions == 0, actions == 1, actions], axis=1).astype(np.float32)
+    assert next_actions(columns, actions, outcome) == (0, 1)
+    assert next_actions(columns, actions[:900], outcome[:900]) == ()
+    outcome[0, 1] = 1  # the state decides once
+    assert next_actions(columns, actions, outcome) == ()
 
 
 @pytest.mark.parametrize("updates", [0, 50])

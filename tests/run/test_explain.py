@@ -248,6 +248,21 @@ def test_help_comes_without_a_run(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_misspelt_run_is_told_the_nearest_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "outputs/runs/2026-11-18_10-00-00"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / saved_runs.CONFIG).touch()
+    for word, near in (
+        ("mine", "run=mine"),
+        ("mime", "run=mine"),
+        ("run=mime", "run=mine"),
+        ("run=2026-11-18_10-00", "run=outputs/runs/2026-11-18_10-00-00"),
+    ):
+        with pytest.raises(SystemExit, match=rf"did you mean {near}\?"):
+            answer.main([word])
+
+
 # moments worth asking about
 
 
@@ -257,7 +272,13 @@ def test_without_a_question_the_moments_worth_asking_about_are_listed(
     said = ask(f"run={store.seeds[0]}")
     assert "moments worth asking about (by the table)" in said
     commands = re.findall(r"tpd-explain (.*?) episode=(\d+) step=(\d+)", said)
-    assert 1 <= len(commands) <= 6
+    assert 1 <= len(commands) <= 6 + 1
+    recorded = store.read(0).recording
+    assert recorded is not None
+    [others] = re.findall(r"without a moment above \(with their returns\): (.*)", said)
+    listed = {int(number) for number in re.findall(r"(\d+) \(", others)}
+    told = {int(number) for number in re.findall(r"episode (\d+), step", said)}
+    assert listed == {*range(len(recorded.episodes))} - told
     settings, episode, step = commands[0]
     assert settings == f"run={store.seeds[0]} store={store.uri}"
     run = store.read(0)

@@ -19,6 +19,10 @@ from tpd.store.run_folders import SWEEP, write_record
 
 STARTS = {
     "env=null": "env=null: env has to be one of its options",
+    "experiment=agent env.id=CartPole-v1 policy.path=none.zip": "policy: none.zip: there is no such file",
+    "experiment=agent env.id=CartPol-v1 policy.path=file": "; did you mean CartPole-v1?",
+    "experiment=agent env.id=CartPole-v1 policy.path=file": "policy: ",
+    "experiment=cart_pol": "did you mean cart_pole?",
     "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be made",
     "training=dataset training.path=/": "training: / holds no dataset",
     "tracking.uri=sqlite:///file/x.db": "tracking: the store .* cannot be written",
@@ -29,8 +33,9 @@ STARTS = {
 @pytest.mark.parametrize("words", STARTS)
 def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    short = [] if "experiment" in words else ["policy.steps=100"]
     done = subprocess.run(
-        [sys.executable, "-c", "from tpd.run.cli import run; run()", *words.split(), "policy.steps=100"],
+        [sys.executable, "-c", "from tpd.run.cli import run; run()", *words.split(), *short],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -42,6 +47,8 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     assert start in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*.db"))
+    begun = words.startswith("tracking")  # the store may be there when the command is repeated
+    assert {path.name for path in tmp_path.iterdir()} == ({"file", "outputs"} if begun else {"file"})
 
 
 @pytest.mark.parametrize(

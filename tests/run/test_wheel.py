@@ -70,6 +70,9 @@ def test_help_does_not_wait_for_what_it_does_not_need(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "hydra" in imported
+    first_screen = "\n".join(done.stdout.splitlines()[:24])
+    assert first_screen.count("  tpd-run ") >= 3
+    assert "experiment: acrobot" in first_screen
     assert not {"mlflow", "torch", "numba", "matplotlib", "pandas", "gymnasium"} & imported
 
 

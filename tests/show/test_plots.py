@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from tests.support import small_mdp
+from tests.support.explanations import toy
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.types import Array, FloatArray
@@ -88,6 +89,32 @@ def test_lines_that_lie_over_each_other_can_all_be_seen() -> None:
     assert sum(dashes) == sum(others) == 2 * abs(first - second)  # each in the gaps of the other
     for lines in striped:
         assert [path[:, 0].tolist() for path in lines.get_segments()] == [[0, 1, 2, 3]]
+
+
+def test_lines_over_each_other_at_0_are_one_grey_line() -> None:
+    axes = Figure().subplots()
+    plots._draw_lines(axes, ("a", "b"), {"a": np.zeros(3), "b": np.array([0.0, 0.0, 1.0])})
+    drawn: list[Any] = [lines for lines in axes.collections if lines.get_paths()]
+    grey = [lines for lines in drawn if to_hex(lines.get_color()[0]) == plots.AT_ZERO["color"]]
+    assert [path[:, 0].tolist() for lines in grey for path in lines.get_segments()] == [[0, 1], [0, 1]]
+    assert len(drawn) == 4  # and the piece of each that is alone
+
+
+def test_events_that_are_not_expected_have_no_line_but_are_named() -> None:
+    names = ("goal", "crash", "stall")
+    one = toy([[0.5, 0.0, 0.001]] * 3, names=names, weights=(None,) * 3)
+    axes = Figure().subplots()
+    plots.outcomes(axes, one, 0)
+    assert {line.get_color() for line in axes.lines} == {plots.line_style(names, "goal")["color"]}
+    assert axes.texts[0].get_text() == "not expected at any step: crash, stall"
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_the_same_state_is_shown_once(other: int) -> None:
+    figure = Figure()
+    row = [figure.add_subplot(figure.add_gridspec(1, 2)[0, k]) for k in range(2)]
+    plots.pictures(row, [np.zeros((2, 2, 3)), np.full((2, 2, 3), other)])
+    assert len(figure.axes) == (2 if other else 1)
 
 
 def test_words_below_a_plot_are_said_once_and_together() -> None:

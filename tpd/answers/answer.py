@@ -142,9 +142,10 @@ class Answer:
         """One row for each outcome, with its undiscounted total within the horizon, and one for the return.
 
         The total of an event is its expected count; that of a first occurrence is its probability. The last
-        row, `return`, is the expected discounted return within the horizon; it is left out if the outcomes do
-        not account for the reward. `fact_low` to `foil_high` are 90 % bands, and `verdict` says whether the
-        total was learned. Unknown numbers are NaN.
+        row, for example `return within 30 steps`, is the expected discounted return within the horizon; it is
+        left out if the outcomes do not account for the reward. `fact_low` to `foil_high` are 90 % bands, and
+        `verdict` says whether the total was learned. Unknown numbers are NaN. To print all columns, use
+        `print(answer.table.to_string())`.
         """
         import pandas as pd  # slow to import, and a plain answer does not need it
 
@@ -155,7 +156,8 @@ class Answer:
             columns["difference"] = columns["fact"] - columns["foil"]
         if self.how.verdicts:
             columns["verdict"] = [self.how.verdicts[name] for name in columns["outcome"]]
-        return pd.DataFrame(columns).set_index("outcome")
+        last = {RETURN: return_row(self.fact.explanation.horizon)} if _returns(self.fact.explanation) else {}
+        return pd.DataFrame(columns).set_index("outcome").rename(index=last)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row for each step and outcome, undiscounted; the return is in `table`.
@@ -215,6 +217,11 @@ def _returns(explanation: Explanation) -> bool:
 
 def _rows(explanation: Explanation) -> tuple[str, ...]:
     return (*explanation.legend.names, RETURN) if _returns(explanation) else explanation.legend.names
+
+
+def return_row(horizon: int) -> str:
+    """The name of the return in tables, which stop at the horizon; sentences may reach beyond it."""
+    return f"{RETURN} within {horizon} step{'' if horizon == 1 else 's'}"
 
 
 def _totals(name: str, explanation: Explanation) -> dict[str, Array]:

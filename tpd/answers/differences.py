@@ -41,9 +41,10 @@ class Differences:
             self._steps = np.abs(contrast.expected[:, :, columns])
         told = contrast.told.by[:, -1][:, columns]
         self._steps = np.where(told[:, None], self._steps, 0)
-        self.left_out = [not row.all() for row in told]
-        """[batch]: whether some outcomes are left out because they are not learned"""
         self._names = [fact.legend.names[column] for column in columns]
+        part = fact.legend.rewards[columns] != 0
+        self.left_out = [[self._names[i] for i in np.flatnonzero(part & ~row)] for row in told]
+        """[batch]: the terms of the reward that are left out because they are not learned"""
         self._known: list[bool] = contrast.known.tolist()
         self._gains: list[list[float]] = self._steps.sum(axis=1).tolist()
         self._fact_counts: list[list[float]] = fact.expected[:, :, columns].sum(axis=1).tolist()

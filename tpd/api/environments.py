@@ -22,6 +22,13 @@ from tpd.sources.moments import Moment
 EnvLike = str | EnvSpec | Environment | gym.Env[Any, Any] | Callable[..., gym.Env[Any, Any]]
 """An id, a spec, a function that makes the environment, or a live environment with a spec."""
 
+KINDS_OF_WRAPPERS: dict[type, str] = {
+    gym.ActionWrapper: "actions",
+    gym.ObservationWrapper: "observations",
+    gym.RewardWrapper: "rewards",
+}
+COMPARED_STEPS = 500
+
 
 def environment(given: EnvLike) -> Environment:
     """The `Environment` for what was given, checked.
@@ -30,7 +37,7 @@ def environment(given: EnvLike) -> Environment:
     """
     env = _environment(given)
     env.check()
-    return env
+    return with_known_names(env)
 
 
 def _environment(given: EnvLike) -> Environment:
@@ -85,12 +92,64 @@ def known_name(env_id: str) -> str | None:
 
 def with_known_names(env: Environment) -> Environment:
     """Add the action and observation names of the environment's config, unless a wrapper changes them."""
-    known = known_name(env.id)
-    if known is None or env.wrappers or env.action_names:
+    known = known_base(env)
+    if known is None or env.action_names or getattr(env.make().unwrapped, "action_names", ()):
         return env
-    config = group("env", known)
-    observed = env.observation_names or config.get("observation_names", ())
-    return replace(env, action_names=tuple(config.get("action_names", ())), observation_names=tuple(observed))
+    config, changes = group("env", known), _changes(env, Environment(env.registered_id or env.id))
+    acted = () if "actions" in changes else config.get("action_names", ())
+    observed = () if "observations" in changes else config.get("observation_names", ())
+    return replace(env, action_names=tuple(acted), observation_names=tuple(env.observation_names or observed))
+
+
+def known_base(env: Environment) -> str | None:
+    """The name of the config for an environment or, if it has wrappers, for what they wrap."""
+    return known_name(env.registered_id or env.id)
+
+
+def why_not_known(env: Environment) -> str:
+    """Why the events of the environment's config do not hold in it; empty if they do.
+
+    A few steps are played in the environment and in the registered one, with the same seed and actions.
+    """
+    if type(env) is Environment and not env.wrappers:
+        return "it is made with other settings" if env.kwargs else ""
+    base = Environment(env.registered_id or env.id)
+    changes = _changes(env, base)
+    if changes:
+        return "; ".join(f"{what}: {by}" for what, by in changes.items())
+    one, other = env.make(), base.make()
+    over = True
+    other.action_space.seed(0)
+    for step in range(COMPARED_STEPS):
+        if over and not _same(one.reset(seed=step)[0], other.reset(seed=step)[0]):
+            return "its episodes begin with other observations"
+        action = other.action_space.sample()
+        mine, due = one.step(action), other.step(action)
+        if not _same(mine[0], due[0]) or mine[1:3] != due[1:3]:
+            return f"it differs from {base.id} at step {step}, by a wrapper or other settings"
+        over = any((*mine[2:4], *due[2:4]))
+    return ""
+
+
+def _changes(env: Environment, base: Environment) -> dict[str, str]:
+    """What the wrappers of an environment change (actions, observations or rewards), and by what."""
+    found, layer = dict[str, str](), env.make()
+    while isinstance(layer, gym.Wrapper):
+        for kind, what in KINDS_OF_WRAPPERS.items():
+            if isinstance(layer, kind):
+                found[what] = f"changed by {type(layer).__name__}"
+        layer = layer.env
+    for what, space, due in (
+        ("actions", env.action_space, base.action_space),
+        ("observations", env.observation_space, base.observation_space),
+    ):
+        if space != due:
+            found.setdefault(what, "of another space")
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return np.array_equal(np.asarray(one), np.asarray(other))
 
 
 @cache

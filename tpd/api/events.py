@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from omegaconf import DictConfig
 
-from tpd.api.environments import known_name
+from tpd.api.environments import known_base, why_not_known
 from tpd.core.outcomes import Outcome, OutcomeSet, event, reward
 from tpd.core.types import Array, Policy, Transitions
 from tpd.envs import Environment
@@ -56,9 +56,13 @@ def given_outcomes(events: Events) -> OutcomeSet:
 
 
 def _known_or_found(env: Environment, policy: Policy) -> FoundOutcomes:
-    known = known_name(env.id)
-    if known is None or type(env) is not Environment or env.wrappers or env.kwargs:
+    known = known_base(env)
+    if known is None:
         return find_outcomes(env, policy)
+    if reason := why_not_known(env):
+        found = find_outcomes(env, policy)
+        unused = f"the events that tpd has for {env.registered_id} are not used ({reason})"
+        return FoundOutcomes(found.outcomes, (unused, *found.notes))
     outcomes = make_outcomes(DictConfig({"outcomes": group("outcomes", known)}), env, policy)
     names = ", ".join(outcome.name for outcome in outcomes.outcomes)
-    return FoundOutcomes(outcomes, (f"the events that tpd has for {env.id}: {names}",))
+    return FoundOutcomes(outcomes, (f"the events that tpd has for {env.registered_id}: {names}",))

@@ -23,7 +23,8 @@ UNLEARNED = "nothing is learned yet: call learn()"
 NOT_JUDGED = "what was learned was never judged (evaluation=none)"
 SKILL = (
     'skill of forecasts of what happens up to and with a step ("by 5"), after the actions of the policy and '
-    "after foils: 1 is perfect, 0 no better than the mean"
+    "after foils: 1 is perfect, 0 no better than the mean; NaN for what never varies, which is learned "
+    "if the forecasts are right"
 )
 
 

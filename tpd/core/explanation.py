@@ -28,6 +28,10 @@ ENOUGH_VISITS = 3
 """Visits of a pair from which on its point estimate is shown, and not only its band."""
 FEW_VISITS = 30
 """With fewer visits of a pair the number of visits is reported, and without bands nothing is settled."""
+NO_DRAWS = (
+    "this explanation has no bands: either none were asked for, as by explain(..., draws=59), or the errors "
+    "of its predictor are not known: no moments were rolled out after learning (evaluation=monte_carlo)"
+)
 OF_PAIRS = ("observations", "actions", "expected", "running", "support", "agent_value", "unknown")
 DRAWN = ("draws", "rollouts")
 """Fields whose first axis is the pair, and those whose second axis is."""
@@ -299,7 +303,7 @@ class Explanation:
         if self.rollouts is not None:
             return self.rollouts
         if self.draws is None:
-            raise ValueError("bands come from draws, and none were asked for: explain(..., draws=59)")
+            raise ValueError(NO_DRAWS)
         return self.draws
 
     def drawn_counts(self, outcome: str) -> FloatArray:

@@ -1,4 +1,6 @@
-"""Makes predicted probabilities consistent: first occurrences with their events, events with termination."""
+"""Makes predicted probabilities consistent: first occurrences, events, exclusive events, termination."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,8 +47,7 @@ def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
 
     The last column is termination. Events of a partition sum to P(still runs) already and are not changed.
     """
-    ends = expected[..., -1]
-    running = np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]
+    running = _running(expected)
     apart = [name for name in legend.events if name.removeprefix(FIRST) not in legend.partition]
     events = [legend.names.index(name) for name in apart]
     beyond = expected[..., events] > running + ROUNDING
@@ -55,3 +56,26 @@ def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
     moved = expected.copy()
     moved[..., events] = np.where(beyond, running, expected[..., events])
     return moved
+
+
+def at_most_one(expected: FloatArray, exclusive: Sequence[int]) -> FloatArray:
+    """[..., horizon, outcome + 1]: `expected`, where exclusive events sum to at most P(still runs at h).
+
+    exclusive: the columns of events of which at most one happens at a step. Where their sum is too large, all
+    of them are scaled by the same factor. The last column is termination.
+    """
+    columns = list(exclusive)
+    running, total = _running(expected), expected[..., columns].sum(axis=-1, keepdims=True)
+    beyond = total > running + ROUNDING
+    if not beyond.any():
+        return expected
+    scale = np.divide(running, total, out=np.ones_like(total), where=beyond)
+    moved = expected.copy()
+    moved[..., columns] *= scale
+    return moved
+
+
+def _running(expected: FloatArray) -> FloatArray:
+    """[..., horizon, 1]: the probability that the episode still runs at step h."""
+    ends = expected[..., -1]
+    return np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]

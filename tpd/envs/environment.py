@@ -18,7 +18,7 @@ from tpd.core.types import Array, BoolArray
 from tpd.envs.action_parts import ActionParts
 from tpd.envs.tabular import TabularModel, TabularVectorEnv
 from tpd.guards.extras import needed_by
-from tpd.guards.settings import shown
+from tpd.guards.settings import did_you_mean, shown
 
 log = logging.getLogger(__name__)
 
@@ -338,7 +338,9 @@ class Environment:
             return self._action_names.index(name)
         if isinstance(name, int | np.integer) and not isinstance(name, bool) and 0 <= name < self.num_actions:
             return int(name)
-        raise ValueError(f"{self.id} has no action {shown(name)}; it has {', '.join(self._action_names)}")
+        near = did_you_mean(name.replace("_", " "), self._action_names) if isinstance(name, str) else ""
+        every = ", ".join(self._action_names)
+        raise ValueError(f"{self.id} has no action {shown(name)}; it has {every}{near}")
 
     @functools.cached_property
     def _action_names(self) -> tuple[str, ...]:

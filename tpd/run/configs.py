@@ -68,7 +68,7 @@ def _not_installed(said: str) -> str:
 
 
 def check(words: Sequence[str]) -> None:
-    """Refuse unknown settings of `tpd-run` with a clear message, before Hydra reports them.
+    """Refuse unknown settings, files and environments of `tpd-run`, before Hydra and slow libraries load.
 
     For a sweep, only the first value of each setting is checked. With flags other than -m, Hydra does all
     checks.
@@ -79,7 +79,30 @@ def check(words: Sequence[str]) -> None:
             raise SettingError(f"{word}: a setting has no dashes: {word.lstrip('-')}")
     if flags <= {"-m", "--multirun"}:
         overrides = [word for word in words if not word.startswith("-")]
-        composed(_first_values(overrides) if flags else overrides)
+        config = composed(_first_values(overrides) if flags else overrides)
+        _check_agent(config.policy)
+        _check_env(config.env)
+
+
+def _check_agent(policy: DictConfig | None) -> None:
+    """Refuse the path of an agent that does not exist; the ending .zip may be left out."""
+    path = policy.get("path") if isinstance(policy, DictConfig) else None
+    if isinstance(path, str) and not any(Path(f"{path}{end}").expanduser().exists() for end in ("", ".zip")):
+        raise SettingError(f"policy: {path}: there is no such file")
+
+
+def _check_env(env: DictConfig | None) -> None:
+    """Refuse an id that is not registered; an id with a module is checked when the module is imported."""
+    if not isinstance(env, DictConfig) or env.get("_target_") != "tpd.envs.Environment" or ":" in str(env.id):
+        return
+    import gymnasium  # not needed for --help
+
+    import tpd.envs  # noqa: F401  # registers its own
+
+    try:
+        gymnasium.spec(str(env.id))
+    except gymnasium.error.Error as error:
+        raise SettingError(f"env: {error}{did_you_mean(str(env.id), gymnasium.registry)}") from error
 
 
 def _first_values(overrides: Sequence[str]) -> list[str]:

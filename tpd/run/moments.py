@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from tpd.answers.sentences.formatting import percent
+from tpd.answers.sentences.formatting import percent, worth
 from tpd.answers.sentences.turning import turning_point_in_words
 from tpd.answers.turning_points import turning_points
 from tpd.answers.turning_search import LEAST_JUMP, search_turning_points
@@ -49,7 +49,20 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     lines = [f"{run.name}: moments worth asking about ({how})"]
     for one in found:
         lines += [f"episode {one.episode}, {one.text}", f"  {command} episode={one.episode} step={one.step}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_others(recording, {one.episode for one in found}, command)])
+
+
+def _others(recording: Recording, named: set[int], command: str) -> list[str]:
+    """The recorded episodes of which no moment is listed, lowest return first, and how to ask about one."""
+    returns = episode_returns(recording.episodes)
+    left = sorted({*range(len(recording.episodes))} - named, key=lambda number: float(returns[number]))
+    if not left:
+        return []
+    each = ", ".join(f"{number} ({worth(float(returns[number]))})" for number in left)
+    return [
+        f"recorded episodes without a moment above (with their returns): {each}",
+        f"  {command} episode={left[0]} step={_last_of(recording, left[0])}",
+    ]
 
 
 def find_moments(

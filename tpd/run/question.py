@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -11,6 +12,7 @@ from yaml import YAMLError
 from tpd.guards.files import brief
 from tpd.guards.settings import boolean, number, shown, whole_number
 from tpd.predictors.simulation import PRECISION
+from tpd.tracking.fetch import did_you_mean_run
 
 HELP = """tpd-explain answers why an agent did what it did, from a finished run.
 
@@ -88,7 +90,10 @@ def parse(arguments: Sequence[str]) -> Question:
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals:
-            raise QuestionError(f"settings are given as key=value, got {shown(argument)}")
+            near = (
+                f"; did you mean run={argument}?" if Path(argument).is_dir() else did_you_mean_run(argument)
+            )
+            raise QuestionError(f"settings are given as key=value, got {shown(argument)}{near}")
         if key in typed:
             raise QuestionError(f"{key}= is given twice")
         typed[key] = value

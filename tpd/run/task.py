@@ -33,12 +33,18 @@ class TextRecord(logging.LogRecord):
 class SweepCallback(Callback):
     """Hydra's callback around a run or a multirun."""
 
+    made: Path | None = None
+    """The folder that was made for the run; None if it existed before."""
+
     def on_run_start(self, config: "DictConfig", **kwargs: Any) -> None:
         from tpd.guards.files import require_own_files
 
+        folder = Path(config.hydra.run.dir)
         try:
-            Path(config.hydra.run.dir).mkdir(parents=True, exist_ok=True)
-            require_own_files(Path(config.hydra.run.dir))  # checked before Hydra opens its log there
+            if not folder.exists():
+                SweepCallback.made = folder
+            folder.mkdir(parents=True, exist_ok=True)
+            require_own_files(folder)  # checked before Hydra opens its log there
         except OSError as error:
             sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
         except ValueError as error:
@@ -66,12 +72,15 @@ def task(cfg: "DictConfig") -> float | None:
     from tpd.run.job import run_job
     from tpd.run.parts import ConfigError
     from tpd.sources.stepping import StepError
+    from tpd.store.run_folders import remove_unstarted
 
     try:
         return run_job(cfg)
     except (ConfigError, TooLargeError, OutcomeError, MaskError, StepError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
+        if SweepCallback.made is not None:
+            remove_unstarted(SweepCallback.made)
         sys.exit(str(error))
     except OSError as error:
         if error.errno not in NO_PLACE:

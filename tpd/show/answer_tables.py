@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from rich.table import Table
 
+from tpd.answers.answer import return_row
 from tpd.answers.sentences.formatting import worth
 from tpd.core.bands import LEVEL
 from tpd.core.contrast import Contrast
@@ -49,7 +50,7 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     if rewarded:
         table.add_section()
         fact, foil = _return(contrast.fact), _return(contrast.foil)
-        table.add_row("return", "", fact, "", foil, _return(contrast, "+"))
+        table.add_row(return_row(contrast.horizon), "", fact, "", foil, _return(contrast, "+"))
     table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
@@ -106,7 +107,8 @@ def learned_beside(
     if legend.reward_bound is not None:
         table.add_section()
         pairs = zip(rolled_out, learned, strict=True)
-        table.add_row("return", *(cell for one, other in pairs for cell in _returns_beside(one, other)))
+        cells = (cell for one, other in pairs for cell in _returns_beside(one, other))
+        table.add_row(return_row(rolled_out[0].horizon), *cells)
     table.caption = (
         f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * what was learned "
         "contradicts the rollouts: it lies outside their band"

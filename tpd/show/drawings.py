@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # slow to import, and not needed for an answer
 
 
 DOTS_PER_INCH = 110
-NO_BANDS = "No bands: ask with draws=59, as in explain(observations, draws=59)."
+NO_BANDS = (
+    "No bands: explain(observations, draws=59) asks for them, if the errors of the predictor were measured."
+)
 
 
 def answer(record: Answer) -> Figure:

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
+from tpd.answers.answer import return_row
 from tpd.answers.foil import OPPOSITE, POLICY, RUNNER_UP, chosen
 from tpd.answers.sentences.describe import not_told
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
@@ -173,9 +174,9 @@ def page(
     rows = pictured + len(panels) + contrasted
     top = 0.7 if pictured else 1.1  # leaves room for panel titles
     figure, grid, below = plots.page(rows, len(names), len(lines), len(legend.names) + 3, top)
-    for i, (name, picture) in enumerate(zip(names, pictures, strict=True)):
-        if pictured:
-            plots.picture(grid[0][i], picture)
+    if pictured:
+        plots.pictures(grid[0], pictures)
+    for i, name in enumerate(names):
         for row, panel in enumerate(panels, start=pictured):
             panel(grid[row][i], explanation, i)
             if i and panel is not panels[0]:
@@ -186,7 +187,7 @@ def page(
         plots.event_difference(grid[-1][0], contrast, 0)
         plots.return_difference(grid[-1][1], contrast, 0)
         grid[-1][0].set_title(_title(f"probabilities of {difference}"), fontsize=10)
-        grid[-1][1].set_title(_title(f"return of {difference}"), fontsize=10)
+        grid[-1][1].set_title(_title(f"{return_row(explanation.horizon)} of {difference}"), fontsize=10)
     plots.key(figure, explanation)
     plots.notes(below, lines)
     figure.suptitle(title, fontsize=13)

@@ -47,10 +47,12 @@ FAINT = 0.25
 SMALLEST_SHOWN = 0.005
 KEY_COLUMNS = 5
 MOST_NAMED = 3
-BELOW_AXIS, ROOM_OF_AXIS, LINE_BELOW = "below the axis", 34, 84
+BELOW_AXIS, ROOM_OF_AXIS, LINE_BELOW = "below the axis", 34, 86
 """Text below a plot: its id, its distance in points, and the characters per line."""
 BELOW = 0.75
 """Inches between the last row of plots and the text below it."""
+ROW, GAP = 2.6, 0.9
+"""Inches from one row of plots to the next, and between them."""
 MOST_FILLED = 3
 """Upper bound on overlapping filled bands that can still be distinguished."""
 COVERED = 0.01
@@ -58,6 +60,8 @@ COVERED = 0.01
 DOTS: dict[str, Any] = {"linestyle": "none", "marker": ".", "zorder": 2.5, "clip_on": False}
 """Drawn above the lines, and not clipped at the edges of a plot."""
 UNTOLD_WORDS = "not learned or too rare to tell"
+AT_ZERO: dict[str, Any] = {"color": "#999999", "linewidth": 1, "zorder": 1.5}
+"""Lines of several outcomes that are 0 there."""
 STRIPED, DASH = 3, 2
 """Width of overlapping lines, and length of their dashes in line widths."""
 APART = 0.6
@@ -117,9 +121,9 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
         axes.set_ylim(-0.03, 1.03)
     if explanation.known[row]:
         band = None if not explanation.banded else explanation[row : row + 1].band()
-        _lines(axes, explanation, row, shown, explanation.expected[row], band)
+        drawn = _lines(axes, explanation, row, shown, explanation.expected[row], band)
         if band is not None:
-            _bands(axes, explanation, shown, band, explanation.told.at[row])
+            _bands(axes, explanation, drawn, band, explanation.told.at[row])
         _say_untold(axes, explanation, row, shown)
 
 
@@ -143,9 +147,9 @@ def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
         sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's sum may leave [0, 1]
         band = None if not explanation.banded else explanation[row : row + 1].sum_band()
         told = explanation.told.by[row]
-        _lines(axes, explanation, row, first_names(explanation), sums, band, told)
+        drawn = _lines(axes, explanation, row, first_names(explanation), sums, band, told)
         if band is not None:
-            _bands(axes, explanation, first_names(explanation), band, told)
+            _bands(axes, explanation, drawn, band, told)
         _say_untold(axes, explanation, row, first_names(explanation), by=True)
 
 
@@ -178,14 +182,17 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     _finish(axes, explanation, row)
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
-        told = explanation.told.at[row][:, _component_columns(explanation)]
-        parts = np.where(told, explanation.reward_components[row], 0).T
+        only = explanation[row : row + 1]
+        told, columns = (
+            _informative(only.told.at[0], only.band() if only.banded else None, only),
+            _component_columns(only),
+        )
+        parts = np.where(told[:, columns], only.reward_components[0], 0).T
         _signed_stack(axes, parts, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
-        total = np.where(explanation.told.returns[row], explanation.expected_reward[row], np.nan)
-        axes.plot(as_far_as_known(explanation, row, total), **TOTAL)
-        if explanation.banded:
-            _total_band(axes, explanation[row : row + 1].reward_band(), explanation.told.returns[row])
+        _total(
+            axes, explanation, row, only.expected_reward[0], only.reward_band() if only.banded else None, told
+        )
         _say_untold(axes, explanation, row, _rewarded(explanation))
 
 
@@ -218,18 +225,56 @@ def event_difference(axes: Axes, contrast: Contrast, row: int) -> None:
 def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     """Difference of the returns of fact and foil up to each step, split into reward terms."""
     _finish(axes, contrast, row)
-    axes.set_ylabel("return difference so far")
+    axes.set_ylabel("difference up to each step")
     if contrast.known[row]:
-        told = contrast.told.by[row][:, _component_columns(contrast.fact)]
-        parts = np.where(told, contrast.component_returns[row], 0).T * contrast.foreseen[row]
+        only = contrast.fact[row : row + 1] - contrast.foil[row : row + 1]
+        told, columns = only.told.by[0], _component_columns(only.fact)
+        for side in (only.fact, only.foil):
+            told = _informative(told, side.sum_band() if side.banded else None, side)
+        parts = np.where(told[:, columns], only.component_returns[0], 0).T * only.foreseen[0]
         _signed_stack(axes, parts, contrast.fact, contrast.sparse[row])
-        returns_told = contrast.told.returns[row]
-        total = np.where(returns_told, contrast.expected_return[row], np.nan)
-        axes.plot(as_far_as_known(contrast, row, total), **TOTAL)
-        if contrast.drawn:
-            only = slice(row, row + 1)
-            _total_band(axes, (contrast.fact[only] - contrast.foil[only]).return_band(), returns_told)
+        _total(axes, contrast, row, only.expected_return[0], only.return_band() if only.drawn else None, told)
         _say_untold(axes, contrast, row, _rewarded(contrast.fact), by=True)
+
+
+def _informative(told: BoolArray, band: Band | None, explanation: Explanation) -> BoolArray:
+    """[horizon, outcome]: where a number is told and, for an event that happens at most once, its band
+    [1, horizon, outcome] is narrow enough to be informative.
+    """
+    if band is None:
+        return told
+    wide = (band.width[0] > UNTOLD) & explanation.legend.is_event & (band.high[0] <= 1)
+    return np.asarray(told & ~wide)
+
+
+def _total(
+    axes: Axes,
+    explained: Explanation | Contrast,
+    row: int,
+    values: FloatArray,
+    band: Band | None,
+    told: BoolArray,
+) -> None:
+    """The line of a total [horizon] and its band [1, horizon], where all terms of the reward are told.
+
+    told: [horizon, outcome]
+    """
+    fact = explained if isinstance(explained, Explanation) else explained.fact
+    rewarded = {name: told[:, fact.legend.names.index(name)] for name in _rewarded(fact)}
+    complete = np.logical_and.reduce([explained.told.returns[row], *rewarded.values()])
+    axes.plot(as_far_as_known(explained, row, np.where(complete, values, np.nan)), **TOTAL)
+    if band is not None:
+        _total_band(axes, band, complete)
+    if explained.told.returns[row].any() and not complete.all():
+        verdicts = explained.told.at if isinstance(explained, Explanation) else explained.told.by
+        wide = [
+            name
+            for name, steps in rewarded.items()
+            if not steps.all() and verdicts[row][:, fact.legend.names.index(name)].all()
+        ]
+        _say_below(
+            axes, f"no total where a term is not told{f' or uncertain ({_listed(wide)})' if wide else ''}"
+        )
 
 
 def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
@@ -258,16 +303,34 @@ def page(
 
     The layout is computed in inches: matplotlib's own layout takes as long as all the drawing.
     """
-    text, bottom = 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.2
-    width, height = 5.6 * columns, 3.5 * rows + top + text + bottom
+    text, bottom = 0.22 * max(lines, 1) + BELOW, 0.23 * math.ceil(entries / KEY_COLUMNS) + 0.3
+    width, height = 5.6 * columns, ROW * rows + top + text + bottom
     figure = Page(figsize=(width, height), dpi=110)
-    inside = {"left": 0.8 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": 0.3}
+    inside = {"left": 0.8 / width, "right": 1 - 0.15 / width, "wspace": 0.18, "hspace": GAP / (ROW - GAP)}
     layout = figure.add_gridspec(
         rows, columns, top=1 - top / height, bottom=(text + bottom) / height, **inside
     )
     grid = [[figure.add_subplot(layout[r, c]) for c in range(columns)] for r in range(rows)]
     room = figure.add_gridspec(1, 1, top=(text + bottom - BELOW) / height, bottom=bottom / height, **inside)
     return figure, grid, figure.add_subplot(room[0, 0])
+
+
+def pictures(row: Sequence[Axes], every: Sequence[Array | None]) -> None:
+    """The pictures of the states in a row of axes; one across all columns if they are the same."""
+    first = every[0]
+    if (
+        len(row) > 1
+        and first is not None
+        and all(one is not None and np.array_equal(first, one) for one in every)
+    ):
+        spec = row[0].get_subplotspec()
+        assert spec is not None
+        row[0].set_subplotspec(spec.get_gridspec()[0, :])
+        for axes in row[1:]:
+            axes.remove()
+        row, every = row[:1], every[:1]
+    for axes, pixels in zip(row, every, strict=True):
+        picture(axes, pixels)
 
 
 def picture(axes: Axes, pixels: Array | None) -> None:
@@ -287,12 +350,12 @@ def notes(axes: Axes, lines: Sequence[str]) -> None:
 
 
 def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]], sparse: bool) -> None:
-    """Stacked bars of heights [layer, step]; faint if there is too little data."""
-    edges = np.arange(heights.shape[1] + 1) - 0.5
+    """Stacked bars of heights [layer, step], none where that is 0; faint if there is too little data."""
     tops = np.cumsum(heights, axis=0)
     for height, top, look in zip(heights, tops, looks, strict=True):
-        if height.any():  # not `stairs`: computing their limits takes longer than drawing
-            high, low = (np.append(ends, ends[-1]) for ends in (top, top - height))
+        for steps in _runs((height != 0)[None]):  # not `stairs`: computing their limits takes longer
+            high, low = (np.append(ends[steps], ends[steps[-1]]) for ends in (top, top - height))
+            edges = np.append(steps, steps[-1] + 1) - 0.5
             axes.fill_between(
                 edges, low, high, step="post", linewidth=0, **look, alpha=FAINT if sparse else 1
             )
@@ -306,23 +369,32 @@ def _lines(
     values: FloatArray | None = None,
     band: Band | None = None,
     told: BoolArray | None = None,
-) -> None:
-    """One line per named outcome: its expectation, or other values [horizon, outcome].
+) -> list[str]:
+    """One line per named outcome: its expectation, or other values [horizon, outcome]; returns those drawn.
 
     Values are left out where `told` [horizon, outcome] is false; by default, where the expectation at that
-    step is not learned.
+    step is not learned. Events that are not expected at any step have no line: many at 0 would hide each
+    other.
     """
     values = explanation.expected[row] if values is None else values
     values = np.where(explanation.told.at[row] if told is None else told, values, np.nan)
-    shown = dict[str, FloatArray]()
+    shown, absent = dict[str, FloatArray](), list[str]()
     for name in names:
         column = as_far_as_known(explanation, row, values[:, explanation.legend.names.index(name)])
-        shown[name.removeprefix(FIRST)] = _as_far_as_told(axes, explanation, name, column, band)
-    _draw_lines(axes, explanation.legend.names, shown)
+        line = _as_far_as_told(axes, explanation, name, column, band)
+        if name in explanation.legend.events and np.nanmax(line, initial=-1) <= SMALLEST_SHOWN:
+            absent += [name.removeprefix(FIRST)] if np.isfinite(line).all() else []
+        else:
+            shown[name] = line
+    plain = {name.removeprefix(FIRST): line for name, line in shown.items()}
+    _draw_lines(axes, explanation.legend.names, plain)
+    if absent:
+        _say_below(axes, f"not expected at any step: {_listed(absent)}")
+    return list(shown)
 
 
 def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray]) -> None:
-    """One line [step] per outcome; where several overlap, their dashes alternate."""
+    """One line [step] per outcome; where several overlap, their dashes alternate, or are grey at 0."""
     lines = np.stack(list(shown.values())) if shown else np.zeros((0, 0))
     same = _covered(lines)
     alike = same[:, :, :-1] & same[:, :, 1:]  # [line, line, step to the next]
@@ -336,6 +408,8 @@ def _draw_lines(axes: Axes, names: Sequence[str], shown: Mapping[str, FloatArray
             run = points[steps[0] : steps[-1] + 2]
             if len(group) == 1:
                 plain.append(run)
+            elif np.abs(run[:, 1]).max() <= SMALLEST_SHOWN:
+                axes.add_collection(LineCollection([run], **AT_ZERO))
             else:
                 striped.append(run)
                 dashes.append((-DASH * group.index(number), (DASH, DASH * (len(group) - 1))))

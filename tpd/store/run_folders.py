@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +105,18 @@ def require_own_version(folder: Path) -> None:
 def write_record(path: Path, **news: Any) -> None:
     """Update a record."""
     atomic_write_text(path, json.dumps(read_record(path) | {WRITTEN_BY: __version__} | news))
+
+
+def remove_unstarted(folder: Path) -> None:
+    """Remove the folder of a run that was refused before it began, and folders around it that are empty."""
+    if (folder / STATUS).exists():
+        return
+    shutil.rmtree(folder)
+    here = Path.cwd()
+    for each in (folder.resolve()).parents:
+        if each == here or here not in each.parents or any(each.iterdir()):
+            return
+        each.rmdir()
 
 
 def command() -> list[str]:

@@ -1,17 +1,43 @@
 """Finds the run that a person names: a folder, or a run in the tracking store."""
 
+from difflib import get_close_matches
 from pathlib import Path
 
 from tpd.store.explainers import DESCRIPTION
 from tpd.store.run_folders import require_own_version
 from tpd.store.saved_runs import CONFIG, EXPLAINER
 
+RUN_FOLDERS = ("outputs/runs", "outputs/python")
+MOST_FOLDERS = 1000
+"""Upper bound on the folders looked at in one place."""
+
 
 def fetch(name: str, uri: str, folder: Path) -> Path:
     """The folder of a run: given as such, or copied from the store by run id or model URI."""
-    if any((Path(name) / file).exists() for file in (CONFIG, f"{EXPLAINER}/{DESCRIPTION}")):
+    if _is_run(Path(name)):
         require_own_version(Path(name))
         return Path(name)
     from tpd.tracking.downloads import download  # mlflow is slow to import
 
-    return download(name, uri, folder)
+    try:
+        return download(name, uri, folder)
+    except ValueError as error:
+        raise ValueError(f"{error}{did_you_mean_run(name)}") from error
+
+
+def did_you_mean_run(name: str) -> str:
+    """A hint with the folder of a run whose name is closest to this one; empty if none is close."""
+    places = (Path(name).parent, *map(Path, RUN_FOLDERS))
+    known = {found.name: found for place in places for found in _runs_in(place)}
+    near = get_close_matches(Path(name).name, known, 1)
+    return f"; did you mean run={known[near[0]]}?" if near else ""
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [each for each in sorted(folder.iterdir())[:MOST_FOLDERS] if _is_run(each)]
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / file).exists() for file in (CONFIG, f"{EXPLAINER}/{DESCRIPTION}"))

@@ -135,6 +135,8 @@ class ContrastNarrator:
             return f"{sentence(said)} {sentence(self._differing(row, fact, foil))}", False
         verdict = self._verdict(row, fact, foil)
         said = self._said(row, fact, foil, verdict, chosen)
+        if missing := self.differences.left_out[row]:
+            said += f"; not known in these returns: {listed(missing)}"
         behind = fact if verdict.gain < 0 else foil
         against = verdict.settled and chosen == behind.name
         return " ".join(
@@ -171,8 +173,7 @@ class ContrastNarrator:
         else:
             more = f"{worth(abs(verdict.gain))}{_between(verdict)} more than {lesser.name}{scope}"
             said = f"{better.name} is worth {more} ({worth(returns[0])} against {worth(returns[1])})"
-        said += self._reasons(row, better, lesser, verdict, better is foil)
-        return f"{said}, as far as it is learned" if self.differences.left_out[row] else said
+        return said + self._reasons(row, better, lesser, verdict, better is foil)
 
     def _reasons(
         self, row: int, better: PairSummary, lesser: PairSummary, verdict: Verdict, swapped: bool

@@ -98,9 +98,7 @@ def _risks(pair: PairSummary, plan: Plan) -> list[str]:
         said.append(f"risk of {'; '.join(clause.text for clause in plan.risks)}")
     if plan.absent:
         ends = pair.end_told and pair.running <= NEGLIGIBLE
-        said.append(
-            f"no {listed(plan.absent, 'or')} expected{'' if ends else f' by step {pair.horizon - 1}'}"
-        )
+        said.append(f"not expected{'' if ends else f' by step {pair.horizon - 1}'}: {listed(plan.absent)}")
     return said
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tpd.core.distributions import BoundedDistribution
+from tpd.core.first_occurrences import at_most_one
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor
 from tpd.predictors.mixture.weights import mixed
@@ -58,7 +59,8 @@ class MixturePredictor:
         one = self.network.predict(observations, actions)
         if not self.simulates:
             return one
-        return mixed(one, self.model.predict(observations, actions), self.weights)
+        both = mixed(one, self.model.predict(observations, actions), self.weights)
+        return at_most_one(both, self.network.network.columns.exclusive)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often the action was tried in any state; 0 far from all training data."""

@@ -11,6 +11,9 @@ from torch import Tensor
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.types import FloatArray, IntArray, Transitions
 
+ENOUGH_ACTIONS = 1000
+"""Transitions from which on events are taken for next actions, if they follow from the action alone."""
+
 
 class Split(NamedTuple):
     """Outcomes grouped by their kind of output."""
@@ -51,10 +54,14 @@ class Columns:
     softmax over events, steps and "does not end"."""
     real: tuple[int, ...] = ()
     """Real-valued outcomes: regression."""
+    exclusive: tuple[int, ...] = ()
+    """Events with outputs of their own of which at most one happens at a step: the next actions."""
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
             raise ValueError(f"the columns {sorted(self.order)} are predicted, of {self.width} outcomes")
+        if not {*self.exclusive} <= {*self.events, *(at for at, _ in self.again)}:
+            raise ValueError(f"the columns {self.exclusive} exclude each other, but are no such events")
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
             raise ValueError(f"columns that belong together are missing: {self.again}, {self.ending}")
 
@@ -142,6 +149,25 @@ class Columns:
         """Number of outputs for distributions over the steps."""
         ending = (len(self.ending) + 1) * horizon + 1 if self.over_time else 0
         return ending + len(self.first) * (horizon + 1)
+
+
+def next_actions(columns: Columns, actions: IntArray, outcome: FloatArray) -> tuple[int, ...]:
+    """The columns of events that follow from the discrete action alone, and exclude each other.
+
+    They are found in observed actions [batch] and outcomes [batch, outcome]; none if these are too few.
+    """
+    if len(actions) < ENOUGH_ACTIONS:
+        return ()
+    count = np.bincount(actions)
+    found, taken = list[int](), np.zeros(len(count), dtype=np.bool_)
+    for k in sorted({*columns.events, *(at for at, _ in columns.again)} - {columns.width - 1}):
+        happened = np.bincount(actions, weights=outcome[:, k])
+        always = (happened == count) & (count > 0)
+        follows = (always | (happened == 0)).all() and always.any() and not always.all()
+        if follows and not (always & taken).any():
+            found.append(k)
+            taken |= always
+    return tuple(found) if len(found) > 1 else ()
 
 
 def _tuples(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, one_of, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.mixture.weights import Windows
-from tpd.predictors.network.columns import Columns, EndingEvents
+from tpd.predictors.network.columns import Columns, EndingEvents, next_actions
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.margins import has_margins
@@ -151,15 +152,20 @@ class NetworkFHTD:
         self._endings = EndingEvents(outcomes)
         self._build(())
 
-    def _build(self, ending: Sequence[int], margin: bool = False) -> None:
+    def _columns(self, ending: Sequence[int]) -> Columns:
+        """The columns, where the events `ending` end the episode."""
+        if self.form == "fhgvf":
+            return Columns.all_real(self.outcomes.width)
+        return Columns.of(self.outcomes).ended_by(ending)
+
+    def _build(self, ending: Sequence[int], margin: bool = False, exclusive: Sequence[int] = ()) -> None:
         """Make the networks; `ending` are the columns of events that end the episode.
 
         margin: whether the agent's action margin is an input.
+        exclusive: the columns of next actions.
         """
         self._ending = tuple(ending)
-        columns = Columns.of(self.outcomes).ended_by(ending)
-        if self.form == "fhgvf":
-            columns = Columns.all_real(self.outcomes.width)
+        columns = replace(self._columns(ending), exclusive=tuple(exclusive))
         with seeded(self._seed, "network"):
             network = OutcomeNetwork(*self._spaces, columns, margin=margin, **self._alike)
             self.network = network.to(self.device)
@@ -199,7 +205,10 @@ class NetworkFHTD:
     def _begin(self) -> None:
         """Build the networks from the data so far: events that end the episode, scales and means."""
         kept = self._replay.kept
-        self._build(self._endings.found, has_margins(self.policy, kept.observation))
+        ending, exclusive = self._endings.found, tuple[int, ...]()
+        if self.network.discrete:
+            exclusive = next_actions(self._columns(ending), kept.action, kept.outcome)
+        self._build(ending, has_margins(self.policy, kept.observation), exclusive)
         mean = kept.outcome.mean(axis=0) if self.form == "efo" else np.zeros(self.outcomes.width)
         size = np.sqrt(np.mean(kept.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
         size[size == 0] = 1
@@ -243,6 +252,7 @@ class NetworkFHTD:
             **numbers,
             "ending": np.array(self._ending, dtype=np.int64),
             "margin": np.array(self.network.margin),
+            "exclusive": np.array(self.network.columns.exclusive, dtype=np.int64),
             "otherwise": self._endings.otherwise,
             "together": self._endings.together,
             "tried": self._tried,
@@ -262,8 +272,11 @@ class NetworkFHTD:
         self._seen, self._version, self.updates = map(stored.number, ("_seen", "_version", "updates"))
         self._fitted = stored.number("_fitted", self.fit_updates)
         self._owed = float(stored.like("_owed", np.zeros(()), low=0, high=1))
-        ending = stored.like("ending", np.zeros(0, dtype=np.int64), rows=None).tolist()
-        self._build(ending, bool(stored.like("margin", np.zeros((), dtype=np.bool_))))
+        ending, exclusive = (
+            stored.like(name, np.zeros(0, dtype=np.int64), rows=None).tolist()
+            for name in ("ending", "exclusive")
+        )
+        self._build(ending, bool(stored.like("margin", np.zeros((), dtype=np.bool_))), exclusive)
         endings.otherwise = stored.like("otherwise", endings.otherwise, low=0).copy()
         endings.together = stored.like("together", endings.together, low=0).copy()
         self._tried[:] = stored.like("tried", self._tried, low=0)

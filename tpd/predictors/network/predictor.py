@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
+from tpd.core.first_occurrences import at_most_one
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.guards.settings import boolean
@@ -72,7 +73,8 @@ class NetworkPredictor:
         values = np.concatenate(parts)
         if self.discount is not None:
             return decompose(values, self.discount, axis=1)
-        return self._consistent(values) if network.columns.partition else values
+        values = self._consistent(values) if network.columns.partition else values
+        return at_most_one(values, network.columns.exclusive)
 
     def _consistent(self, expected: FloatArray) -> FloatArray:
         """Set termination so that it is consistent with the partition: what its events leave to 1."""
