@@ -239,11 +239,12 @@ def test_next_actions_exclude_each_other_without_a_partition() -> None:
     """They have a sigmoid each, and unseen states drive their sum beyond 1."""
     policy = small_mdp.policy()
     took = [event(f"took {a}", partial(lambda t, a: t.action == a, a=a)) for a in range(2)]
-    outcomes = OutcomeSet([*took, event("odd", small_mdp.odd)], first=["took 1"])
+    repeated = event("took 1 again", lambda t: t.action == 1)
+    outcomes = OutcomeSet([*took, event("odd", small_mdp.odd), repeated], first=["took 1 again"])
     learner = network(small_mdp.environment(), policy, outcomes)
     taught(learner, small_transitions(policy, 2000), updates=5)
     columns = learner.network.columns
-    assert columns.exclusive == (0, 1)  # without "odd", which the state decides
+    assert columns.exclusive == (0, 1)  # "odd" is decided by the state, and the last has a first occurrence
     with torch.no_grad():
         copied = learner.target_network
         alone = copied.expected(copied.outputs(copied.features(STATES, ACTIONS), ACTIONS)).numpy()

@@ -60,7 +60,7 @@ class Columns:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
             raise ValueError(f"the columns {sorted(self.order)} are predicted, of {self.width} outcomes")
-        if not {*self.exclusive} <= {*self.events, *(at for at, _ in self.again)}:
+        if not {*self.exclusive} <= {*self.events}:
             raise ValueError(f"the columns {self.exclusive} exclude each other, but are no such events")
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
             raise ValueError(f"columns that belong together are missing: {self.again}, {self.ending}")
@@ -155,12 +155,13 @@ def next_actions(columns: Columns, actions: IntArray, outcome: FloatArray) -> tu
     """The columns of events that follow from the discrete action alone, and exclude each other.
 
     They are found in observed actions [batch] and outcomes [batch, outcome]; none if these are too few.
+    Events with a first occurrence are left out: scaled, they could fall below it.
     """
     if len(actions) < ENOUGH_ACTIONS:
         return ()
     count = np.bincount(actions)
     found, taken = list[int](), np.zeros(len(count), dtype=np.bool_)
-    for k in sorted({*columns.events, *(at for at, _ in columns.again)} - {columns.width - 1}):
+    for k in sorted({*columns.events} - {columns.width - 1}):
         happened = np.bincount(actions, weights=outcome[:, k])
         always = (happened == count) & (count > 0)
         follows = (always | (happened == 0)).all() and always.any() and not always.all()
