@@ -209,7 +209,8 @@ def _flip(case: Case, rng: np.random.Generator) -> Question | None:
     assert answer.foil is not None
     for outcome in rewarded:
         now, at = what_if.reward_of(contrast.fact.legend, outcome), what_if.overtaking(contrast, 0, outcome)
-        certain = not contrast.drawn or what_if.sign_certain(contrast, outcome)[0]
+        column = contrast.fact.legend.names.index(outcome)
+        certain = not contrast.drawn or what_if.sign_certain(contrast)[0, column]
         if at is None or not certain or not bool(contrast.settled[0]) or not 0.2 <= abs(at - now) <= 5000:
             continue
         names = answer.fact.name, answer.foil.name

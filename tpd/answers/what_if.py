@@ -102,12 +102,12 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     return 0.0 if abs(at) <= SAME_REWARD * max(1.0, abs(reward)) else at
 
 
-def sign_certain(contrast: Contrast, outcome: str) -> BoolArray:
-    """[batch]: whether the band of the count difference excludes 0.
+def sign_certain(contrast: Contrast) -> BoolArray:
+    """[batch, outcome]: whether the band of the count difference excludes 0.
 
     If it includes 0, the reward at which one overtakes the other cannot be determined.
     """
-    band = contrast.count_band(outcome)
+    band = contrast.count_band()
     return np.asarray((band.low > 0) | (band.high < 0))
 
 

@@ -224,7 +224,8 @@ def _overtaking(answer: Answer, outcome: str, ranges: list[RewardRange]) -> Over
     contrast = answer.contrast
     if contrast is None or answer.foil is None:
         return None
-    certain = not contrast.drawn or bool(what_if.sign_certain(contrast, outcome)[0])
+    column = contrast.fact.legend.names.index(outcome)
+    certain = not contrast.drawn or bool(what_if.sign_certain(contrast)[0, column])
     return Overtaking(
         outcome=outcome,
         reward_now=what_if.reward_of(contrast.fact.legend, outcome),

@@ -133,17 +133,16 @@ class Contrast:
         sides = self.fact.drawn_component_returns, self.foil.drawn_component_returns
         return self._band(*sides, self.component_returns, np.False_, level)
 
-    def count_band(self, outcome: str, level: float = LEVEL) -> Band:
-        """[batch]: the band of the difference of an outcome's discounted counts."""
-        fact, foil = (side.drawn_counts(outcome) for side in (self.fact, self.foil))
-        if self.rolled_out:
-            return self._paired_band(fact, foil, np.False_, level)
-        difference = self.expected[:, :, self.fact.legend.names.index(outcome)] @ self.fact.discounts
-        return band_of(fact - foil, difference, self.foreseen[:, -1], level)
+    def count_band(self, level: float = LEVEL) -> Band:
+        """[batch, outcome]: the band of the difference of each outcome's discounted counts."""
+        return self._sums_band(np.ones(len(self.fact.legend.names)), level)
 
     def gain_band(self, level: float = LEVEL) -> Band:
         """[batch, outcome]: the band of the difference of each outcome's contribution to the return."""
-        weights = self.fact.legend.rewards
+        return self._sums_band(self.fact.legend.rewards, level)
+
+    def _sums_band(self, weights: FloatArray, level: float) -> Band:
+        """[batch, outcome]: the band of the difference of weighted discounted sums over the horizon."""
         fact, foil = (side.drawn_sums() * weights for side in (self.fact, self.foil))
         if self.rolled_out:
             return self._paired_band(fact, foil, np.False_, level)

@@ -306,10 +306,6 @@ class Explanation:
             raise ValueError(NO_DRAWS)
         return self.draws
 
-    def drawn_counts(self, outcome: str) -> FloatArray:
-        """[draw, batch]: the discounted count of an outcome in each posterior sample or rollout."""
-        return np.asarray(self.samples[..., self.legend.names.index(outcome)] @ self.discounts)
-
     @property
     def drawn_returns(self) -> FloatArray:
         """[draw, batch, horizon]: the return up to step h in each posterior sample or rollout."""

@@ -28,7 +28,7 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
     said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
     if at is None:
         return sentence(f"{said} no reward of {outcome}")
-    if contrast.drawn and not sign_certain(contrast, outcome)[row]:
+    if contrast.drawn and not sign_certain(contrast)[row, column]:
         return sentence(
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
             "nor whether it would have to be larger or smaller than now"

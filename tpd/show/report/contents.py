@@ -216,7 +216,7 @@ def _certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
         contrast = explanation[options[both, one]] - explanation[options[both, other]]
         certain = {"settled": contrast.settled} if "settled" in found else {}
         if drawn:
-            certain["sign_certain"] = np.stack([sign_certain(contrast, name) for name in names], axis=1)
+            certain["sign_certain"] = sign_certain(contrast)
         for name, values in certain.items():
             found[name][both, one, other] = found[name][both, other, one] = values
     return found

@@ -98,9 +98,7 @@ def _sign_certain(one: RolledOut, certain: Array) -> Array:
     for fact, foil in np.ndindex(len(one.columns), len(one.columns)):
         if fact != foil:
             contrast = one.explanation[fact : fact + 1] - one.explanation[foil : foil + 1]
-            certain[one.columns[fact], one.columns[foil]] = [
-                sign_certain(contrast, name)[0] for name in one.explanation.legend.names
-            ]
+            certain[one.columns[fact], one.columns[foil]] = sign_certain(contrast)[0]
     return certain
 
 
