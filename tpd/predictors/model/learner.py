@@ -13,11 +13,12 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import Policy, State, Transitions
 from tpd.envs import Environment
+from tpd.envs.spaces import size_of
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.model.fitted import FittedLearner
-from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
+from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible
 from tpd.predictors.model.steps import StepBuffer, Steps
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.device import choose_device
@@ -67,7 +68,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         widths = [whole_number("hidden", width, at_least=1) for width in hidden]
         self._device = choose_device(device)
         log.info("the model is learned on %s", self._device)
-        observed, acted = sizes(env.observation_space, env.action_space)
+        observed, acted = size_of(env.observation_space), size_of(env.action_space)
         with torch.random.fork_rng():
             torch.manual_seed(int(generator(seed, "model").integers(2**31)))
             self._model = WorldModel(observed, acted, members, widths).to(self._device)
@@ -147,7 +148,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         put_weights(self._model, unprefixed("model", state))
         put_weights(self._predictor.model, unprefixed("best", state))
         self._split.restore(unprefixed("split", state))
-        due = Steps.none(*sizes(self._predictor.observation_space, self._action_space))
+        due = Steps.none(size_of(self._predictor.observation_space), size_of(self._action_space))
         self._kept.restore(unprefixed("kept", state), due)
         self._held_out.restore(unprefixed("held_out", state), due)
 

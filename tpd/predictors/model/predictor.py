@@ -1,7 +1,6 @@
 """A trained model of the environment as a predictor, and its storage as plain values and arrays."""
 
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,11 @@ from gymnasium import spaces
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs import Environment
+from tpd.envs.spaces import from_plain, size_of, to_plain
 from tpd.guards.settings import boolean, shown
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
-from tpd.predictors.network.encoders import describe_space
 from tpd.predictors.network.image_spaces import is_image
-from tpd.predictors.network.predictor import space_from
 from tpd.predictors.network.state import put_weights
 
 WEIGHT = "weight."
@@ -134,8 +132,8 @@ class ModelPredictor:
         """The architecture of the model, as plain values."""
         return {
             "kind": KIND,
-            "observation_space": describe_space(self.observation_space),
-            "action_space": describe_space(self.action_space),
+            "observation_space": to_plain(self.observation_space),
+            "action_space": to_plain(self.action_space),
             "members": self.model.members,
             "hidden": list(self.model.hidden),
             "horizon": self.horizon,
@@ -145,33 +143,20 @@ class ModelPredictor:
         }
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, the bounds of actions, and the counts of actions."""
+        """The weights, and the counts of actions."""
         learned = self.model.state_dict().items()
         arrays = {f"{WEIGHT}{name}": value.numpy(force=True) for name, value in learned}
-        if isinstance(self.action_space, spaces.Box):
-            arrays |= {"action_low": self.action_space.low, "action_high": self.action_space.high}
         return arrays | {"tried": self.tried}
 
 
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPredictor:
     """The predictor with this `description` and these `arrays`; it still has to be completed."""
-    observation_space = space_from(description["observation_space"])
-    action_space = space_from(description["action_space"])
-    if isinstance(action_space, spaces.Box):
-        bounds = arrays["action_low"], arrays["action_high"]
-        action_space = spaces.Box(*bounds, action_space.shape, action_space.dtype.type)
-    observed, acted = sizes(observation_space, action_space)
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
+    observed, acted = map(size_of, both)
     model = WorldModel(observed, acted, description["members"], description["hidden"])
     learned = {name.removeprefix(WEIGHT): value for name, value in arrays.items() if name.startswith(WEIGHT)}
     put_weights(model, learned)
     model.requires_grad_(False)
     limits = {name: description[name] for name in ("horizon", "particles")}
     limits["mean"] = boolean("mean", description.get("mean", False))
-    return ModelPredictor(model, arrays["tried"], observation_space, action_space, **limits)
-
-
-def sizes(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> tuple[int, int]:
-    """The sizes of an observation and of an encoded action."""
-    if isinstance(action_space, spaces.Discrete):
-        return math.prod(observation_space.shape or ()), int(action_space.n)
-    return math.prod(observation_space.shape or ()), math.prod(action_space.shape or ())
+    return ModelPredictor(model, arrays["tried"], *both, **limits)

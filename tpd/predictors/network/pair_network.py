@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from tpd.core.types import Array, BoolArray
 from tpd.envs.action_parts import ActionParts
+from tpd.envs.spaces import to_plain
 from tpd.predictors.network.encoders import (
     CategoryEncoder,
     FeaturesExtractor,
     VectorEncoder,
-    describe_space,
     make_encoder,
     tensors,
 )
@@ -73,8 +73,8 @@ class PairNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.settings = {
-            "observation_space": describe_space(observation_space),
-            "action_space": describe_space(action_space),
+            "observation_space": to_plain(observation_space),
+            "action_space": to_plain(action_space),
             "hidden": list(hidden),
             "hidden_state": hidden_state,
             "extracted": features_extractor is not None,

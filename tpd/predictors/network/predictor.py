@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
+from tpd.envs.spaces import from_plain
 from tpd.guards.settings import boolean
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
@@ -129,7 +129,7 @@ def read(
     """The predictor with this `description` and these `arrays`; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
-    both = space_from(description["observation_space"]), space_from(description["action_space"])
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor
     columns = Columns.read(description["columns"])
@@ -152,20 +152,3 @@ def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array])
 def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     """The arrays with this prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The inverse of `describe_space`; bounds of actions are stored with the weights."""
-    if description["kind"] == "Discrete":
-        return spaces.Discrete(description["n"], start=description.get("start", 0))
-    if description["kind"] == "Dict":
-        return spaces.Dict([(key, space_from(part)) for key, part in description["spaces"].items()])
-    if description["kind"] == "MultiBinary":
-        return spaces.MultiBinary(description["shape"])
-    if description["kind"] == "MultiDiscrete":
-        sizes = (np.array(description[name]).reshape(description["shape"]) for name in ("nvec", "start"))
-        nvec, start = sizes
-        return spaces.MultiDiscrete(nvec, start=start)
-    dtype = np.dtype(description["dtype"])
-    low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
-    return spaces.Box(low, high, tuple(description["shape"]), dtype.type)

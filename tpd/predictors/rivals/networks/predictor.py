@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from tpd.core.types import Array, FloatArray, IntArray
 from tpd.core.verdicts import Verdicts
+from tpd.envs.spaces import from_plain
 from tpd.predictors.network.next_actions import ROWS_AT_ONCE
 from tpd.predictors.network.pair_network import PairNetwork
-from tpd.predictors.network.predictor import NetworkPredictor, space_from
+from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.state import put_weights
 
 KIND, WEIGHT, LIMIT = "rival", "weight.", "limit_"
@@ -99,10 +99,7 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array], limits: Ve
     """The predictor with this `description` and these `arrays`."""
     if description["extracted"]:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
-    both: tuple[spaces.Space[Any], spaces.Space[Any]] = (
-        space_from(description["observation_space"]),
-        space_from(description["action_space"]),
-    )
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     places = Places(arrays["step"], arrays["column"], arrays["factor"])
     outputs = len(places.step)
     sizes = {name: description[name] for name in ("hidden", "hidden_state")}
