@@ -128,7 +128,7 @@ class NetworkFHTD:
             settings = return_settings(return_atoms, policy, outcomes)
             with seeded(seed, "returns"):
                 of_returns = ReturnNetwork(*self._spaces, settings, **self._alike).to(self.device)
-            rewards = outcomes.legend.weights
+            rewards = outcomes.legend.rewards
             self._returns = ReturnLearner(of_returns, rewards, self._rate, self.target_update_rate)
         self._split = EpisodeSplit()
         self._value_discount = self.discount if form == "fhgvf" else None

@@ -179,11 +179,11 @@ class ReturnLearner:
     """
 
     def __init__(
-        self, network: ReturnNetwork, rewards: Sequence[float | None], rate: float, target_update_rate: float
+        self, network: ReturnNetwork, rewards: FloatArray, rate: float, target_update_rate: float
     ) -> None:
         self.network = network
         self.target_network = copy.deepcopy(network).requires_grad_(False)
-        self._weights = np.array([reward or 0.0 for reward in rewards], dtype=np.float32)
+        self._weights = rewards.astype(np.float32)
         self._optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
         self._follow_rate = target_update_rate
         self._beyond: list[float] = []
