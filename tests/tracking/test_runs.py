@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shlex
 import socket
@@ -19,6 +20,7 @@ from PIL import Image
 
 from tpd.run.summary import missing_jobs
 from tpd.run.sweep import varied_keys
+from tpd.store.tables import write_table
 from tpd.tracking import downloads, mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
@@ -73,16 +75,21 @@ def test_experiments_are_shown_as_training(tracking: MlflowTracking) -> None:
     assert found.tags[KIND] == "custom_model_development"
 
 
-def test_a_table_that_is_told_again_takes_the_place_of_the_first(tracking: MlflowTracking) -> None:
+def test_a_table_that_is_told_again_takes_the_place_of_the_first(
+    tracking: MlflowTracking, tmp_path: Path
+) -> None:
+    errors, more = tmp_path / "errors.json", tmp_path / "more.json"
     with tracking.open("run", {}, {}) as run:
         for value in (1 / 3, 2e-7 / 3):
-            run.table(pd.DataFrame({"error": [value]}), "errors.json")
-        run.table(pd.DataFrame({"x": [1]}), "more.json")
+            write_table(pd.DataFrame({"error": [value, math.nan]}), errors)
+            run.table(errors)
+        write_table(pd.DataFrame({"x": [1]}), more)
+        run.table(more)
     client = MlflowClient(tracking.uri)
     kept = client.get_run(str(run.id))
     table = json.loads(Path(client.download_artifacts(kept.info.run_id, "errors.json")).read_text())
     assert table["columns"] == ["error"]
-    assert table["data"] == [[pytest.approx(2e-7 / 3, rel=1e-6)]]
+    assert table["data"] == [[2e-7 / 3], [None]]  # JSON has no NaN
     shown = json.loads(kept.data.tags[TABLES])
     assert [file["path"] for file in shown] == ["errors.json", "more.json"]
 

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any
 
 import mlflow
-import pandas as pd
 from mlflow import MlflowClient, entities
 from mlflow.entities import Metric, Param
 from mlflow.models import Model
@@ -177,14 +176,10 @@ class MlflowRun:
         for begin in range(0, len(pending), METRICS_PER_CALL):
             self._client.log_batch(self._run_id, metrics=pending[begin : begin + METRICS_PER_CALL])
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Log a table, replacing one of the same name; MLflow itself would append to it."""
-        named = frame.reset_index() if frame.index.name else frame
-        self._client.log_text(
-            self._run_id, named.to_json(orient="split", index=False, double_precision=15), name
-        )
+    def table(self, path: Path) -> None:
+        self.files(path)
         tables = json.loads(self._client.get_run(self._run_id).data.tags.get(TABLES, "[]"))
-        shown = {"path": name, "type": "table"}
+        shown = {"path": path.name, "type": "table"}
         if shown not in tables:
             self._client.set_tag(self._run_id, TABLES, json.dumps([*tables, shown]))
 

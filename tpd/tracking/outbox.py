@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pandas as pd
-
 from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.versions import WRITTEN_BY
@@ -146,9 +144,8 @@ class Outbox:
             self._told |= {(name, step) for name in finite}
             self._write("metrics", finite, step, time.time_ns() // 1_000_000)
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        named = frame.reset_index() if frame.index.name else frame
-        self._write("table", named.to_dict(orient="split", index=False), name)
+    def table(self, path: Path) -> None:
+        self._write("table", self._inside(path))
 
     def files(self, path: Path, folder: str | None = None) -> None:
         self._write("files", self._inside(path), folder)

@@ -6,8 +6,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import pandas as pd
-
 LOOPBACK = "127.0.0.1"
 UNQUOTED = r"[^/:@'\"`]+"
 THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
@@ -57,8 +55,8 @@ class Run(Protocol):
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Log numbers; non-finite ones are left out."""
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Log a table."""
+    def table(self, path: Path) -> None:
+        """Log a file as a table, replacing one of the same name; `tpd.store.tables` writes such files."""
 
     def files(self, path: Path, folder: str | None = None) -> None:
         """Log a file, or all files of a folder."""
@@ -117,7 +115,7 @@ class NoRun:
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         return None
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
+    def table(self, path: Path) -> None:
         return None
 
     def files(self, path: Path, folder: str | None = None) -> None:
