@@ -38,6 +38,7 @@ from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
 from tpd.sources import parquet
 from tpd.sources.parquet import DatasetError, count_rows, read_shard, shard_path, write_shard
+from tpd.store.fingerprints import digest_of
 from tpd.tracking.runs import NoRun
 
 SPACES: list[spaces.Space[Any]] = [
@@ -413,6 +414,30 @@ def learn_network(config: Any) -> Any:
     parts = build(config)
     learn(parts, NoRun(), ProgressBars(False))
     return parts
+
+
+def test_a_dataset_has_one_digest_whether_it_is_written_or_read(
+    tmp_path: Path, compose_config: Compose
+) -> None:
+    told = list[tuple[Any, ...]]()
+
+    class Told(NoRun):
+        def data(self, *arguments: Any) -> None:
+            told.append(arguments)
+
+    folder = tmp_path / "r"
+    table = ["env=frozen_lake", "outcomes=frozen_lake", "explainer=replayed", "policy.steps=100"]
+    for chosen in (
+        ["training.steps=500", f"training.save_dataset={folder}"],
+        ["training=dataset", f"training.path={folder}"],
+        ["training.steps=500"],
+    ):
+        learn(build(compose_config(*table, *chosen)), Told(), ProgressBars(False))
+    written, read, unsaved = told
+    assert written == read == ("r", digest_of(folder), 500, str(folder))
+    assert unsaved[::2] == ("FrozenLake-v1 transitions", 500)
+    (folder / "shard-00001.parquet").write_bytes(b"more")
+    assert digest_of(folder) != read[1]
 
 
 @pytest.mark.no_cover

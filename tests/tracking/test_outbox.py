@@ -268,6 +268,7 @@ HOSTILE = {
         '{"do": "table", "with": [{"columns": []}]}',
         "nothing that a run writes down",
     ),
+    "data of no number": ('{"do": "data", "with": ["a", "b", "c", null]}', "nothing that a run writes down"),
     "no metrics": ('{"do": "metrics", "with": []}', "nothing that a run writes down"),
     "a metric without end": (
         f'{{"do": "metrics", "with": [{{"a": 1{"0" * 400}}}, 0, 1]}}',

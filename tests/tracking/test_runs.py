@@ -24,7 +24,7 @@ from tpd.store.tables import write_table
 from tpd.tracking import downloads, mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
-from tpd.tracking.runs import NoTracking
+from tpd.tracking.runs import PROGRAM, NoTracking
 from tpd.tracking.ui import serve
 
 
@@ -92,6 +92,19 @@ def test_a_table_that_is_told_again_takes_the_place_of_the_first(
     assert table["data"] == [[2e-7 / 3], [None]]  # JSON has no NaN
     shown = json.loads(kept.data.tags[TABLES])
     assert [file["path"] for file in shown] == ["errors.json", "more.json"]
+
+
+def test_data_that_are_told_again_are_listed_once(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {PROGRAM: "train.py"}) as run:
+        for _ in range(2):
+            run.data("recorded", "0123456789abcdef", 500, "/data/recorded")
+    kept = MlflowClient(tracking.uri).get_run(str(run.id))
+    assert kept.inputs is not None
+    (used,) = kept.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == ("recorded", "0123456789abcdef")
+    assert json.loads(used.dataset.source) == {"uri": "/data/recorded"}
+    assert kept.data.tags["mlflow.source.name"] == "train.py"
+    assert PROGRAM not in kept.data.tags
 
 
 def test_runs_name_the_command_of_the_ui() -> None:

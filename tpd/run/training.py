@@ -78,6 +78,8 @@ class Training:
         if save_dataset is not None and (not isinstance(save_dataset, str) or not save_dataset):
             raise ValueError(f"save_dataset must be a folder, or null for none, got {save_dataset!r}")
         self.dataset = None if save_dataset is None else Path(save_dataset).expanduser()
+        self.source = None if alongside else self.dataset
+        """The file or folder with the transitions; None if they are not saved."""
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
@@ -228,7 +230,7 @@ class DatasetTraining(Training):
         if path is None:
             raise ValueError("name the folder of the dataset: training.path=…")
         folder = Path(path).expanduser()
-        self._dataset = DatasetDescription.read(folder)
+        self.source, self._dataset = folder, DatasetDescription.read(folder)
         self._paths = shard_paths(folder, self._dataset)
         self.alongside, self.steps = False, sum(map(count_rows, self._paths))
         self.processes = _processes(processes, len(self._paths))

@@ -63,6 +63,8 @@ def _is_call(do: Any, arguments: Any) -> bool:
             return all(
                 isinstance(p, dict) and [*map(type, p.values())] == [str] and p.keys() <= PARTS for p in parts
             )
+        case "data", [str(), str(), int(rows), None | str()]:
+            return 0 <= rows < LARGEST_WHOLE
         case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("table", [str()]):
             return True
         case "abandon", []:

@@ -144,6 +144,9 @@ class Outbox:
             self._told |= {(name, step) for name in finite}
             self._write("metrics", finite, step, time.time_ns() // 1_000_000)
 
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
+        self._write("data", name, digest, rows, source)
+
     def table(self, path: Path) -> None:
         self._write("table", self._inside(path))
 

@@ -13,6 +13,8 @@ THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
 TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
 ENV, POLICY, EXPLAINER, SEED = ABOUT = ("env", "policy", "explainer", "seed")
 """Tags that describe a run; registered model versions have them too."""
+PROGRAM = "program"
+"""The tag with the name of the program that a run is of; if it is missing, that is `tpd-run`."""
 
 
 class Tracking(Protocol):
@@ -54,6 +56,9 @@ class Run(Protocol):
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Log numbers; non-finite ones are left out."""
+
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
+        """Log the transitions that are learned from, and the file or folder that holds them, if any."""
 
     def table(self, path: Path) -> None:
         """Log a file as a table, replacing one of the same name; `tpd.store.tables` writes such files."""
@@ -113,6 +118,9 @@ class NoRun:
         return None
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+        return None
+
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
         return None
 
     def table(self, path: Path) -> None:
