@@ -12,10 +12,10 @@ from tpd.core.types import (
     DiscretePolicy,
     MetricsCallback,
     Policy,
-    RecurrentPolicy,
     Stage,
     Trainer,
     TransitionsHandler,
+    hidden_size,
     no_metrics,
 )
 from tpd.envs import Environment
@@ -257,8 +257,9 @@ class DatasetTraining(Training):
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read the shards and learn from them."""
-        hidden = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
-        shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
+        shards: list[Shard] = [
+            partial(read_shard, path, self._dataset, hidden_size(policy)) for path in self._paths
+        ]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and can_merge(learning):
             work = partial(learn_in_processes, learning, self.processes, env)

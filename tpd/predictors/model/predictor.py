@@ -4,7 +4,6 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 
@@ -15,10 +14,11 @@ from tpd.envs.spaces import from_plain, size_of, to_plain
 from tpd.guards.settings import boolean, shown
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
+from tpd.predictors.network.fitted import check_actions, tries
 from tpd.predictors.network.image_spaces import is_image
-from tpd.predictors.network.state import put_weights
+from tpd.predictors.network.state import fill, prefixed, unprefixed, weights
 
-WEIGHT = "weight."
+WEIGHT = "weight"
 KIND = "model"
 
 
@@ -70,6 +70,7 @@ class ModelPredictor:
         self.tried = tried
         """[num_actions]: how often each action was seen; one total if actions are not discrete"""
         self.observation_space, self.action_space = observation_space, action_space
+        self._discrete = isinstance(action_space, spaces.Discrete)
         self.horizon, self.particles, self.mean = horizon, particles, mean
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
@@ -115,18 +116,15 @@ class ModelPredictor:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        wrong = (actions < 0) | (actions >= len(self.tried))
-        if isinstance(self.action_space, spaces.Discrete) and wrong.any():
-            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions[wrong][0]}")
+        check_actions(actions, self.tried, self._discrete)
         return self._simulation.expected(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often the action was tried in any state; 0 far from all training data."""
-        discrete = isinstance(self.action_space, spaces.Discrete)
-        numbers = actions if discrete else np.zeros(len(actions), dtype=np.int64)
         own = observations.reshape(len(observations), -1)[:, : self.model.observed]
         seen = torch.as_tensor(own, dtype=torch.float32, device=self.model.scales.low.device)
-        return np.where(self.model.scales.unseen(seen).numpy(force=True), 0.0, self.tried[numbers])
+        unseen = self.model.scales.unseen(seen).numpy(force=True)
+        return tries(actions, self.tried, self._discrete, unseen)
 
     def description(self) -> dict[str, Any]:
         """The architecture of the model, as plain values."""
@@ -144,9 +142,7 @@ class ModelPredictor:
 
     def arrays(self) -> dict[str, Array]:
         """The weights, and the counts of actions."""
-        learned = self.model.state_dict().items()
-        arrays = {f"{WEIGHT}{name}": value.numpy(force=True) for name, value in learned}
-        return arrays | {"tried": self.tried}
+        return prefixed(WEIGHT, weights(self.model)) | {"tried": self.tried}
 
 
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPredictor:
@@ -154,9 +150,7 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPr
     both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     observed, acted = map(size_of, both)
     model = WorldModel(observed, acted, description["members"], description["hidden"])
-    learned = {name.removeprefix(WEIGHT): value for name, value in arrays.items() if name.startswith(WEIGHT)}
-    put_weights(model, learned)
-    model.requires_grad_(False)
+    fill(model, unprefixed(WEIGHT, arrays))
     limits = {name: description[name] for name in ("horizon", "particles")}
     limits["mean"] = boolean("mean", description.get("mean", False))
     return ModelPredictor(model, arrays["tried"], *both, **limits)

@@ -1,7 +1,7 @@
 """A network over state-action pairs: observation encoder, trunk, and heads for the actions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import numpy as np
 import torch
@@ -49,6 +49,15 @@ class Heads(nn.Module):
             if len(group)
         ]
         return shared + torch.cat(differing)[torch.argsort(order)]
+
+
+class Architecture(TypedDict, total=False):
+    """Settings of a `PairNetwork` besides its spaces and outputs."""
+
+    hidden: Required[Sequence[int]]
+    hidden_state: int
+    features_extractor: FeaturesExtractor | None
+    margin: bool
 
 
 class PairNetwork(nn.Module):
