@@ -10,7 +10,6 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import mlflow
@@ -31,6 +30,8 @@ from tpd.tracking.runs import (
     THIS_EXPERIMENT,
     THIS_RUN,
     UNQUOTED,
+    Run,
+    Tracking,
     page,
     serve_command,
 )
@@ -51,7 +52,7 @@ SOURCE = "mlflow.source."  # the tags that name program and commit
 TOKEN = "tpd.token"  # the tag by which a run is found again
 
 
-class MlflowTracking:
+class MlflowTracking(Tracking):
     """Tracks runs in an MLflow store: an SQLite file, a server, or any other URI.
 
     register: the model name under which the explainer of every finished run is registered; None for none.
@@ -120,11 +121,10 @@ class MlflowTracking:
         return absolute(uri) == absolute(self.uri)
 
 
-class MlflowRun:
+class MlflowRun(Run):
     """A run in an MLflow store; metrics are sent in batches."""
 
     def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
-        self.id: str | None = run.info.run_id
         self._run_id = str(run.info.run_id)
         self._client = client
         self._uri = uri
@@ -134,13 +134,9 @@ class MlflowRun:
         self._register = register
         self._pending: list[Metric] = []
 
-    def __enter__(self) -> "MlflowRun":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
+    @property
+    def id(self) -> str:
+        return self._run_id
 
     def status(self) -> str:
         """RUNNING, or how it ended; raises an error if the store does not answer."""

@@ -13,7 +13,6 @@ import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tpd import __version__
@@ -101,7 +100,7 @@ def _put_aside_if_broken(folder: Path) -> None:
                 (folder / name).replace(folder / f"{name}.broken")
 
 
-class Outbox:
+class Outbox(Run):
     """A run that writes a journal, which a thread delivers; leaving the context ends the run."""
 
     def __init__(self, delivery: Delivery, *, needs_store: bool) -> None:
@@ -122,14 +121,6 @@ class Outbox:
     @property
     def id(self) -> str | None:
         return self._delivery.run_id
-
-    def __enter__(self) -> "Outbox":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
 
     def end(self, status: str) -> None:
         self._finish("end", status, hurry=status == "KILLED")
