@@ -114,30 +114,6 @@ class Training:
         """Number of transitions that the learner will see."""
         return self.steps + (trainer.steps if self.alongside else 0)
 
-    def run(
-        self,
-        env: Environment,
-        trainer: Trainer,
-        rng: np.random.Generator,
-        *,
-        learning: Sequence[TransitionsHandler],
-        watching: Sequence[TransitionsHandler] = (),
-        info_keys: Sequence[str] = (),
-        on_metrics: MetricsCallback = no_metrics,
-    ) -> None:
-        """Train the policy and the `learning` handlers; `watching` ones see only the policy's training."""
-        stages = self.stages(
-            env,
-            trainer,
-            rng,
-            learning=learning,
-            watching=watching,
-            info_keys=info_keys,
-            on_metrics=on_metrics,
-        )
-        for stage in stages:
-            stage()
-
     def stages(
         self,
         env: Environment,
@@ -149,7 +125,10 @@ class Training:
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
-        """The same in resumable stages: first those of the policy's training, then the shards."""
+        """Train the policy, then learn from the shards, in resumable stages.
+
+        `watching` handlers see only the policy's training, `learning` ones what the explainer learns from.
+        """
         shown = [*watching, *learning] if self.alongside else watching
         stages: list[Stage] = [
             partial(trainer.train, shown, info_keys, on_metrics, number) for number in range(trainer.stages)

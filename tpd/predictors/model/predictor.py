@@ -1,5 +1,6 @@
 """A trained model of the environment as a predictor, and its storage as plain values and arrays."""
 
+import copy
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -77,15 +78,8 @@ class ModelPredictor:
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "ModelPredictor":
         """The same predictor with this policy and these outcomes; it needs both to predict."""
-        whole = ModelPredictor(
-            self.model,
-            self.tried,
-            self.observation_space,
-            self.action_space,
-            horizon=self.horizon,
-            particles=self.particles,
-            mean=self.mean,
-        )
+        whole = copy.copy(self)
+        whole.__dict__.pop("_simulation", None)  # it is of the policy and outcomes before
         whole.policy, whole.outcomes = policy, outcomes
         return whole
 
