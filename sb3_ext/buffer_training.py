@@ -25,7 +25,8 @@ class BufferTraining(Training):
     def __init__(self, *, path: str | None, time_limits: bool = True) -> None:
         if path is None:
             raise ValueError("name the file of the replay buffer: training.path=…")
-        self._path, self._time_limits = Path(path).expanduser(), boolean("time_limits", time_limits)
+        self.source = self._path = Path(path).expanduser()
+        self._time_limits = boolean("time_limits", time_limits)
         self._buffer = load_replay_buffer(self._path)
         self.alongside, self.dataset = False, None
         self.steps = count(self._buffer)

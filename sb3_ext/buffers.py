@@ -109,16 +109,6 @@ def _arrays(stored: Any) -> Any:
     return array_of(stored)
 
 
-def from_replay_buffer(buffer: ReplayBuffer | SavedBuffer, **settings: Any) -> Transitions:
-    """All steps of a buffer in order of time; the steps of several environments alternate.
-
-    settings: those of `replay_buffer_batches`. Under VecNormalize, SB3 stores the last observation of an
-        episode after clipping; the callback sees the true one.
-    """
-    (whole,) = replay_buffer_batches(buffer, buffer.buffer_size * buffer.n_envs, **settings)
-    return whole
-
-
 def replay_buffer_batches(
     buffer: ReplayBuffer | SavedBuffer,
     batch_size: int = BATCH,

@@ -279,7 +279,8 @@ def by_two(
             shards=2,
             processes=processes,
         )
-        training.run(env, agent, generator(0, "benchmark"), learning=[learner()])
+        for stage in training.stages(env, agent, generator(0, "benchmark"), learning=[learner()]):
+            stage()
 
     learn(2_000, 2)
     # interleaved, so that both see the same machine load, and repeated, so that both get a quiet moment
@@ -531,7 +532,7 @@ def one_seed() -> Figures:
     with TemporaryDirectory() as folder:
         tracking = MlflowTracking(uri=f"sqlite:///{folder}/mlflow.db", experiment="one_seed")
         for run in ("first", "second"):  # the first run creates the store, and imports what models need
-            tracked = Timed(open_run(tracking, Path(folder, run), run, {}, {}))
+            tracked: Any = Timed(open_run(tracking, Path(folder, run), run, {}, {}))
             began = time.perf_counter()
             for step, errors in curve.items():
                 tracked.metrics(errors.metrics(), step)

@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # as on the command line; read wh
 import numpy as np
 from comparison_case import MIXED, ROLLOUTS, TABLES, VECTORS, WORLDS, Case, Settings
 from comparison_scores import Figures, Said, joined, scores
+from rival_explanations import Surrogate
 
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.outcomes import FIRST
@@ -33,7 +34,7 @@ from tpd.predictors.abilities import DrawingPredictor, SolvingPredictor
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
 from tpd.predictors.rivals.networks.learner import RivalNetwork
-from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs, Surrogate
+from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs
 from tpd.store.explainers import HasNetwork
 from tpd.tracking.mlflow_runs import MlflowTracking
 

@@ -1,5 +1,6 @@
 """Actions that consist of parts: foils that change one of them, from the space to the answer."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from tpd.envs import Environment
 from tpd.envs.action_parts import ActionParts
 from tpd.policies.function import FunctionPolicy
 from tpd.predictors.explainer import Explainer
+from tpd.predictors.network.columns import Columns
+from tpd.predictors.network.outcome_network import OutcomeNetwork
+from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.store import explainers
+from tpd.tracking.served_requests import questions
 
 SPACES = [
     spaces.MultiDiscrete([2, 3, 1]),
@@ -164,3 +169,25 @@ def test_a_network_learns_what_each_part_does_and_is_read_back(world: Environmen
     explainers.save(explainer, world, tmp_path)
     again = explainers.load(tmp_path, policy=policy)
     np.testing.assert_array_equal(again.explain(here, actions).expected, expected)
+    many = json.loads((tmp_path / explainers.DESCRIPTION).read_text())
+    many["network"]["action_space"]["nvec"] = str(10**12)
+    (tmp_path / explainers.DESCRIPTION).write_text(json.dumps(many))
+    with pytest.raises(ValueError, match="values stored of it"):
+        explainers.load(tmp_path, policy=policy)
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_a_served_network_takes_the_first_and_the_last_choices(
+    space: Any, world: Environment, tmp_path: Path
+) -> None:
+    made = OutcomeNetwork(world.observation_space, space, Columns.all_real(2), horizon=2, hidden=[4])
+    policy = FunctionPolicy(lights, 0.9, space)
+    legend = OutcomeSet([event("burns", burns)]).legend
+    explainers.save(Explainer(NetworkPredictor(made, np.ones(1, int), None), policy, legend), world, tmp_path)
+    asked = questions(tmp_path)
+    assert asked is not None
+    read = asked.read(asked.example)
+    parts = parts_of(space)
+    np.testing.assert_array_equal(read.actions.ravel(), parts.first)
+    np.testing.assert_array_equal(read.foils.ravel(), parts.first + parts.counts - 1)
+    assert read.actions.shape[1:] == space.shape

@@ -42,6 +42,7 @@ from tpd.core.types import (
     Transitions,
 )
 from tpd.envs import Environment
+from tpd.envs.spaces import from_plain
 from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
 from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.exact import ExactSolution
@@ -652,7 +653,7 @@ def test_the_space_alone_says_how_pictures_dicts_and_categories_are_encoded(form
     description = json.loads(json.dumps(learner.description()))
     again = read(description, learner.arrays())
     np.testing.assert_array_equal(again.predict(batch.observation, batch.action), expected)
-    features, weights = encoded_size(description["observation_space"])
+    features, weights = encoded_size(from_plain(description["observation_space"]))
     encoder = again.network.parts[0].encoder
     assert 0 < features <= encoder.features_dim
     assert weights <= sum(value.numel() for value in encoder.state_dict().values())

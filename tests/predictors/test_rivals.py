@@ -24,8 +24,8 @@ from tpd.predictors.rivals.belief_map import BeliefMap
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals
 from tpd.predictors.rivals.model_rollouts import ModelRollouts
 from tpd.predictors.rivals.most_likely_trajectory import MostLikelyTrajectory
-from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs, Surrogate
-from tpd.predictors.rivals.reward_decomposition import RewardDecomposition, minimal_sufficient
+from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs
+from tpd.predictors.rivals.reward_decomposition import RewardDecomposition
 from tpd.predictors.rivals.temporal_reward import TemporalReward
 from tpd.sources.collection import play
 from tpd.store import explainers
@@ -105,17 +105,6 @@ def test_component_values_sum_to_the_value_of_the_reward(seen: Transitions) -> N
     value = (q.reshape(NUM_STATES, NUM_ACTIONS) * table_of(small_mdp.policy())).sum(axis=1)
     target = seen.reward + 0.9 * ~seen.terminated * value[seen.next_observation]
     assert q[NUM_ACTIONS + 2] == pytest.approx(target[seen_pair].mean())
-
-
-def test_minimal_sufficient_explanations() -> None:
-    plus, minus = minimal_sufficient(np.array([5.0, 3.0, 1.0, -4.0, -2.0]))
-    assert plus.tolist() == [True, True, False, False, False]  # 5 alone does not outweigh 6
-    assert minus.tolist() == [False, False, False, True, True]  # 4 alone does not outweigh 5
-    plus, minus = minimal_sufficient(np.array([5.0, 1.0, -1.0]))
-    assert plus.tolist() == [True, False, False]
-    assert minus.tolist() == [False, False, True]
-    with pytest.raises(ValueError, match="not the better one"):
-        minimal_sufficient(np.array([1.0, -2.0]))
 
 
 def test_temporal_rewards_are_those_of_a_single_outcome_and_its_tail(seen: Transitions) -> None:
@@ -212,21 +201,6 @@ def test_the_most_likely_trajectory_says_0_or_1_where_chance_decides(seen: Trans
     said = taught(MostLikelyTrajectory, seen, horizon=6).predict(*PAIRS)
     assert set(np.unique(said)) == {0.0, 1.0}
     assert np.abs(said - efos(seen)[:, :6]).max() > 0.3
-
-
-def test_integrated_gradients_of_the_surrogate_sum_to_the_difference() -> None:
-    rng = np.random.default_rng(0)
-    gvfs = rng.normal(size=(400, 3)) * [1, 10, 0.1]
-    values = gvfs[:, 0] * gvfs[:, 1] + 3 * gvfs[:, 1] - 20 * gvfs[:, 2]
-    surrogate = Surrogate.fitted(gvfs, values, rng)
-    assert surrogate.r_squared > 0.999
-    fact, foil = gvfs[:200], gvfs[200:]
-    attributed = surrogate.integrated_gradients(fact, foil)
-    difference = surrogate.values(fact) - surrogate.values(foil)
-    np.testing.assert_allclose(attributed.sum(axis=1), difference, atol=1e-6)
-    np.testing.assert_allclose(difference, values[:200] - values[200:], atol=0.05)
-    noise = Surrogate.fitted(gvfs, rng.normal(size=400), rng)
-    assert noise.r_squared < 0.1  # what is not explained by the outcomes shows
 
 
 @pytest.mark.parametrize("kind", [RewardDecomposition, OutcomeGVFs, BeliefMap, TemporalReward])

@@ -458,7 +458,7 @@ def test_the_state_of_an_engine_is_taken_over_if_it_is_whole(
     monkeypatch.setitem(sys.modules, "mujoco", SimpleNamespace(mj_copyData=copy_data))
     env = Environment("Engine-v0")
     forks = Forks(env)
-    assert forks.by_state == forks.by_copy == whole
+    assert (forks._copy == forks._take_over_state) == forks.by_copy == whole
     live = env.make()
     live.reset(seed=3)
     for _ in range(6):

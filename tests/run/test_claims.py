@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import Compose, small_mdp
 from tests.support.commands import tpd_run
-from tests.support.learning import batches
+from tests.support.learning import batches, train
 from tests.support.q_learning import q_learning
 from tpd.core.seeding import generator
 from tpd.core.types import Array, DiscretePolicy, FloatArray, concatenate
@@ -28,7 +28,7 @@ STEPS = np.geomspace(5e3, 5e6, 13)
 def learned(parts: Parts) -> Parts:
     """The parts, trained as the command line would."""
     update = parts.explainer.predictor.update  # type: ignore[attr-defined]
-    parts.training.run(parts.env, parts.trainer, generator(parts.seed, "collection"), learning=[update])
+    train(parts.training, parts.env, parts.trainer, generator(parts.seed, "collection"), learning=[update])
     return parts
 
 

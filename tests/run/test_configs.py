@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from stable_baselines3 import DQN, PPO
 
 from tests.support import Compose
+from tests.support.learning import train
 from tpd.core.seeding import generator
 from tpd.core.types import Array
 from tpd.envs import Environment
@@ -106,7 +107,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     fuel_taxi = Environment("FuelTaxi-v0")
     agent = GivenFunction(fuel_taxi, rng, function=still, discount=0.99)
     settings = {"alongside": False, "epsilon": 1.0, "num_envs": 5, "least_tried": False, "restarts": 0.0}
-    Training(**settings, steps=100, save_dataset=str(folder)).run(fuel_taxi, agent, rng, learning=[])  # type: ignore[arg-type]
+    source = Training(**settings, steps=100, save_dataset=str(folder))  # type: ignore[arg-type]
+    train(source, fuel_taxi, agent, rng, learning=[])
     return f"training.path={folder}"
 
 

@@ -1,5 +1,6 @@
 """From the command line to the store: one run, a sweep, and what they leave behind."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -128,6 +129,17 @@ def test_the_commit_is_kept_where_there_is_one(alone: Path) -> None:
         assert run.data.tags["mlflow.source.git.commit"] == commit.stdout.strip()
     else:
         assert "mlflow.source.git.commit" not in run.data.tags
+
+
+def test_a_run_names_its_program_and_the_transitions_that_it_learned_from(alone: Path) -> None:
+    (run,) = runs(alone, role=None)
+    assert run.data.tags["mlflow.source.name"] == "tpd-run"
+    assert run.inputs is not None
+    (used,) = run.inputs.dataset_inputs
+    assert used.dataset.name == "FuelTaxi-v0 transitions"
+    assert json.loads(str(used.dataset.profile)) == {"num_rows": 60_000}
+    assert json.loads(used.dataset.source)["tags"]["mlflow.source.name"] == "tpd-run"
+    assert {tag.key: tag.value for tag in used.tags} == {"mlflow.data.context": "training"}
 
 
 def test_a_sweep_is_one_parent_with_its_jobs(sweep: tuple[Path, str]) -> None:

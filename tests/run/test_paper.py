@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import Compose
 from tests.support.commands import tpd_run
+from tests.support.learning import train
 from tpd.core.explanation import Explanation
 from tpd.core.seeding import generator
 from tpd.envs import Environment
@@ -39,7 +40,7 @@ def figure_2(figures: tuple[FigureSpec, ...]) -> FigureSpec:
 def test_figure_2_is_learned(compose_config: Compose) -> None:
     parts = build(compose_config("experiment=paper", "explainer=polynomial", "training.steps=1e6"))
     rng = generator(0, "collection")
-    parts.training.run(parts.env, parts.trainer, rng, learning=[parts.explainer.predictor.update])  # type: ignore[attr-defined]
+    train(parts.training, parts.env, parts.trainer, rng, learning=[parts.explainer.predictor.update])  # type: ignore[attr-defined]
     explanation = figure_2(parts.figures).explain(parts.explainer, parts.env)
     assert np.abs(deviations(explanation)).max() < 0.1
     assert explanation.expected[0, :, PICKUP].argmax() == 2

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import Compose, small_mdp
+from tests.support.learning import train
 from tests.support.q_learning import q_learning
 from tpd.core.outcomes import OutcomeSet, event
 from tpd.core.seeding import generator
@@ -36,7 +37,7 @@ def test_alongside_and_after_only_decide_when_the_learner_is_called(
         alongside=alongside, steps=steps, epsilon=0.2, num_envs=10, least_tried=False, restarts=0.0
     )
     seen: list[Transitions] = []
-    training.run(env, trainer, generator(0, "collection"), learning=[seen.append])
+    train(training, env, trainer, generator(0, "collection"), learning=[seen.append])
     assert sum(map(len, seen)) == training.transitions(trainer) == expected
 
 
@@ -55,7 +56,7 @@ def test_both_ways_of_training_explain_the_final_policy(training: str, compose_c
     solution = ExactSolution(parts.env, policy, parts.outcomes, horizon=10)
     truth = Explainer(solution, policy, parts.outcomes.legend)
     rng = generator(0, "collection")
-    parts.training.run(parts.env, parts.trainer, rng, learning=[learned.predictor.update])  # type: ignore[attr-defined]
+    train(parts.training, parts.env, parts.trainer, rng, learning=[learned.predictor.update])  # type: ignore[attr-defined]
     start = np.array([0])
     error = (learned.explain(start) - truth.explain(start)).expected
     assert np.abs(error).max() < 0.1

@@ -13,13 +13,20 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from sb3_ext.buffers import from_replay_buffer, load_replay_buffer, replay_buffer_batches
+from sb3_ext.buffers import load_replay_buffer, replay_buffer_batches
 from sb3_ext.callback import TransitionCallback
 from tests.support import Compose
+from tests.support.learning import train
 from tests.support.sb3_walks import NOISE, OFF_POLICY, Walks, build
 from tpd.core.types import Array, Transitions, concatenate
 from tpd.run.parts import ConfigError
 from tpd.run.parts import build as parts_of
+
+
+def from_replay_buffer(buffer: Any, **settings: Any) -> Transitions:
+    """All steps of a buffer in one batch."""
+    (whole,) = replay_buffer_batches(buffer, buffer.buffer_size * buffer.n_envs, **settings)
+    return whole
 
 
 def filled(model: OffPolicyAlgorithm, steps: int = 240) -> ReplayBuffer:
@@ -225,7 +232,7 @@ def test_a_run_learns_from_a_saved_buffer(tmp_path: Path, compose_config: Compos
     parts = parts_of(compose_config(*chosen, "explainer.fit_updates=5", *from_buffer))
     seen: list[Transitions] = []
     rng = np.random.default_rng(0)
-    parts.training.run(parts.env, parts.trainer, rng, learning=[seen.append])
+    train(parts.training, parts.env, parts.trainer, rng, learning=[seen.append])
     assert parts.training.transitions(parts.trainer) == len(held) == 240
     np.testing.assert_array_equal(concatenate(seen).observation, held.observation)
     np.testing.assert_array_equal(concatenate(seen).action, held.action)

@@ -21,6 +21,7 @@ from stable_baselines3 import PPO
 from tests.support import Compose, small_mdp
 from tests.support.datasets import STEPS, Given, assert_same, learner, training
 from tests.support.hostile_files import in_footer
+from tests.support.learning import train
 from tpd.core.observations import pack
 from tpd.core.outcomes import OutcomeSet, event
 from tpd.core.seeding import generator
@@ -38,6 +39,7 @@ from tpd.run.training import DatasetTraining
 from tpd.show.progress import ProgressBars
 from tpd.sources import parquet
 from tpd.sources.parquet import DatasetError, count_rows, read_shard, shard_path, write_shard
+from tpd.store.fingerprints import digest_of
 from tpd.tracking.runs import NoRun
 
 SPACES: list[spaces.Space[Any]] = [
@@ -55,8 +57,13 @@ SPACES: list[spaces.Space[Any]] = [
 def make_dataset(folder: Path, **settings: Any) -> ReplayedFHTD:
     """Write a dataset, while somebody learns from it."""
     live, keys = learner(), settings.pop("info_keys", ())
-    training(save_dataset=str(folder), **settings).run(
-        small_mdp.environment(), Given(), generator(0, "test"), learning=[live.update], info_keys=keys
+    train(
+        training(save_dataset=str(folder), **settings),
+        small_mdp.environment(),
+        Given(),
+        generator(0, "test"),
+        learning=[live.update],
+        info_keys=keys,
     )
     return live
 
@@ -366,7 +373,7 @@ def test_what_is_learned_from_a_dataset_is_what_was_learned_live(tmp_path: Path)
     live, again = make_dataset(tmp_path / "r"), learner()
     source = DatasetTraining(path=str(tmp_path / "r"), processes=1)
     source.check(small_mdp.environment(), ())
-    source.run(small_mdp.environment(), Given(), generator(1, "other"), learning=[again.update])
+    train(source, small_mdp.environment(), Given(), generator(1, "other"), learning=[again.update])
     assert source.transitions(Given()) == STEPS
     assert_same(again.table().expected, live.table().expected)
     np.testing.assert_array_equal(
@@ -377,7 +384,7 @@ def test_what_is_learned_from_a_dataset_is_what_was_learned_live(tmp_path: Path)
 
 def test_writing_a_dataset_changes_nothing_that_is_learned(tmp_path: Path) -> None:
     plain = learner()
-    training().run(small_mdp.environment(), Given(), generator(0, "test"), learning=[plain.update])
+    train(training(), small_mdp.environment(), Given(), generator(0, "test"), learning=[plain.update])
     assert_same(make_dataset(tmp_path / "r").table().expected, plain.table().expected)
 
 
@@ -413,6 +420,30 @@ def learn_network(config: Any) -> Any:
     parts = build(config)
     learn(parts, NoRun(), ProgressBars(False))
     return parts
+
+
+def test_a_dataset_has_one_digest_whether_it_is_written_or_read(
+    tmp_path: Path, compose_config: Compose
+) -> None:
+    told = list[tuple[Any, ...]]()
+
+    class Told(NoRun):
+        def data(self, *arguments: Any) -> None:
+            told.append(arguments)
+
+    folder = tmp_path / "r"
+    table = ["env=frozen_lake", "outcomes=frozen_lake", "explainer=replayed", "policy.steps=100"]
+    for chosen in (
+        ["training.steps=500", f"training.save_dataset={folder}"],
+        ["training=dataset", f"training.path={folder}"],
+        ["training.steps=500"],
+    ):
+        learn(build(compose_config(*table, *chosen)), Told(), ProgressBars(False))
+    written, read, unsaved = told
+    assert written == read == ("r", digest_of(folder), 500, str(folder))
+    assert unsaved[::2] == ("FrozenLake-v1 transitions", 500)
+    (folder / "shard-00001.parquet").write_bytes(b"more")
+    assert digest_of(folder) != read[1]
 
 
 @pytest.mark.no_cover

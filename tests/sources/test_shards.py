@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import small_mdp
 from tests.support.datasets import Given, assert_same, learner, training
+from tests.support.learning import train
 from tpd.core.outcomes import OutcomeError, OutcomeSet, event
 from tpd.core.seeding import generator
 from tpd.core.types import Learner, Transitions, concatenate
@@ -34,7 +35,7 @@ def run(learner: Learner | None = None, env: Environment | None = None, **settin
     source = training(**{"steps": STEPS, **settings})
     env = env or small_mdp.environment()
     source.check(env, ())
-    source.run(env, Given(), generator(0, "collection"), learning=[*updates, seen.append])
+    train(source, env, Given(), generator(0, "collection"), learning=[*updates, seen.append])
     return seen
 
 
@@ -118,7 +119,7 @@ def test_only_so_many_files_wait_to_be_learned_from(tmp_path: Path, monkeypatch:
         waiting.append(len(list(tmp_path.glob("tpd-*/shard-*"))))
 
     learning = [many.update, look]
-    source.run(small_mdp.environment(), Given(), generator(0, "collection"), learning=learning)
+    train(source, small_mdp.environment(), Given(), generator(0, "collection"), learning=learning)
     assert set(waiting) <= {1, 2}
     assert not list(tmp_path.iterdir())
     assert_same_table(many, alone)
@@ -130,7 +131,7 @@ def test_a_dataset_of_many_shards_is_learned_from_by_many_processes(tmp_path: Pa
     assert len(list((tmp_path / "r").glob("shard-*.parquet"))) == 3
     for again, processes in ((here, 1), (apart, 2)):
         source = DatasetTraining(path=str(tmp_path / "r"), processes=processes)
-        source.run(small_mdp.environment(), Given(), generator(0, "other"), learning=[again.update])
+        train(source, small_mdp.environment(), Given(), generator(0, "other"), learning=[again.update])
         assert_same_table(again, live)
 
 

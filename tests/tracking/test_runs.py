@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shlex
 import socket
@@ -19,10 +20,11 @@ from PIL import Image
 
 from tpd.run.summary import missing_jobs
 from tpd.run.sweep import varied_keys
+from tpd.store.tables import write_table
 from tpd.tracking import downloads, mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
-from tpd.tracking.runs import NoTracking
+from tpd.tracking.runs import PROGRAM, NoTracking
 from tpd.tracking.ui import serve
 
 
@@ -73,18 +75,36 @@ def test_experiments_are_shown_as_training(tracking: MlflowTracking) -> None:
     assert found.tags[KIND] == "custom_model_development"
 
 
-def test_a_table_that_is_told_again_takes_the_place_of_the_first(tracking: MlflowTracking) -> None:
+def test_a_table_that_is_told_again_takes_the_place_of_the_first(
+    tracking: MlflowTracking, tmp_path: Path
+) -> None:
+    errors, more = tmp_path / "errors.json", tmp_path / "more.json"
     with tracking.open("run", {}, {}) as run:
         for value in (1 / 3, 2e-7 / 3):
-            run.table(pd.DataFrame({"error": [value]}), "errors.json")
-        run.table(pd.DataFrame({"x": [1]}), "more.json")
+            write_table(pd.DataFrame({"error": [value, math.nan]}), errors)
+            run.table(errors)
+        write_table(pd.DataFrame({"x": [1]}), more)
+        run.table(more)
     client = MlflowClient(tracking.uri)
     kept = client.get_run(str(run.id))
     table = json.loads(Path(client.download_artifacts(kept.info.run_id, "errors.json")).read_text())
     assert table["columns"] == ["error"]
-    assert table["data"] == [[pytest.approx(2e-7 / 3, rel=1e-6)]]
+    assert table["data"] == [[2e-7 / 3], [None]]  # JSON has no NaN
     shown = json.loads(kept.data.tags[TABLES])
     assert [file["path"] for file in shown] == ["errors.json", "more.json"]
+
+
+def test_data_that_are_told_again_are_listed_once(tracking: MlflowTracking) -> None:
+    with tracking.open("run", {}, {PROGRAM: "train.py"}) as run:
+        for _ in range(2):
+            run.data("recorded", "0123456789abcdef", 500, "/data/recorded")
+    kept = MlflowClient(tracking.uri).get_run(str(run.id))
+    assert kept.inputs is not None
+    (used,) = kept.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == ("recorded", "0123456789abcdef")
+    assert json.loads(used.dataset.source) == {"uri": "/data/recorded"}
+    assert kept.data.tags["mlflow.source.name"] == "train.py"
+    assert PROGRAM not in kept.data.tags
 
 
 def test_runs_name_the_command_of_the_ui() -> None:

@@ -1,6 +1,7 @@
 """`tpd.Explainer`: an agent, its environment, and the events to predict."""
 
 import logging
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -42,7 +43,7 @@ from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.recordings import save_recording
 from tpd.store.saved_runs import EPISODES, SavedRun
-from tpd.tracking.runs import ENV, EXPLAINER, POLICY, SEED, NoRun
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, PROGRAM, SEED, NoRun
 
 log = logging.getLogger(__name__)
 
@@ -250,6 +251,7 @@ class Explainer:
         tracking = MlflowTracking(uri=self.tracking, experiment=parts.about.name)
         policy = type(self.policy).__name__
         tags = {ENV: self.env.id, POLICY: policy, EXPLAINER: "python", SEED: str(parts.seed)}
+        tags[PROGRAM] = Path(sys.argv[0]).name or "python"
         with open_run(tracking, folder, parts.about.title, settings(parts.config), tags) as tracked:
             findings = runs.run(parts, folder, tracked, progress=progress, overview=parts.overview)
         print(f"plots, report and explainer: {folder}; in MLflow: {tracking.ui_command()}")

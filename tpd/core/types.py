@@ -163,6 +163,11 @@ class RecurrentPolicy(Policy, Protocol):
         """[batch, hidden state]: the next hidden state; the observations contain the current one."""
 
 
+def hidden_size(policy: Policy) -> int:
+    """The size of a recurrent policy's hidden state; 0 for other policies."""
+    return policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
+
+
 @runtime_checkable
 class Predictor(Protocol):
     """Anything that predicts outcomes: a learner, the exact solution, a stored table.

@@ -98,6 +98,11 @@ def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
     return np.array(np.broadcast_to(digits.astype(dtype), plain["shape"]))
 
 
+def size_of(space: spaces.Space[Any]) -> int:
+    """The number of discrete elements, or the numbers in an element."""
+    return int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape or ())
+
+
 def check_members(
     name: str, values: Array, space: spaces.Space[Any], hidden_state: int | None = 0, first_row: int = 0
 ) -> None:

@@ -35,6 +35,7 @@ from tpd.run.results import Findings, live_run, save_explainer, save_results
 from tpd.show.progress import ProgressBars, counting
 from tpd.sources.episodes import Recording
 from tpd.store.checkpoints import run_stages
+from tpd.store.fingerprints import digest_of
 from tpd.tracking.runs import Run
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,18 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
         resumable["explainer"] = predictor
     checkpoint = None if folder is None else parts.checkpoint(folder)
     run_stages(stages, resumable, checkpoint, partial(_move_to, bar_of_stages))
+    if isinstance(predictor, Learner):
+        _track_data(parts, total, tracked)
     return curve.measured
+
+
+def _track_data(parts: Parts, rows: int, tracked: Run) -> None:
+    """Track which transitions were learned from; those that are not saved are identified by the run."""
+    source = parts.training.source
+    if source is None:
+        tracked.data(f"{parts.env.id} transitions", parts.fingerprint, rows)
+    else:
+        tracked.data(source.name, digest_of(source), rows, str(source.absolute()))
 
 
 def judge(parts: Parts, bars: ProgressBars) -> Findings:

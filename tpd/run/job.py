@@ -17,7 +17,7 @@ from tpd.guards.atomic import atomic_write
 from tpd.run.experiment import run
 from tpd.run.overview import OVERVIEW, REPORT, report_link
 from tpd.run.parts import CHECKPOINT, ConfigError, Parts, blame, build, settings
-from tpd.run.results import Findings
+from tpd.run.results import PLOTS, Findings
 from tpd.show.console import show
 from tpd.show.tables import band_table, error_table, forecast_table, overall, verdict_table
 from tpd.sources.parquet import DatasetError
@@ -217,7 +217,7 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
             note += [notes.verdict_table(findings.forecasts.frame())]
     note += [repeat_command(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
-    return note + sorted((folder / "plots").glob("*.png"))
+    return note + sorted((folder / PLOTS).glob("*.png"))
 
 
 def make_tracking(cfg: DictConfig) -> Tracking:

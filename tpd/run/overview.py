@@ -15,7 +15,7 @@ from tpd.store.saved_runs import SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
 
-OVERVIEW, REPORT = "overview", "report.html"
+OVERVIEW, REPORT, TURNING_POINTS = "overview", "report.html", "turning_points.json"
 
 
 def write_overview(
@@ -36,11 +36,11 @@ def write_overview(
         points, shown = None, sorted(report.shown_episodes(run))
         if run.explainer.predictor.horizon > 1:
             points = _turning_points(run, run.recording, shown)
-            write_table(points, folder / "turning_points.json")
+            write_table(points, folder / TURNING_POINTS)
             if len(points):
                 figure = timeline.draw(points, run.explainer.legend, f"Turning points, {run.name}")
                 figure.savefig(folder / "turning_points.png")
-            tracked.table(points, "turning_points.json")
+            tracked.table(folder / TURNING_POINTS)
         rolled_out = roll_out_ahead(run, points, seconds, shown)
         report.write(run, folder / REPORT, points, rolled_out, headline)
     tracked.files(folder, OVERVIEW)

@@ -63,10 +63,14 @@ class Parts:
     about: RunDescription
     """The description of the run, stored beside the explainer."""
 
+    @property
+    def fingerprint(self) -> str:
+        """The digest of settings, code and input files."""
+        return fingerprint(settings(self.config))
+
     def checkpoint(self, folder: Path) -> Checkpoint:
         """The checkpoint file of the run, valid for this config only."""
-        mine = fingerprint(settings(self.config))
-        return Checkpoint(folder / CHECKPOINT, mine, float(self.config.checkpoint_seconds))
+        return Checkpoint(folder / CHECKPOINT, self.fingerprint, float(self.config.checkpoint_seconds))
 
 
 def build(

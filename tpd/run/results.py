@@ -66,7 +66,7 @@ def save_results(
     _draw(parts, folder)
     if forecasts is not None and frame is not None:
         tracked.metrics(forecasts.metrics(), step)
-        tracked.table(frame, FORECASTS)
+        tracked.table(folder / FORECASTS)
     tracked.files(folder / PLOTS, PLOTS)
     if recording is not None:
         save_recording(recording, folder / EPISODES)
@@ -80,7 +80,7 @@ def save_results(
         for name, table in tables.items():
             if table is not None:
                 write_table(table, folder / name)
-                tracked.table(table, name)
+                tracked.table(folder / name)
     if curve:
         frames = [measured.frame().assign(step=step) for step, measured in curve.items()]
         write_table(pd.concat(frames), folder / "curve.json")

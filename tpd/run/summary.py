@@ -14,6 +14,7 @@ from tpd.core.verdicts import Verdict
 from tpd.evaluation.fresh_episodes import POLICY
 from tpd.guards.files import blame, require_file
 from tpd.run.overview import OVERVIEW, REPORT, report_link
+from tpd.run.results import PLOTS
 from tpd.show import learning_curves, plots
 from tpd.show.console import show
 from tpd.show.strategies import group_by_strategy
@@ -23,7 +24,7 @@ from tpd.store.explanations import load_explanation
 from tpd.store.run_descriptions import Actions, FigureDescription, RunDescription
 from tpd.store.run_folders import FAILED, FINISHED, STATUS, read_record, write_record
 from tpd.store.saved_runs import EXPLAINER
-from tpd.store.tables import read_errors, read_forecasts, read_metrics
+from tpd.store.tables import read_errors, read_forecasts, read_metrics, write_table
 from tpd.store.yaml_files import read_overrides
 from tpd.tracking import notes, outbox
 from tpd.tracking.runs import Run
@@ -93,7 +94,7 @@ def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -
     """The explanation of a figure's pairs, which the job saved beside the picture."""
     path = folder / f"{spec.name}.npz"
     explanation = load_explanation(path)
-    require_file(folder / "plots" / f"{spec.name}.png")
+    require_file(folder / PLOTS / f"{spec.name}.png")
     with blame(path):
         if len(explanation.actions) != len(spec.states):
             raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(spec.states)}")
@@ -142,14 +143,14 @@ def alike(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     return dict(zip(labels, groups.values(), strict=True))
 
 
-def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = "") -> list[str | Path]:
-    """Write tables of mean and standard deviation, and plots with one line per seed.
+def summarise(jobs: Sequence[Job], folder: Path, tracked: Run, missing: str = "") -> list[str | Path]:
+    """Write tables of mean and standard deviation, and plots with one line per seed, to the sweep's folder.
 
     Returns the contents of a note: links to the runs, tables and pictures. Metrics are logged with the number
     of jobs as their step, since it grows when a sweep is resumed.
     missing: added to every title, to tell that jobs are missing.
     """
-    errors, forecasts = list[pd.DataFrame](), list[pd.DataFrame]()
+    target, errors, forecasts = folder / PLOTS, list[pd.DataFrame](), list[pd.DataFrame]()
     curves = defaultdict[str, dict[str, pd.DataFrame]](dict)
     note, runs = list[str | Path](), dict[str, dict[str, float]]()
     for label, group in alike(jobs).items():
@@ -169,11 +170,12 @@ def summarise(jobs: Sequence[Job], target: Path, tracked: Run, missing: str = ""
         runs |= {_link(job, label, tracked): notes.headlines(job.errors, job.forecasts) for job in group}
     for tables, name in ((errors, "errors.json"), (forecasts, "forecasts.json")):
         if tables:
-            tracked.table(pd.concat(tables), name)
+            write_table(pd.concat(tables), folder / name)
+            tracked.table(folder / name)
     for env_id, of_env in curves.items():
         name = "error_against_steps" if len(curves) == 1 else f"error_against_steps_{env_id}"
         learning_curves.draw(of_env).savefig(target / f"{name.replace('/', '_')}.png", dpi=110)
-    tracked.files(target, "plots")
+    tracked.files(target, PLOTS)
     pictures = [*sorted(target.glob("error_against_steps*.png")), *sorted(target.rglob("*_over_seeds.png"))]
     return [notes.run_table(runs), *note, *pictures]
 
@@ -242,7 +244,7 @@ def draw_figures(jobs: Sequence[Job], target: Path) -> None:
         explanations = {job.seed: job.explanations[figure.name] for job in jobs}
         draw_over_seeds(figure, jobs[0].about.actions, explanations, target)
         for job in jobs:
-            drawn = job.folder / "plots" / f"{figure.name}.png"
+            drawn = job.folder / PLOTS / f"{figure.name}.png"
             shutil.copy(drawn, target / f"{figure.name}_seed_{job.seed}.png")
 
 

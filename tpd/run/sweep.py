@@ -33,6 +33,7 @@ from tpd.run.job import (
     save_config,
 )
 from tpd.run.parts import ConfigError, blame, build, settings
+from tpd.run.results import PLOTS
 from tpd.run.summary import finished_jobs, launched_jobs, missing_jobs, summarise
 from tpd.show.progress import ProgressBars
 from tpd.store.fingerprints import fingerprint
@@ -233,10 +234,10 @@ class Sweep:
         missing = missing_jobs(self.folder, self.jobs)
         try:
             lack = f"{len(missing)} of {len(self.jobs)} jobs missing" if missing else ""
-            told = summarise(jobs, self.folder / "plots", self._run, lack) if jobs else []
+            told = summarise(jobs, self.folder, self._run, lack) if jobs else []
             self._run.describe([*self._note(missing), *told])
             if jobs:
-                print(f"plots: {self.folder / 'plots'}")
+                print(f"plots: {self.folder / PLOTS}")
             if (self.folder / BEST).exists():
                 self._run.files(self.folder / BEST)
                 print(best_job(self.folder))

@@ -12,10 +12,10 @@ from tpd.core.types import (
     DiscretePolicy,
     MetricsCallback,
     Policy,
-    RecurrentPolicy,
     Stage,
     Trainer,
     TransitionsHandler,
+    hidden_size,
     no_metrics,
 )
 from tpd.envs import Environment
@@ -78,6 +78,8 @@ class Training:
         if save_dataset is not None and (not isinstance(save_dataset, str) or not save_dataset):
             raise ValueError(f"save_dataset must be a folder, or null for none, got {save_dataset!r}")
         self.dataset = None if save_dataset is None else Path(save_dataset).expanduser()
+        self.source = None if alongside else self.dataset
+        """The file or folder with the transitions; None if they are not saved."""
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
@@ -112,30 +114,6 @@ class Training:
         """Number of transitions that the learner will see."""
         return self.steps + (trainer.steps if self.alongside else 0)
 
-    def run(
-        self,
-        env: Environment,
-        trainer: Trainer,
-        rng: np.random.Generator,
-        *,
-        learning: Sequence[TransitionsHandler],
-        watching: Sequence[TransitionsHandler] = (),
-        info_keys: Sequence[str] = (),
-        on_metrics: MetricsCallback = no_metrics,
-    ) -> None:
-        """Train the policy and the `learning` handlers; `watching` ones see only the policy's training."""
-        stages = self.stages(
-            env,
-            trainer,
-            rng,
-            learning=learning,
-            watching=watching,
-            info_keys=info_keys,
-            on_metrics=on_metrics,
-        )
-        for stage in stages:
-            stage()
-
     def stages(
         self,
         env: Environment,
@@ -147,7 +125,10 @@ class Training:
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
-        """The same in resumable stages: first those of the policy's training, then the shards."""
+        """Train the policy, then learn from the shards, in resumable stages.
+
+        `watching` handlers see only the policy's training, `learning` ones what the explainer learns from.
+        """
         shown = [*watching, *learning] if self.alongside else watching
         stages: list[Stage] = [
             partial(trainer.train, shown, info_keys, on_metrics, number) for number in range(trainer.stages)
@@ -228,7 +209,7 @@ class DatasetTraining(Training):
         if path is None:
             raise ValueError("name the folder of the dataset: training.path=…")
         folder = Path(path).expanduser()
-        self._dataset = DatasetDescription.read(folder)
+        self.source, self._dataset = folder, DatasetDescription.read(folder)
         self._paths = shard_paths(folder, self._dataset)
         self.alongside, self.steps = False, sum(map(count_rows, self._paths))
         self.processes = _processes(processes, len(self._paths))
@@ -255,8 +236,9 @@ class DatasetTraining(Training):
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read the shards and learn from them."""
-        hidden = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
-        shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
+        shards: list[Shard] = [
+            partial(read_shard, path, self._dataset, hidden_size(policy)) for path in self._paths
+        ]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and can_merge(learning):
             work = partial(learn_in_processes, learning, self.processes, env)

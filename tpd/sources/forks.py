@@ -73,11 +73,6 @@ class Forks:
         """Whether forks are copies; otherwise they are replays, or forks of this process."""
         return self._copy is not None
 
-    @property
-    def by_state(self) -> bool:
-        """Whether the copies are made from the simulator's state (MuJoCo)."""
-        return self._copy == self._take_over_state
-
     def fork(self, moment: Moment, seeds: Sequence[int] | IntArray) -> list[Env]:
         """One environment per seed, all at this moment; the same seed has the same future."""
         if self._copy is not None:

@@ -6,16 +6,19 @@ What is read is checked for consistency; an invalid file is refused with a one-l
 import itertools
 import json
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from gymnasium import spaces
+
 from tpd import __version__
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, Policy, Predictor
 from tpd.envs import Environment
+from tpd.envs.action_parts import ActionParts
+from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
 from tpd.guards.settings import number, shown, whole_number
@@ -36,7 +39,7 @@ from tpd.store.verdicts import read_verdicts, verdict_arrays
 log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
-FORMAT = 5
+FORMAT = 6
 ERROR = "known_error_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
@@ -240,21 +243,15 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     """Refuse a network with more weights than stored values; returns its number of actions."""
     from tpd.predictors.network.encoders import encoded_size
 
-    inputs, observed = encoded_size(network["observation_space"])
-    acted = _size(network["action_space"])
-    num_actions = acted if network["action_space"]["kind"] == "Discrete" else 1
+    inputs, observed = encoded_size(from_plain(network["observation_space"]))
+    actions = from_plain(network["action_space"])
+    discrete, parts = isinstance(actions, spaces.Discrete), ActionParts.of(actions)
+    acted = sum(parts.counts.tolist()) if parts is not None else size_of(actions)
     hidden = widths(network["hidden"])
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
     if network["extracted"]:
         inputs, observed = 1, 0  # replaced by extracted features
-    layers = [inputs, *hidden, outputs]
+    layers = [inputs if discrete else inputs + acted, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
         raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
-    return num_actions
-
-
-def _size(space: Mapping[str, Any]) -> int:
-    """The number of discrete actions, or the size of a vector."""
-    if space["kind"] == "Discrete":
-        return whole_number("n", space["n"], at_least=1)
-    return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])
+    return acted if discrete else 1

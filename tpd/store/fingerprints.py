@@ -45,6 +45,13 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
     return digest.hexdigest()[:16]
 
 
+def digest_of(path: Path) -> str:
+    """A digest of a file, or of the names and sizes of the files in a folder."""
+    digest = hashlib.sha256()
+    _add(digest, path, None)
+    return digest.hexdigest()[:16]
+
+
 def _named(settings: Any, under: str = "") -> Iterator[tuple[str, str]]:
     """All settings, at any depth, that name a module or an input file."""
     if isinstance(settings, Mapping):

@@ -1,13 +1,15 @@
 """Loads learned dynamics models, and mixtures of model and network, with checks."""
 
 import logging
-import math
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
+
 from tpd.core.types import Predictor
+from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame
 from tpd.guards.settings import shown, whole_number
 from tpd.predictors.abilities import IncompletePredictor
@@ -26,10 +28,6 @@ def read_model(folder: Path, description: Mapping[str, Any], stored: StoredArray
     with blame(folder):
         num_actions = _check(description, stored.size)
     stored.take("tried", (num_actions,), WHOLE)
-    if description["action_space"]["kind"] == "Box":
-        shape = description["action_space"]["shape"]
-        for bound in ("action_low", "action_high"):
-            stored.take(bound, shape, REAL)
     arrays = stored.every(ANY)
     with blame(folder):
         return read(description, arrays)
@@ -66,14 +64,15 @@ def _check(description: Mapping[str, Any], values: int) -> int:
     members = whole_number("members", description["members"], at_least=1)
     for name in ("horizon", "particles"):
         whole_number(name, description[name], at_least=1, at_most=MOST_STEPS)
-    if description["observation_space"]["kind"] != "Box":
+    states, actions = from_plain(description["observation_space"]), from_plain(description["action_space"])
+    if not isinstance(states, spaces.Box):
         raise ValueError("a model is learned of vectors, and this one says otherwise")
-    observed, acted = (_size(description[f"{what}_space"]) for what in ("observation", "action"))
+    observed, acted = size_of(states), size_of(actions)
     hidden = widths(description["hidden"])
     layers = [observed + acted, *hidden, observed]
     if members * max(before * after for before, after in pairwise(layers)) > values:
         raise ValueError(f"{members} models of layers {layers} are larger than the {values} values stored")
-    return acted if description["action_space"]["kind"] == "Discrete" else 1
+    return acted if isinstance(actions, spaces.Discrete) else 1
 
 
 def widths(hidden: Any) -> list[int]:
@@ -81,9 +80,3 @@ def widths(hidden: Any) -> list[int]:
     if not isinstance(hidden, list) or len(hidden) > MOST_LAYERS:
         raise ValueError(f"hidden must be the widths of at most {MOST_LAYERS} layers, got {shown(hidden)}")
     return [whole_number("hidden", width, at_least=1) for width in hidden]
-
-
-def _size(space: Mapping[str, Any]) -> int:
-    if space["kind"] == "Discrete":
-        return whole_number("n", space["n"], at_least=1)
-    return math.prod(whole_number("shape", size, at_least=0) for size in space["shape"])

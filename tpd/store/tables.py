@@ -13,9 +13,10 @@ from tpd.guards.files import REAL, blame, read_json
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table as JSON without loss of digits; a named index becomes a column."""
-    named = frame.reset_index() if frame.index.name else frame
-    atomic_write_text(path, json.dumps(named.to_dict(orient="split", index=False)))
+    """Write a table as JSON without loss of digits; a named index becomes a column, and NaN null."""
+    named = (frame.reset_index() if frame.index.name else frame).astype(object)
+    plain = named.where(named.notna(), None).to_dict(orient="split", index=False)
+    atomic_write_text(path, json.dumps(plain))
 
 
 def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = ()) -> pd.DataFrame:
@@ -28,6 +29,7 @@ def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = (
         for name in words:
             if not all(isinstance(word, str) for word in frame[name]):
                 raise ValueError(f"its column {name} is not of words")
+        frame = frame.assign(**{str(name): math.nan for name in frame if frame[name].isna().all()})
         for name in [str(name) for name in frame if name not in words] if words else numbers:
             if frame[name].dtype.kind not in REAL:
                 raise ValueError(f"its column {name} is not of numbers")

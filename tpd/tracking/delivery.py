@@ -9,10 +9,9 @@ import logging
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import read_json
@@ -28,6 +27,8 @@ DELIVERY_STATE = "tracking.json"
 TRIES = 3
 """After this many refusals by a store that answers, an entry is set aside and blocks no others."""
 RUN_ID = "[0-9a-f]{32}"
+SENT = ("files", "model", "table")
+"""The entries that send a file or folder, which is their first argument."""
 LARGEST_OPENED, MOST_OFTEN = 2**18, 10
 """Upper bounds: characters of JSON that open a run, and how often a run may send the same file."""
 
@@ -48,6 +49,7 @@ class Delivery:
         self.run: MlflowRun | None = None
         """The run in the store; None until the store was reached."""
         self._failures = 0
+        self._offset: int | None = None
 
     def begin(self) -> MlflowRun:
         """The run in the store, created if it does not exist yet."""
@@ -83,26 +85,39 @@ class Delivery:
         refused: list[Entry] = self._state["refused"]
         return refused
 
-    def entries(self, first: int = 0) -> Iterator[Entry]:
-        """The entries of the journal from index `first` on."""
-        for number, line in enumerate(lines(self.folder / JOURNAL)):
-            if number >= first:
-                yield read_entry(line, f"{self.folder / JOURNAL}, line {number + 1}")
+    def entries(self) -> Iterator[Entry]:
+        """All entries of the journal."""
+        return self._read(0, 0, deque())
 
     def waiting(self) -> int:
         """Number of entries that were not sent to the store yet."""
-        delivered: int = self._state["delivered"]
-        return max(0, sum(1 for _ in lines(self.folder / JOURNAL)) - delivered)
+        return sum(1 for _ in lines(self.folder / JOURNAL, self._delivered_until()))
+
+    def _read(self, number: int, offset: int, ends: deque[int]) -> Iterator[Entry]:
+        """The entries after the first `number`, from this offset on; `ends` gets the offset after each."""
+        path = self.folder / JOURNAL
+        for line, end in lines(path, offset):
+            number += 1
+            ends.append(end)
+            yield read_entry(line, f"{path}, line {number}")
+
+    def _delivered_until(self) -> int:
+        """The offset in the journal after the delivered entries."""
+        if self._offset is None:
+            delivered = islice(lines(self.folder / JOURNAL), self._state["delivered"])
+            self._offset = max((end for _, end in delivered), default=0)
+        return self._offset
 
     def deliver(self) -> None:
         """Send all waiting entries in order; consecutive metrics are batched."""
-        run = self.begin()
-        for some in together(self.entries(self._state["delivered"])):
+        run, ends = self.begin(), deque[int]()
+        for some in together(self._read(self._state["delivered"], self._delivered_until(), ends)):
             try:
                 self._hand_over(run, some)
             except Exception as error:
                 self._put_aside(run, some, error)
             self._failures = 0
+            self._offset = [ends.popleft() for _ in some][-1]
             self._note(delivered=self._state["delivered"] + len(some))
 
     def deliver_refused(self) -> None:
@@ -183,9 +198,7 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
     """The recorded method calls of a run."""
     for entry in entries:
         arguments: list[Any] = entry["with"]
-        if entry["do"] == "table":
-            arguments = [pd.DataFrame(arguments[0]["data"], columns=arguments[0]["columns"]), arguments[1]]
-        elif entry["do"] in ("files", "model"):
+        if entry["do"] in SENT:
             arguments = [_inside(folder, arguments[0]), *arguments[1:]]
         elif entry["do"] == "describe":
             parts = [
@@ -207,12 +220,16 @@ def _check_parent(delivery: Delivery) -> None:
         raise PermissionError(f"its sweep {parent} was not started from a folder above it")
 
 
-def _check_repetition(delivery: Delivery) -> None:
-    """Refuse a journal that sends one file again and again: a few lines would fill the store."""
-    sends = Counter(entry["with"][0] for entry in delivery.entries() if entry["do"] in ("files", "model"))
+def _last_entry(delivery: Delivery) -> Entry | None:
+    """The last entry; refused if one file is sent again and again: a few lines would fill the store."""
+    sends, entry = Counter[str](), None
+    for entry in delivery.entries():
+        if entry["do"] in SENT:
+            sends[entry["with"][0]] += 1
     for name, count in sends.most_common(1):
         if count > MOST_OFTEN:
             raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times, as no run does")
+    return entry
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -256,10 +273,10 @@ def deliver_all(
 def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, bool]:
     """Deliver one folder; returns a message and whether everything was delivered."""
     delivery = Delivery(folder, register)
-    _check_repetition(delivery)
-    waiting, refused, last = delivery.waiting(), len(delivery.refused), deque(delivery.entries(), maxlen=1)
-    ended = any(entry["do"] in ("end", "abandon") for entry in last)
-    model = delivery.store["register"] if any(entry["with"] == ["FINISHED"] for entry in last) else None
+    last = _last_entry(delivery)
+    waiting, refused = delivery.waiting(), len(delivery.refused)
+    ended = last is not None and last["do"] in ("end", "abandon")
+    model = delivery.store["register"] if last is not None and last["with"] == ["FINISHED"] else None
     if not waiting and not refused and ended and not (register and model):
         return "", True
     if not trusts(delivery.tracking.uri):

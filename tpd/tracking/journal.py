@@ -15,19 +15,24 @@ LARGEST_JOURNAL, LONGEST_LINE = 2**26, 2**20
 PARTS = {"text", "picture"}
 """The possible parts of a note; each part is exactly one of them."""
 LARGEST, LARGEST_WHOLE = sys.float_info.max, 2**63
-MOST_COLUMNS, MOST_TOGETHER = 1000, 500
+MOST_TOGETHER = 500
 
 Entry = dict[str, Any]
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """Yield the complete lines; a last line that was cut off when its writer died is skipped."""
+def lines(path: Path, offset: int = 0) -> Iterator[tuple[bytes, int]]:
+    """Yield the complete lines from this offset on, and the offset after each.
+
+    A last line that was cut off when its writer died is skipped.
+    """
     if not path.exists():
         return
     require_file(path, LARGEST_JOURNAL)
     with path.open("rb") as file:
+        file.seek(offset)
         while (line := file.readline(LONGEST_LINE + 1)).endswith(b"\n"):
-            yield line
+            offset += len(line)
+            yield line, offset
     if len(line) > LONGEST_LINE:
         raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
     with blame(path):
@@ -54,26 +59,19 @@ def _is_call(do: Any, arguments: Any) -> bool:
         case "metrics", [dict(values), int(step), int(milliseconds)]:
             whole = all(abs(number) < LARGEST_WHOLE for number in (step, milliseconds))
             return whole and all(isinstance(v, int | float) and abs(v) <= LARGEST for v in values.values())
-        case "table", [{"columns": list(columns), "data": list(rows)} as table, str()]:
-            named = (
-                len(table) == 2 and len(columns) <= MOST_COLUMNS and all(isinstance(c, str) for c in columns)
-            )
-            return named and all(_is_row(row, len(columns)) for row in rows)
         case "describe", list(parts):
             return all(
                 isinstance(p, dict) and [*map(type, p.values())] == [str] and p.keys() <= PARTS for p in parts
             )
-        case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("abandon", []):
+        case "data", [str(), str(), int(rows), None | str()]:
+            return 0 <= rows < LARGEST_WHOLE
+        case ("files", [str(), None | str()]) | ("model", [str(), str()]) | ("table", [str()]):
+            return True
+        case "abandon", []:
             return True
         case "end", [str(status)]:
             return status in ("FINISHED", "FAILED", "KILLED")
     return False
-
-
-def _is_row(row: Any, length: int) -> bool:
-    """Whether this is a table row with `length` cells."""
-    plain = isinstance(row, list) and all(cell is None or isinstance(cell, str | int | float) for cell in row)
-    return plain and len(row) == length
 
 
 def together(entries: Iterable[Entry]) -> Iterator[list[Entry]]:

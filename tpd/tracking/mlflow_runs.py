@@ -10,13 +10,11 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import mlflow
-import pandas as pd
 from mlflow import MlflowClient, entities
-from mlflow.entities import Metric, Param
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
 from mlflow.models import Model
 from PIL import Image
 
@@ -24,10 +22,23 @@ import tpd
 from tpd.guards.files import require_own_files
 from tpd.tracking import notes, served_model
 from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, own_places, prepare
-from tpd.tracking.runs import ABOUT, LOOPBACK, SEED, THIS_EXPERIMENT, THIS_RUN, UNQUOTED, page, serve_command
+from tpd.tracking.runs import (
+    ABOUT,
+    LOOPBACK,
+    PROGRAM,
+    SEED,
+    THIS_EXPERIMENT,
+    THIS_RUN,
+    UNQUOTED,
+    Run,
+    Tracking,
+    page,
+    serve_command,
+)
 from tpd.tracking.served_requests import questions
 from tpd.tracking.ui import ui_command
 
+COMMAND = "tpd-run"
 VERSIONED = ("gymnasium", "hydra-core", "mlflow", "numba", "numpy", "stable-baselines3", "torch")
 LONGEST_PARAM = 6000
 PARAMS_PER_CALL = 100
@@ -37,10 +48,11 @@ WIDEST_PICTURE = 680
 PICTURES, MOST_PIXELS, MOST_PIXELS_OF_NOTE = ("PNG", "JPEG"), 50_000_000, 200_000_000
 """The picture formats that may be opened: for others, Pillow may start programs."""
 TABLES = "mlflow.loggedArtifacts"  # the tag that lists the tables for the UI
+SOURCE = "mlflow.source."  # the tags that name program and commit
 TOKEN = "tpd.token"  # the tag by which a run is found again
 
 
-class MlflowTracking:
+class MlflowTracking(Tracking):
     """Tracks runs in an MLflow store: an SQLite file, a server, or any other URI.
 
     register: the model name under which the explainer of every finished run is registered; None for none.
@@ -69,6 +81,7 @@ class MlflowTracking:
         client = MlflowClient(tracking_uri=self.uri)
         require_places(client, self.uri, experiment_id)
         every = {**tags, **_origin()} | ({} if token is None else {TOKEN: token})
+        every |= {f"{SOURCE}name": every.pop(PROGRAM, COMMAND), f"{SOURCE}type": "LOCAL"}
         if parent is not None:
             if client.get_run(parent).info.experiment_id != experiment_id:
                 raise ValueError(f"the run {parent} is none of the experiment {self.experiment!r}")
@@ -108,26 +121,22 @@ class MlflowTracking:
         return absolute(uri) == absolute(self.uri)
 
 
-class MlflowRun:
+class MlflowRun(Run):
     """A run in an MLflow store; metrics are sent in batches."""
 
     def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
-        self.id: str | None = run.info.run_id
         self._run_id = str(run.info.run_id)
         self._client = client
         self._uri = uri
         self._experiment_id = str(run.info.experiment_id)
         self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
+        self._source = {name: tag for name, tag in run.data.tags.items() if name.startswith(SOURCE)}
         self._register = register
         self._pending: list[Metric] = []
 
-    def __enter__(self) -> "MlflowRun":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
+    @property
+    def id(self) -> str:
+        return self._run_id
 
     def status(self) -> str:
         """RUNNING, or how it ended; raises an error if the store does not answer."""
@@ -177,14 +186,16 @@ class MlflowRun:
         for begin in range(0, len(pending), METRICS_PER_CALL):
             self._client.log_batch(self._run_id, metrics=pending[begin : begin + METRICS_PER_CALL])
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Log a table, replacing one of the same name; MLflow itself would append to it."""
-        named = frame.reset_index() if frame.index.name else frame
-        self._client.log_text(
-            self._run_id, named.to_json(orient="split", index=False, double_precision=15), name
-        )
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
+        kind, where = ("local", {"uri": source}) if source is not None else ("code", {"tags": self._source})
+        found = Dataset(name, digest, kind, json.dumps(where), profile=json.dumps({"num_rows": rows}))
+        used = DatasetInput(found, [InputTag("mlflow.data.context", "training")])
+        self._client.log_inputs(self._run_id, [used])
+
+    def table(self, path: Path) -> None:
+        self.files(path)
         tables = json.loads(self._client.get_run(self._run_id).data.tags.get(TABLES, "[]"))
-        shown = {"path": name, "type": "table"}
+        shown = {"path": path.name, "type": "table"}
         if shown not in tables:
             self._client.set_tag(self._run_id, TABLES, json.dumps([*tables, shown]))
 
@@ -285,7 +296,7 @@ def _origin() -> dict[str, str]:
     source = Path(tpd.__file__).parent
     commit = _git(source, "rev-parse", "HEAD")
     if commit is not None and _git(source, "ls-files", "--error-unmatch", "__init__.py") is not None:
-        tags["mlflow.source.git.commit"] = commit
+        tags[f"{SOURCE}git.commit"] = commit
         tags["tpd.git_dirty"] = str(bool(_git(source, "status", "--porcelain"))).lower()
     return tags
 

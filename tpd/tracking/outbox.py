@@ -13,10 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-import pandas as pd
 
 from tpd import __version__
 from tpd.guards.atomic import atomic_write_text
@@ -103,7 +100,7 @@ def _put_aside_if_broken(folder: Path) -> None:
                 (folder / name).replace(folder / f"{name}.broken")
 
 
-class Outbox:
+class Outbox(Run):
     """A run that writes a journal, which a thread delivers; leaving the context ends the run."""
 
     def __init__(self, delivery: Delivery, *, needs_store: bool) -> None:
@@ -125,14 +122,6 @@ class Outbox:
     def id(self) -> str | None:
         return self._delivery.run_id
 
-    def __enter__(self) -> "Outbox":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
-
     def end(self, status: str) -> None:
         self._finish("end", status, hurry=status == "KILLED")
 
@@ -146,9 +135,11 @@ class Outbox:
             self._told |= {(name, step) for name in finite}
             self._write("metrics", finite, step, time.time_ns() // 1_000_000)
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        named = frame.reset_index() if frame.index.name else frame
-        self._write("table", named.to_dict(orient="split", index=False), name)
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
+        self._write("data", name, digest, rows, source)
+
+    def table(self, path: Path) -> None:
+        self._write("table", self._inside(path))
 
     def files(self, path: Path, folder: str | None = None) -> None:
         self._write("files", self._inside(path), folder)

@@ -1,12 +1,10 @@
-"""The interfaces of tracking (`Tracking`, `Run`), and implementations that track nothing."""
+"""The base classes of tracking, `Tracking` and `Run`, which track nothing."""
 
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
-
-import pandas as pd
+from typing import Any, Self
 
 LOOPBACK = "127.0.0.1"
 UNQUOTED = r"[^/:@'\"`]+"
@@ -15,38 +13,25 @@ THIS_RUN, THIS_EXPERIMENT = "@run@", "@experiment@"
 TRAINING = "workflowType=machine_learning"  # the UI's pages for training, not for chats
 ENV, POLICY, EXPLAINER, SEED = ABOUT = ("env", "policy", "explainer", "seed")
 """Tags that describe a run; registered model versions have them too."""
+PROGRAM = "program"
+"""The tag with the name of the program that a run is of; if it is missing, that is `tpd-run`."""
 
 
-class Tracking(Protocol):
-    """A tracking store."""
-
-    def open(
-        self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
-    ) -> "Run":
-        """Start a run."""
-
-    def ui_command(self) -> str | None:
-        """The command that shows the runs."""
+class Run:
+    """A tracked run; leaving its context ends it. The base class tracks nothing."""
 
     @property
-    def address(self) -> str:
-        """The address at which that command shows them."""
+    def id(self) -> str | None:
+        """None if it is not in the store."""
+        return None
 
-    def keeps_in(self, uri: str) -> bool:
-        """Whether this URI is the store of the runs."""
-
-
-class Run(Protocol):
-    """A tracked run; leaving its context ends it."""
-
-    @property
-    def id(self) -> str | None: ...
-
-    def __enter__(self) -> "Run": ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.end("FINISHED" if kind is None else "FAILED" if issubclass(kind, Exception) else "KILLED")
 
     def end(self, status: str) -> None:
         """End the run as FINISHED, FAILED or KILLED."""
@@ -57,8 +42,11 @@ class Run(Protocol):
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         """Log numbers; non-finite ones are left out."""
 
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        """Log a table."""
+    def data(self, name: str, digest: str, rows: int, source: str | None = None) -> None:
+        """Log the transitions that are learned from, and the file or folder that holds them, if any."""
+
+    def table(self, path: Path) -> None:
+        """Log a file as a table, replacing one of the same name; `tpd.store.tables` writes such files."""
 
     def files(self, path: Path, folder: str | None = None) -> None:
         """Log a file, or all files of a folder."""
@@ -71,69 +59,42 @@ class Run(Protocol):
 
     def page(self, run_id: str | None = None, file: str | None = None) -> str:
         """The address of this run, of another run of its experiment, or of a logged file; for notes."""
+        return ""
 
     def serve_command(self, name: str) -> list[str]:
         """The command that serves a logged model; for notes."""
+        return []
 
 
-class NoTracking:
-    """Tracks nothing; results are only in the output folder."""
+class NoRun(Run):
+    """A run that is not tracked."""
+
+
+class Tracking:
+    """A tracking store. The base class tracks nothing."""
 
     def open(
         self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
-    ) -> "NoRun":
+    ) -> Run:
+        """Start a run."""
         return NoRun()
 
-    def ui_command(self) -> None:
+    def ui_command(self) -> str | None:
+        """The command that shows the runs."""
         return None
 
     @property
     def address(self) -> str:
+        """The address at which that command shows them."""
         return ""
 
     def keeps_in(self, uri: str) -> bool:
+        """Whether this URI is the store of the runs."""
         return False
 
 
-class NoRun:
-    """A run that is not tracked."""
-
-    id: str | None = None
-
-    def __enter__(self) -> "NoRun":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def end(self, status: str) -> None:
-        return None
-
-    def abandon(self) -> None:
-        return None
-
-    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        return None
-
-    def table(self, frame: pd.DataFrame, name: str) -> None:
-        return None
-
-    def files(self, path: Path, folder: str | None = None) -> None:
-        return None
-
-    def model(self, folder: Path, name: str) -> None:
-        return None
-
-    def describe(self, parts: Sequence[str | Path]) -> None:
-        return None
-
-    def page(self, run_id: str | None = None, file: str | None = None) -> str:
-        return ""
-
-    def serve_command(self, name: str) -> list[str]:
-        return []
+class NoTracking(Tracking):
+    """Tracks nothing; results are only in the output folder."""
 
 
 def page(run_id: str | None = None, file: str | None = None) -> str:

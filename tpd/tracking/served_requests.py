@@ -1,6 +1,5 @@
 """Parses the requests to a served explainer; an error names the row and the column."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from gymnasium import spaces
 
 from tpd.core.types import Array, BoolArray
+from tpd.envs.action_parts import ActionParts
+from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.files import read_arrays
 from tpd.guards.settings import shown
 from tpd.store import explainers
@@ -130,55 +132,56 @@ def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:
 def _about_network(network: Mapping[str, Any], arrays: Mapping[str, Array]) -> Questions:
     """Questions for a network; the example is the mean observation, with the first and the last action."""
     actions: Kind
-    observed, acted = network["observation_space"], network["action_space"]
+    observed, acted = from_plain(network["observation_space"]), from_plain(network["action_space"])
     states, state = _about_space(observed, network["hidden_state"], arrays, "encoder.")
-    if acted["kind"] == "Discrete":
-        actions, fact, foil = Numbered(ACTION, acted["n"]), 0, acted["n"] - 1
-    elif acted["kind"] == "MultiDiscrete":
+    if isinstance(acted, spaces.Discrete):
+        actions, fact, foil = Numbered(ACTION, int(acted.n)), 0, int(acted.n) - 1
+    elif isinstance(acted, spaces.Box):
+        actions = Numbers(acted.shape, acted.low, acted.high)
+        fact, foil = acted.low.tolist(), acted.high.tolist()
+    else:
         parts = actions = _categories(acted)
         fact, foil = parts.low.tolist(), parts.high.tolist()
-    else:
-        low, high = (_weight(arrays, end).reshape(acted["shape"]) for end in ("low", "high"))
-        actions = Numbers(tuple(acted["shape"]), low, high)
-        fact, foil = low.tolist(), high.tolist()
     return Questions(states, actions, pd.DataFrame({STATE: [state], ACTION: [fact], FOIL: [foil]}))
 
 
 def _about_space(
-    space: Mapping[str, Any], hidden_state: int, arrays: Mapping[str, Array], encoder: str
+    space: spaces.Space[Any], hidden_state: int, arrays: Mapping[str, Array], encoder: str
 ) -> tuple[Kind, Any]:
     """The parser of observations for the encoder of this name, and an example observation."""
-    match space["kind"]:
-        case "Dict":
+    match space:
+        case spaces.Dict():
             parts = {
                 name: _about_space(part, 0, arrays, f"{encoder}parts.{index}.")
-                for index, (name, part) in enumerate(space["spaces"].items())
+                for index, (name, part) in enumerate(space.spaces.items())
             }
             kinds = Fields({name: kind for name, (kind, _) in parts.items()})
             return kinds, {name: example for name, (_, example) in parts.items()}
-        case "Discrete":
-            return Numbered(STATE, space["n"]), 0
-        case "MultiDiscrete" if not hidden_state:
+        case spaces.Discrete():
+            return Numbered(STATE, int(space.n)), 0
+        case spaces.MultiDiscrete() if not hidden_state:
             kind = _categories(space)
             return kind, kind.low.tolist()
-    shape = (math.prod(space["shape"]) + hidden_state,) if hidden_state else tuple(space["shape"])
-    mean = _weight(arrays, f"{encoder}mean", np.zeros(shape))
+    shape = (size_of(space) + hidden_state,) if hidden_state else tuple(space.shape or ())
+    mean = _mean(arrays, encoder, shape)
     return _unbounded(shape), mean.reshape(shape).tolist()
 
 
-def _categories(space: Mapping[str, Any]) -> Categories:
-    start, sizes = (np.array(space[name]).reshape(space["shape"]) for name in ("start", "nvec"))
-    return Categories(start, start + sizes - 1)
+def _categories(space: spaces.Space[Any]) -> Categories:
+    parts = ActionParts.of(space)
+    assert parts is not None
+    first, last = (each.reshape(parts.shape) for each in (parts.first, parts.first + parts.counts - 1))
+    return Categories(first, last)
 
 
-def _weight(arrays: Mapping[str, Array], name: str, otherwise: Array | None = None) -> Array:
-    """The weights of this name in the first part of the network that has them; all parts share them."""
-    found = [
-        array for each, array in arrays.items() if each.startswith("weight.") and each.endswith(f".{name}")
-    ]
-    if not found and otherwise is None:
-        raise ValueError(f"its network has no {name}")
-    return found[0] if otherwise is None or found else otherwise
+def _mean(arrays: Mapping[str, Array], encoder: str, shape: tuple[int, ...]) -> Array:
+    """The mean that the first encoder of this name holds; all parts of the network share it."""
+    means = (
+        array
+        for name, array in arrays.items()
+        if name.startswith("weight.") and name.endswith(f".{encoder}mean")
+    )
+    return next(means, np.zeros(shape))
 
 
 def _unbounded(shape: tuple[int, ...]) -> Numbers:

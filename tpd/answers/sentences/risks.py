@@ -20,7 +20,7 @@ def risks(explanation: Explanation, every: tuple[Term, ...], ending: BoolArray) 
     rollouts = explanation.rollouts
     if rollouts is None or not free or explanation.legend.reward_bound is None:
         return risky
-    rewards = rollouts @ np.array([weight or 0.0 for weight in explanation.legend.weights])
+    rewards = rollouts @ explanation.legend.rewards
     for term in free:
         happens = rollouts[..., term.column] > 0
         before = happens.any(axis=2, keepdims=True) & (np.cumsum(happens, axis=2) == 0)

@@ -22,8 +22,7 @@ class PairSummaries:
         self.horizon, self.terms = horizon, terms(legend)
         own = [term.column for term in self.terms]
         expected, told = explanation.expected[:, :, own], explanation.told
-        weights = np.array([term.weight or 0.0 for term in self.terms])
-        discounted = explanation.discount ** np.arange(horizon) @ expected
+        weights, discounted = legend.rewards[own], explanation.discounts @ expected
         self.visits: list[float] = explanation.support.tolist()
         self.worth: list[float] = (discounted @ weights).tolist()
         self.gross: list[float] = np.abs(discounted * weights).sum(axis=1).tolist()

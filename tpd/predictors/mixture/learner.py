@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor, State, Transitions
+from tpd.core.types import BoolArray, FloatArray, Policy, Predictor, State, Transitions
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
 from tpd.predictors.mixture.predictor import MixturePredictor
 from tpd.predictors.mixture.weights import fitted_weights, groups
 from tpd.predictors.model.learner import LearnedModel
 from tpd.predictors.model.predictor import ImpossibleModelError
+from tpd.predictors.network.fitted import SolvingLearner
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.predictor import NetworkPredictor
 from tpd.predictors.network.state import prefixed, unprefixed
@@ -42,7 +43,7 @@ def network_and_model(
         return one
 
 
-class MixtureLearner:
+class MixtureLearner(SolvingLearner[MixturePredictor]):
     """Trains both predictors, and fits a mixture weight for each outcome on held-out (select) episodes.
 
     Until both are fitted, it predicts with the network alone.
@@ -143,19 +144,3 @@ class MixtureLearner:
         names = (*self.outcomes.legend.names, "terminated")
         shares = {f"mixture/{name}": float(w) for name, w in zip(names, self.weights, strict=True)}
         return self.network.metrics() | self.model.metrics() | shares
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]"""
-        return self.solved().predict(observations, actions)
-
-    def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often the action was tried in any state; a network does not count single pairs."""
-        return self.solved().support(observations, actions)
-
-    def description(self) -> dict[str, Any]:
-        """The architecture of both."""
-        return self.solved().description()
-
-    def arrays(self) -> dict[str, Array]:
-        """The parameters of both, and the mixture weights."""
-        return self.solved().arrays()

@@ -13,16 +13,17 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import Policy, State, Transitions
 from tpd.envs import Environment
+from tpd.envs.spaces import size_of
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
-from tpd.predictors.model.fitted import FittedLearner
-from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible, sizes
+from tpd.predictors.model.predictor import ModelPredictor, refuse_impossible
 from tpd.predictors.model.steps import StepBuffer, Steps
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.device import choose_device
+from tpd.predictors.network.fitted import FittedLearner, seeded
 from tpd.predictors.network.selection import LEAST_LOSS
-from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
+from tpd.predictors.network.state import prefixed, unprefixed
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +68,8 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         widths = [whole_number("hidden", width, at_least=1) for width in hidden]
         self._device = choose_device(device)
         log.info("the model is learned on %s", self._device)
-        observed, acted = sizes(env.observation_space, env.action_space)
-        with torch.random.fork_rng():
-            torch.manual_seed(int(generator(seed, "model").integers(2**31)))
+        observed, acted = size_of(env.observation_space), size_of(env.action_space)
+        with seeded(seed, "model"):
             self._model = WorldModel(observed, acted, members, widths).to(self._device)
         best = copy.deepcopy(self._model).requires_grad_(False)
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
@@ -85,7 +85,8 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         self._action_space: spaces.Space[Any] = env.action_space
         optimizer = torch.optim.Adam(self._model.parameters(), lr=self._rate, fused=True)
         updates = whole_number("fit_updates", fit_updates, at_least=0)
-        super().__init__(predictor, optimizer, generator(seed, "model batches"), updates)
+        networks = {"model": self._model, "best": best}
+        super().__init__(predictor, networks, optimizer, generator(seed, "model batches"), updates)
         self._split = EpisodeSplit()
         size = whole_number("replay_size", replay_size, at_least=1)
         self._kept, self._held_out = StepBuffer(size), StepBuffer(size)
@@ -132,8 +133,6 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         return {
             **super().state(),
             "_best_loss": np.array(self._best_loss),
-            **prefixed("model", weights(self._model)),
-            **prefixed("best", weights(self._predictor.model)),
             **prefixed("split", self._split.state()),
             **prefixed("kept", self._kept.state()),
             **prefixed("held_out", self._held_out.state()),
@@ -144,10 +143,8 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         super().restore(state)
         stored = CheckedArrays(state)
         self._best_loss = float(stored.like("_best_loss", np.zeros(()), low=LEAST_LOSS, finite=False))
-        put_weights(self._model, unprefixed("model", state))
-        put_weights(self._predictor.model, unprefixed("best", state))
         self._split.restore(unprefixed("split", state))
-        due = Steps.none(*sizes(self._predictor.observation_space, self._action_space))
+        due = Steps.none(size_of(self._predictor.observation_space), size_of(self._action_space))
         self._kept.restore(unprefixed("kept", state), due)
         self._held_out.restore(unprefixed("held_out", state), due)
 

@@ -1,26 +1,25 @@
 """A trained model of the environment as a predictor, and its storage as plain values and arrays."""
 
+import copy
 import functools
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium import spaces
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs import Environment
+from tpd.envs.spaces import from_plain, size_of, to_plain
 from tpd.guards.settings import boolean, shown
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
-from tpd.predictors.network.encoders import describe_space
+from tpd.predictors.network.fitted import check_actions, tries
 from tpd.predictors.network.image_spaces import is_image
-from tpd.predictors.network.predictor import space_from
-from tpd.predictors.network.state import put_weights
+from tpd.predictors.network.state import fill, prefixed, unprefixed, weights
 
-WEIGHT = "weight."
+WEIGHT = "weight"
 KIND = "model"
 
 
@@ -72,21 +71,15 @@ class ModelPredictor:
         self.tried = tried
         """[num_actions]: how often each action was seen; one total if actions are not discrete"""
         self.observation_space, self.action_space = observation_space, action_space
+        self._discrete = isinstance(action_space, spaces.Discrete)
         self.horizon, self.particles, self.mean = horizon, particles, mean
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "ModelPredictor":
         """The same predictor with this policy and these outcomes; it needs both to predict."""
-        whole = ModelPredictor(
-            self.model,
-            self.tried,
-            self.observation_space,
-            self.action_space,
-            horizon=self.horizon,
-            particles=self.particles,
-            mean=self.mean,
-        )
+        whole = copy.copy(self)
+        whole.__dict__.pop("_simulation", None)  # it is of the policy and outcomes before
         whole.policy, whole.outcomes = policy, outcomes
         return whole
 
@@ -117,25 +110,22 @@ class ModelPredictor:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        wrong = (actions < 0) | (actions >= len(self.tried))
-        if isinstance(self.action_space, spaces.Discrete) and wrong.any():
-            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions[wrong][0]}")
+        check_actions(actions, self.tried, self._discrete)
         return self._simulation.expected(observations, actions)
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often the action was tried in any state; 0 far from all training data."""
-        discrete = isinstance(self.action_space, spaces.Discrete)
-        numbers = actions if discrete else np.zeros(len(actions), dtype=np.int64)
         own = observations.reshape(len(observations), -1)[:, : self.model.observed]
         seen = torch.as_tensor(own, dtype=torch.float32, device=self.model.scales.low.device)
-        return np.where(self.model.scales.unseen(seen).numpy(force=True), 0.0, self.tried[numbers])
+        unseen = self.model.scales.unseen(seen).numpy(force=True)
+        return tries(actions, self.tried, self._discrete, unseen)
 
     def description(self) -> dict[str, Any]:
         """The architecture of the model, as plain values."""
         return {
             "kind": KIND,
-            "observation_space": describe_space(self.observation_space),
-            "action_space": describe_space(self.action_space),
+            "observation_space": to_plain(self.observation_space),
+            "action_space": to_plain(self.action_space),
             "members": self.model.members,
             "hidden": list(self.model.hidden),
             "horizon": self.horizon,
@@ -145,33 +135,16 @@ class ModelPredictor:
         }
 
     def arrays(self) -> dict[str, Array]:
-        """The weights, the bounds of actions, and the counts of actions."""
-        learned = self.model.state_dict().items()
-        arrays = {f"{WEIGHT}{name}": value.numpy(force=True) for name, value in learned}
-        if isinstance(self.action_space, spaces.Box):
-            arrays |= {"action_low": self.action_space.low, "action_high": self.action_space.high}
-        return arrays | {"tried": self.tried}
+        """The weights, and the counts of actions."""
+        return prefixed(WEIGHT, weights(self.model)) | {"tried": self.tried}
 
 
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelPredictor:
     """The predictor with this `description` and these `arrays`; it still has to be completed."""
-    observation_space = space_from(description["observation_space"])
-    action_space = space_from(description["action_space"])
-    if isinstance(action_space, spaces.Box):
-        bounds = arrays["action_low"], arrays["action_high"]
-        action_space = spaces.Box(*bounds, action_space.shape, action_space.dtype.type)
-    observed, acted = sizes(observation_space, action_space)
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
+    observed, acted = map(size_of, both)
     model = WorldModel(observed, acted, description["members"], description["hidden"])
-    learned = {name.removeprefix(WEIGHT): value for name, value in arrays.items() if name.startswith(WEIGHT)}
-    put_weights(model, learned)
-    model.requires_grad_(False)
+    fill(model, unprefixed(WEIGHT, arrays))
     limits = {name: description[name] for name in ("horizon", "particles")}
     limits["mean"] = boolean("mean", description.get("mean", False))
-    return ModelPredictor(model, arrays["tried"], observation_space, action_space, **limits)
-
-
-def sizes(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> tuple[int, int]:
-    """The sizes of an observation and of an encoded action."""
-    if isinstance(action_space, spaces.Discrete):
-        return math.prod(observation_space.shape or ()), int(action_space.n)
-    return math.prod(observation_space.shape or ()), math.prod(action_space.shape or ())
+    return ModelPredictor(model, arrays["tried"], *both, **limits)

@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from tpd.core.observations import unpack
 from tpd.core.types import Array
-from tpd.guards.settings import whole_number
 from tpd.predictors.network.image_spaces import channels_first, channels_last, is_image
 
 UNSEEN = 50.0  # standard deviations from the mean; a flag that is set in 1 of 1000 steps stays below
@@ -246,43 +245,23 @@ def _part_encoder(space: spaces.Space[Any]) -> Encoder:
     return VectorEncoder(math.prod(space.shape or ()))
 
 
-def encoded_size(plain: Mapping[str, Any], part: bool = False) -> tuple[int, int]:
-    """Lower bounds of the numbers of features and weights for a described space, before it is built."""
-    match plain["kind"]:
-        case "Dict":
-            parts = [encoded_size(one, part=True) for one in plain["spaces"].values()]
+def encoded_size(space: spaces.Space[Any], part: bool = False) -> tuple[int, int]:
+    """Lower bounds of the numbers of features and weights of an encoder, before it is built."""
+    match space:
+        case spaces.Dict():
+            parts = [encoded_size(one, part=True) for one in space.spaces.values()]
             return sum(features for features, _ in parts), sum(weights for _, weights in parts)
-        case "Discrete":
-            count = whole_number("n", plain["n"], at_least=1)
+        case spaces.Discrete():
+            count = int(space.n)
             return (count if count <= MOST_CATEGORIES else 1, 0) if part else (1, count)
-        case "MultiDiscrete":
-            sizes = [whole_number("nvec", size, at_least=1) for size in plain["nvec"]]
-            total = sum(sizes)
-            return total if total <= MOST_CATEGORIES else len(sizes), 0
-    shape = [whole_number("shape", size, at_least=0) for size in plain["shape"]]
-    if plain["kind"] == "MultiBinary":
-        return math.prod(shape), math.prod(shape)
+        case spaces.MultiDiscrete():
+            total = sum(space.nvec.ravel().tolist())
+            return total if total <= MOST_CATEGORIES else space.nvec.size, 0
+    shape = space.shape or ()
     sides = sorted(shape)[1:]
-    if plain["dtype"] == "uint8" and len(shape) == 3 and min(sides) >= SMALLEST_PICTURE:
+    if is_image(space) and min(sides) >= SMALLEST_PICTURE:
         return PICTURE_FEATURES, PICTURE_FEATURES * math.prod(_convolved(side) for side in sides)
     return math.prod(shape), math.prod(shape)
-
-
-def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
-    """A space as plain values: the properties that a network depends on."""
-    match space:
-        case spaces.Discrete():
-            start = {"start": int(space.start)} if space.start else {}
-            return {"kind": "Discrete", "n": int(space.n), **start}
-        case spaces.Dict():
-            return {"kind": "Dict", "spaces": {key: describe_space(one) for key, one in space.spaces.items()}}
-        case spaces.MultiBinary():
-            return {"kind": "MultiBinary", "shape": list(space.shape)}
-        case spaces.MultiDiscrete():
-            sizes = {"nvec": space.nvec.ravel().tolist(), "start": space.start.ravel().tolist()}
-            return {"kind": "MultiDiscrete", "shape": list(space.shape), **sizes}
-    assert space.shape is not None
-    return {"kind": "Box", "shape": list(space.shape), "dtype": str(space.dtype)}
 
 
 def tensors(observations: Array, device: torch.device | None = None) -> Any:

@@ -1,8 +1,7 @@
 """Fixed-horizon TD (FHTD) with a neural network, for state spaces that are too large for a table."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,20 +9,11 @@ import numpy as np
 import torch
 
 from tpd.core.efo import check_decomposition
-from tpd.core.outcomes import FIRST, Observed, OutcomeSet
+from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.sampling import stratified
 from tpd.core.seeding import generator
-from tpd.core.types import (
-    Array,
-    FloatArray,
-    IntArray,
-    Policy,
-    RecurrentPolicy,
-    State,
-    Transitions,
-)
+from tpd.core.types import IntArray, Policy, RecurrentPolicy, State, Transitions, hidden_size
 from tpd.envs import Environment
-from tpd.envs.spaces import check_members
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, one_of, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
@@ -31,22 +21,14 @@ from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.columns import Columns, EndingEvents, next_actions
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.fitted import FittedLearner, follow, seeded
 from tpd.predictors.network.margins import has_margins
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.predictor import NetworkPredictor
-from tpd.predictors.network.replay_buffer import Experience
+from tpd.predictors.network.replay_buffer import check_kept
 from tpd.predictors.network.returns import ReturnLearner, ReturnNetwork, return_settings
 from tpd.predictors.network.selection import Selection
-from tpd.predictors.network.state import (
-    generator_state,
-    optimizer_state,
-    prefixed,
-    put_generator_state,
-    put_optimizer_state,
-    put_weights,
-    unprefixed,
-    weights,
-)
+from tpd.predictors.network.state import prefixed, unprefixed
 from tpd.predictors.network.targets import Losses, Targets, losses
 from tpd.predictors.network.window_targets import WindowTargets
 
@@ -57,10 +39,10 @@ WARM_UP, SLOWEST = 0.05, 0.05
 """Fraction of updates for learning rate warm-up, and final fraction of the learning rate."""
 LEVELS = (0.01, 0.2)
 """Edges between unlikely, possible and likely events, for choosing held-out windows."""
-NUMBERS = ("_seen", "_owed", "_version", "_fitted", "updates")
+NUMBERS = ("_seen", "_owed", "_version")
 
 
-class NetworkFHTD:
+class NetworkFHTD(FittedLearner[NetworkPredictor]):
     """FHTD with a neural network, a replay buffer and a target network (Polyak averaging).
 
     Targets are n-step targets: outcomes observed while the policy chose the actions, at most `window` steps,
@@ -109,7 +91,6 @@ class NetworkFHTD:
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
         self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
         self.updates_per_step = number("updates_per_step", updates_per_step, 0, 100)
-        self.fit_updates = whole_number("fit_updates", fit_updates, at_least=0)
         self.bootstrap = boolean("bootstrap", bootstrap)
         self.weight_decay = number("weight_decay", weight_decay, 0, 100)
         self.difference_decay = number("difference_decay", difference_decay, 0, 100)
@@ -124,7 +105,7 @@ class NetworkFHTD:
         self._alike: dict[str, Any] = {
             "horizon": self.horizon,
             "hidden": [whole_number("hidden", width, at_least=1) for width in hidden],
-            "hidden_state": policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0,
+            "hidden_state": hidden_size(policy),
             "features_extractor": features_extractor,
         }
         self._returns: ReturnLearner | None = None
@@ -132,25 +113,26 @@ class NetworkFHTD:
             settings = return_settings(return_atoms, policy, outcomes)
             with seeded(seed, "returns"):
                 of_returns = ReturnNetwork(*self._spaces, settings, **self._alike).to(self.device)
-            rewards = outcomes.legend.weights
+            rewards = outcomes.legend.rewards
             self._returns = ReturnLearner(of_returns, rewards, self._rate, self.target_update_rate)
         self._split = EpisodeSplit()
         self._value_discount = self.discount if form == "fhgvf" else None
-        self._rng = generator(seed, "replay")
+        rng = generator(seed, "replay")
         self._replay = WindowTargets(
             policy,
-            self._rng,
+            rng,
             horizon=self.horizon,
             window=self.horizon if window is None else whole_number("window", window, at_least=1),
             discount=self._value_discount,
             capacity=whole_number("replay_size", replay_size, at_least=1),
         )
         self._tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
-        self._seen, self._owed, self._fitted, self.updates = 0, 0.0, 0, 0
+        self._seen, self._owed = 0, 0.0
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
-        self._losses: list[float] = []
         self._endings = EndingEvents(outcomes)
         self._build(())
+        updates = whole_number("fit_updates", fit_updates, at_least=0)
+        super().__init__(self._predictor, self._networks, self._optimizer, rng, updates)
 
     def _columns(self, ending: Sequence[int]) -> Columns:
         """The columns, where the events `ending` end the episode."""
@@ -180,6 +162,7 @@ class NetworkFHTD:
         ]
         self._optimizer = torch.optim.AdamW(groups, lr=self._rate, fused=True)
         of_returns = None if self._returns is None else self._returns.target_network
+        self._networks = {"network": self.network, "target_network": self.target_network}
         self._predictor = NetworkPredictor(self.target_network, self._tried, self._value_discount, of_returns)
         self._selection = Selection(len(self.network.parts))
 
@@ -195,8 +178,7 @@ class NetworkFHTD:
             self._returns.update_scales(transitions.observation, observed.outcome, first=self._seen == 0)
         self._replay.add(transitions, observed, self._split.held_out(transitions))
         self._seen += len(transitions)
-        actions = transitions.action if self.network.discrete else np.zeros(len(transitions), dtype=np.int64)
-        self._tried += np.bincount(actions, minlength=len(self._tried))
+        self._count_tries(transitions, self.network.discrete)
         self._owed += self.updates_per_step * len(transitions)
         while self._owed >= 1:
             self._owed -= 1
@@ -226,7 +208,7 @@ class NetworkFHTD:
             return
         self._replay.consult_policy()
         check_every = max(1, self.fit_updates // CHECKS)
-        end = self.fit_updates if at_most is None else min(self.fit_updates, self._fitted + at_most)
+        end = self._end(at_most)
         while self._fitted < end:
             self._schedule()
             self.learn()
@@ -249,17 +231,13 @@ class NetworkFHTD:
         """Networks, optimizer, replay buffer, random state and progress of the fit."""
         numbers = {name: np.array(getattr(self, name)) for name in NUMBERS}
         return {
+            **super().state(),
             **numbers,
             "ending": np.array(self._ending, dtype=np.int64),
             "margin": np.array(self.network.margin),
             "exclusive": np.array(self.network.columns.exclusive, dtype=np.int64),
             "otherwise": self._endings.otherwise,
             "together": self._endings.together,
-            "tried": self._tried,
-            "stream": generator_state(self._rng),
-            **prefixed("network", weights(self.network)),
-            **prefixed("target_network", weights(self.target_network)),
-            **prefixed("optimizer", optimizer_state(self._optimizer)),
             **prefixed("selection", self._selection.state()),
             **prefixed("split", self._split.state()),
             **prefixed("replay", self._replay.state()),
@@ -269,8 +247,7 @@ class NetworkFHTD:
     def restore(self, state: State) -> None:
         """Continue from that state."""
         stored, endings = CheckedArrays(state), self._endings
-        self._seen, self._version, self.updates = map(stored.number, ("_seen", "_version", "updates"))
-        self._fitted = stored.number("_fitted", self.fit_updates)
+        self._seen, self._version = map(stored.number, ("_seen", "_version"))
         self._owed = float(stored.like("_owed", np.zeros(()), low=0, high=1))
         ending, exclusive = (
             stored.like(name, np.zeros(0, dtype=np.int64), rows=None).tolist()
@@ -279,53 +256,21 @@ class NetworkFHTD:
         self._build(ending, bool(stored.like("margin", np.zeros((), dtype=np.bool_))), exclusive)
         endings.otherwise = stored.like("otherwise", endings.otherwise, low=0).copy()
         endings.together = stored.like("together", endings.together, low=0).copy()
-        self._tried[:] = stored.like("tried", self._tried, low=0)
-        put_generator_state(self._rng, state["stream"])
-        put_weights(self.network, unprefixed("network", state))
-        put_weights(self.target_network, unprefixed("target_network", state))
-        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        super().restore(state)
         self._selection.restore(unprefixed("selection", state), self.target_network.parts)
         self._split.restore(unprefixed("split", state))
         self._replay.restore(unprefixed("replay", state))
         if len(self._replay):
-            self._check_kept(self._replay.kept)
+            check_kept(self._replay.kept, self._spaces, self._alike["hidden_state"], self.outcomes)
         if self._returns is not None:
             self._returns.restore(unprefixed("returns", state))
 
-    def _check_kept(self, kept: Experience) -> None:
-        """Refuse transitions that do not fit the spaces or the outcomes."""
-        (observed, acted), hidden_state = self._spaces, self._alike["hidden_state"]
-        check_members("observation", kept.observation, observed, hidden_state)
-        check_members("next_observation", kept.next_observation, observed, hidden_state)
-        check_members("action", kept.action, acted)
-        self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
-
-    def solved(self) -> NetworkPredictor:
-        """The predictor with the target network's current weights."""
-        return self._predictor
-
     def metrics(self) -> dict[str, float]:
         """Training metrics since the last call."""
-        losses, self._losses = self._losses, []
+        loss = self._mean_loss()
         figures = {"explainer/updates": float(self.updates)}
         figures |= {} if self._returns is None else self._returns.metrics()
-        return figures | ({"explainer/loss": float(np.mean(losses))} if losses else {})
-
-    def predict(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch, horizon, outcome]"""
-        return self._predictor.predict(observations, actions)
-
-    def support(self, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: how often the action was tried in any state; a network does not count single pairs."""
-        return self._predictor.support(observations, actions)
-
-    def description(self) -> dict[str, Any]:
-        """The architecture of the network."""
-        return self.solved().description()
-
-    def arrays(self) -> dict[str, Array]:
-        """Its weights."""
-        return self.solved().arrays()
+        return figures if loss is None else figures | {"explainer/loss": loss}
 
     def select_windows(self, at_most: int) -> Windows:
         """At most this many windows of the held-out episodes, more of them where a rare event is forecast.
@@ -369,18 +314,10 @@ class NetworkFHTD:
         with seeded(self._seed, f"update {self.updates}"):
             steps, times = self._losses_of(self.network, rows, target)
         loss = steps.mean() + times.mean()
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        with torch.no_grad():
-            torch._foreach_lerp_(
-                list(self.target_network.parameters()),
-                list(self.network.parameters()),
-                self.target_update_rate,
-            )
+        self._step(loss)
+        follow(self.target_network, self.network, self.target_update_rate)
         if self._returns is not None:
             self._returns.learn(self._replay.kept[rows], self._replay.following(rows))
-        self.updates += 1
         self._losses.append(float(loss.detach()))
 
     def _losses_of(self, network: OutcomeNetwork, rows: IntArray, target: Targets) -> Losses:
@@ -389,11 +326,3 @@ class NetworkFHTD:
         margins = self._replay.margins(rows, network)
         features = network.features(kept.observation[rows], actions, margins)
         return losses(network, network.outputs(features, actions), target)
-
-
-@contextmanager
-def seeded(seed: int, purpose: str) -> Iterator[None]:
-    """Seed torch's random numbers within the block from a seed and a named purpose."""
-    with torch.random.fork_rng():
-        torch.manual_seed(int(generator(seed, purpose).integers(2**31)))
-        yield

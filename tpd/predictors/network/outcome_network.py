@@ -1,8 +1,7 @@
 """The outcome network: one part predicts outcomes at every step, another one distributions over steps."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor, nn
 
 from tpd.core.types import Array, BoolArray, FloatArray, Policy
 from tpd.predictors.network.columns import Columns
-from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.margins import Margins
-from tpd.predictors.network.pair_network import PairNetwork
+from tpd.predictors.network.pair_network import Architecture, PairNetwork
 
 LEAST = 1e-3  # initial probability of events that were never seen
 
@@ -56,26 +54,17 @@ class OutcomeNetwork(nn.Module):
         columns: Columns,
         *,
         horizon: int,
-        hidden: Sequence[int],
-        hidden_state: int = 0,
-        features_extractor: FeaturesExtractor | None = None,
-        margin: bool = False,
+        **architecture: Unpack[Architecture],
     ) -> None:
         super().__init__()
         self.columns = columns
         self.horizon = horizon
-        alike: dict[str, Any] = {
-            "hidden": hidden,
-            "hidden_state": hidden_state,
-            "features_extractor": features_extractor,
-            "margin": margin,
-        }
-        self.margin = margin
+        self.margin = architecture.get("margin", False)
         self._margins: Margins | None = None
-        spaces_of_both = observation_space, action_space
+        both = observation_space, action_space
         steps, times = horizon * columns.channels, columns.times(horizon)
-        self.steps = PairNetwork(*spaces_of_both, steps, **alike) if steps else None
-        self.times = PairNetwork(*spaces_of_both, times, **alike) if times else None
+        self.steps = PairNetwork(*both, steps, **architecture) if steps else None
+        self.times = PairNetwork(*both, times, **architecture) if times else None
         self.discrete = self.parts[0].discrete
         self.register_buffer("scale", torch.ones(len(columns.real)))
         self.start_from(np.zeros(columns.width), np.ones(len(columns.real)))

@@ -1,7 +1,7 @@
 """A network over state-action pairs: observation encoder, trunk, and heads for the actions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import numpy as np
 import torch
@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from tpd.core.types import Array, BoolArray
 from tpd.envs.action_parts import ActionParts
+from tpd.envs.spaces import to_plain
 from tpd.predictors.network.encoders import (
     CategoryEncoder,
     FeaturesExtractor,
     VectorEncoder,
-    describe_space,
     make_encoder,
     tensors,
 )
@@ -51,6 +51,15 @@ class Heads(nn.Module):
         return shared + torch.cat(differing)[torch.argsort(order)]
 
 
+class Architecture(TypedDict, total=False):
+    """Settings of a `PairNetwork` besides its spaces and outputs."""
+
+    hidden: Required[Sequence[int]]
+    hidden_state: int
+    features_extractor: FeaturesExtractor | None
+    margin: bool
+
+
 class PairNetwork(nn.Module):
     """Maps each pair to `outputs` numbers. Discrete actions have heads; other actions are inputs.
 
@@ -73,8 +82,8 @@ class PairNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.settings = {
-            "observation_space": describe_space(observation_space),
-            "action_space": describe_space(action_space),
+            "observation_space": to_plain(observation_space),
+            "action_space": to_plain(action_space),
             "hidden": list(hidden),
             "hidden_state": hidden_state,
             "extracted": features_extractor is not None,

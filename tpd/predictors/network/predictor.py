@@ -6,22 +6,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.efo import decompose
 from tpd.core.first_occurrences import at_most_one
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, FloatArray, IntArray, Policy
+from tpd.envs.spaces import from_plain
 from tpd.guards.settings import boolean
 from tpd.predictors.network.columns import Columns
 from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.fitted import check_actions, tries
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
-from tpd.predictors.network.state import put_weights
+from tpd.predictors.network.state import fill, prefixed, unprefixed, weights
 
 ROWS_AT_ONCE = 8192
-WEIGHT, RETURN = "weight.", "return."
+WEIGHT, RETURN = "weight", "return"
 
 
 class NetworkPredictor:
@@ -61,7 +62,7 @@ class NetworkPredictor:
 
     def predict(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, horizon, outcome]"""
-        self._check(actions)
+        check_actions(actions, self.tried, self.network.discrete)
         network = self.network
         parts = [np.empty((0, network.horizon, network.columns.width), dtype=np.float32)]
         for start in range(0, len(observations), ROWS_AT_ONCE):
@@ -90,22 +91,15 @@ class NetworkPredictor:
         """[batch]: how often the action was tried in any state, because a network does not count pairs; 0 for
         observations far from all training data.
         """
-        numbers = actions if self.network.discrete else np.zeros(len(actions), dtype=np.int64)
-        return np.where(self.network.unseen(observations), 0.0, self.tried[numbers])
+        return tries(actions, self.tried, self.network.discrete, self.network.unseen(observations))
 
     def returns(self, observations: Array, actions: Array) -> BoundedDistribution | None:
         """[batch]: the return distribution; any possible return if there is no support."""
         if self.of_returns is None:
             return None
-        self._check(actions)
+        check_actions(actions, self.tried, self.network.discrete)
         unknown = np.asarray(self.support(observations, actions) == 0)
         return self.of_returns.distribution(observations, actions, unknown)
-
-    def _check(self, actions: Array) -> None:
-        wrong = (actions < 0) | (actions >= len(self.tried))
-        if self.network.discrete and wrong.any():
-            last = len(self.tried) - 1
-            raise ValueError(f"actions are numbered from 0 to {last}, got {actions[wrong][0]}")
 
     def description(self) -> dict[str, Any]:
         """The architecture of the network, and of the return network if there is one."""
@@ -114,13 +108,8 @@ class NetworkPredictor:
 
     def arrays(self) -> dict[str, Array]:
         """The weights, and the counts of actions."""
-        networks = {WEIGHT: self.network} | ({RETURN: self.of_returns} if self.of_returns is not None else {})
-        weights = {
-            f"{prefix}{name}": value.numpy(force=True)
-            for prefix, network in networks.items()
-            for name, value in network.state_dict().items()
-        }
-        return weights | {"tried": self.tried}
+        arrays = prefixed(WEIGHT, weights(self.network)) | {"tried": self.tried}
+        return arrays if self.of_returns is None else arrays | prefixed(RETURN, weights(self.of_returns))
 
 
 def read(
@@ -131,43 +120,15 @@ def read(
     """The predictor with this `description` and these `arrays`; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
-    both = space_from(description["observation_space"]), space_from(description["action_space"])
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor
     columns = Columns.read(description["columns"])
     network = OutcomeNetwork(*both, columns, margin=boolean("margin", description["margin"]), **alike)
-    _fill(network, _named(arrays, WEIGHT))
+    fill(network, unprefixed(WEIGHT, arrays))
     of_returns = None
     if "returns" in description:
         of_returns = ReturnNetwork(*both, ReturnSettings(**description["returns"]), **alike)
-        _fill(of_returns, _named(arrays, RETURN))
+        fill(of_returns, unprefixed(RETURN, arrays))
     tried, discount = arrays["tried"], description["discount"]
     return NetworkPredictor(network, tried, discount, of_returns)
-
-
-def _fill(network: OutcomeNetwork | ReturnNetwork, weights: Mapping[str, Array]) -> None:
-    """Load weights into a network, and freeze it."""
-    put_weights(network, weights)
-    network.requires_grad_(False)
-
-
-def _named(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays with this prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def space_from(description: Mapping[str, Any]) -> spaces.Space[Any]:
-    """The inverse of `describe_space`; bounds of actions are stored with the weights."""
-    if description["kind"] == "Discrete":
-        return spaces.Discrete(description["n"], start=description.get("start", 0))
-    if description["kind"] == "Dict":
-        return spaces.Dict([(key, space_from(part)) for key, part in description["spaces"].items()])
-    if description["kind"] == "MultiBinary":
-        return spaces.MultiBinary(description["shape"])
-    if description["kind"] == "MultiDiscrete":
-        sizes = (np.array(description[name]).reshape(description["shape"]) for name in ("nvec", "start"))
-        nvec, start = sizes
-        return spaces.MultiDiscrete(nvec, start=start)
-    dtype = np.dtype(description["dtype"])
-    low, high = (0, 255) if dtype == np.uint8 else (-1, 1)
-    return spaces.Box(low, high, tuple(description["shape"]), dtype.type)

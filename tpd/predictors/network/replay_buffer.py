@@ -1,10 +1,14 @@
 """The replay buffer: a ring of the newest transitions with their outcomes, linked in time order."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
+from tpd.core.outcomes import Observed, OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
+from tpd.envs.spaces import check_members
 from tpd.guards.files import ANY, CheckedArrays
 from tpd.guards.sizes import require_memory
 
@@ -167,6 +171,20 @@ class ReplayBuffer:
         right[before] &= kept.selecting[after] == kept.selecting[before]
         right[before] &= _alike(kept.next_observation[before], kept.observation[after])
         stored.check("column_7", right)
+
+
+def check_kept(
+    kept: Experience,
+    both: tuple[spaces.Space[Any], spaces.Space[Any]],
+    hidden_state: int,
+    outcomes: OutcomeSet,
+) -> None:
+    """Refuse transitions that do not fit the spaces of observations and actions, or the outcomes."""
+    observed, acted = both
+    check_members("observation", kept.observation, observed, hidden_state)
+    check_members("next_observation", kept.next_observation, observed, hidden_state)
+    check_members("action", kept.action, acted)
+    outcomes.check_observed(Observed(kept.outcome, kept.continuation))
 
 
 def _alike(observations: Array, others: Array) -> BoolArray:

@@ -6,9 +6,8 @@ not suffer if the bound of the reward is much larger than the rewards that occur
 
 import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -18,18 +17,11 @@ from torch import Tensor
 from tpd.core.distributions import BoundedDistribution, with_unknown
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Policy, State
-from tpd.predictors.network.encoders import FeaturesExtractor
+from tpd.predictors.network.fitted import follow
 from tpd.predictors.network.next_actions import NextActions
-from tpd.predictors.network.pair_network import PairNetwork
+from tpd.predictors.network.pair_network import Architecture, PairNetwork
 from tpd.predictors.network.replay_buffer import Experience
-from tpd.predictors.network.state import (
-    optimizer_state,
-    prefixed,
-    put_optimizer_state,
-    put_weights,
-    unprefixed,
-    weights,
-)
+from tpd.predictors.network.state import put_training_state, training_state
 
 FEWEST_ATOMS = 11
 REACH = 15.0  # spreads; at most 1 / REACH² of any distribution lies farther from its mean
@@ -119,18 +111,10 @@ class ReturnNetwork(PairNetwork):
         settings: ReturnSettings,
         *,
         horizon: int,
-        hidden: Sequence[int],
-        hidden_state: int = 0,
-        features_extractor: FeaturesExtractor | None = None,
+        **architecture: Unpack[Architecture],
     ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            horizon * (2 + settings.atoms),
-            hidden=hidden,
-            hidden_state=hidden_state,
-            features_extractor=features_extractor,
-        )
+        outputs = horizon * (2 + settings.atoms)
+        super().__init__(observation_space, action_space, outputs, **architecture)
         self.horizon = horizon
         self.of_returns = settings
         self.register_buffer("atoms", standard_atoms(settings.atoms), persistent=False)
@@ -179,11 +163,12 @@ class ReturnLearner:
     """
 
     def __init__(
-        self, network: ReturnNetwork, rewards: Sequence[float | None], rate: float, target_update_rate: float
+        self, network: ReturnNetwork, rewards: FloatArray, rate: float, target_update_rate: float
     ) -> None:
         self.network = network
         self.target_network = copy.deepcopy(network).requires_grad_(False)
-        self._weights = np.array([reward or 0.0 for reward in rewards], dtype=np.float32)
+        self._networks = {"network": self.network, "target_network": self.target_network}
+        self._weights = rewards.astype(np.float32)
         self._optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
         self._follow_rate = target_update_rate
         self._beyond: list[float] = []
@@ -204,10 +189,7 @@ class ReturnLearner:
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
         self._optimizer.step()
-        with torch.no_grad():
-            torch._foreach_lerp_(
-                list(self.target_network.parameters()), list(self.network.parameters()), self._follow_rate
-            )
+        follow(self.target_network, self.network, self._follow_rate)
 
     def _loss(self, predicted: Returns, batch: Experience, following: NextActions) -> Tensor:
         """Cross-entropy of the atoms, plus that of a normal distribution with this centre and spread.
@@ -262,14 +244,8 @@ class ReturnLearner:
 
     def state(self) -> State:
         """Both networks and the optimizer."""
-        return {
-            **prefixed("network", weights(self.network)),
-            **prefixed("target_network", weights(self.target_network)),
-            **prefixed("optimizer", optimizer_state(self._optimizer)),
-        }
+        return training_state(self._networks, self._optimizer)
 
     def restore(self, state: State) -> None:
         """Continue from that state."""
-        put_weights(self.network, unprefixed("network", state))
-        put_weights(self.target_network, unprefixed("target_network", state))
-        put_optimizer_state(self._optimizer, unprefixed("optimizer", state))
+        put_training_state(self._networks, self._optimizer, state)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import ChainMap
 from collections.abc import Mapping
 
 import numpy as np
@@ -35,13 +36,19 @@ def unprefixed(prefix: str, state: State) -> dict[str, Array]:
 
 def weights(module: nn.Module) -> State:
     """The parameters and buffers of a module."""
-    return {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    return {name: value.numpy(force=True).copy() for name, value in module.state_dict().items()}
 
 
 def put_weights(module: nn.Module, state: State) -> None:
     """Load weights into a module, after checking them."""
     check_weights(module, state)
     module.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
+
+
+def fill(module: nn.Module, state: State) -> None:
+    """Load weights into a module, and freeze it."""
+    put_weights(module, state)
+    module.requires_grad_(False)
 
 
 def check_weights(module: nn.Module, state: State) -> None:
@@ -60,7 +67,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """The optimizer state of each parameter."""
     remembered: Mapping[int, Mapping[str, torch.Tensor | int]] = optimizer.state_dict()["state"]
     return {
-        f"{number}.{name}": torch.as_tensor(value).numpy().copy()
+        f"{number}.{name}": torch.as_tensor(value).numpy(force=True).copy()
         for number, of_parameter in remembered.items()
         for name, value in of_parameter.items()
     }
@@ -93,6 +100,21 @@ def _number(word: str, count: int) -> int:
     if not word.isdecimal() or int(word) >= count:
         raise ValueError(f"there is no parameter {word!r}, but {count}")
     return int(word)
+
+
+def training_state(networks: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer) -> State:
+    """The weights of networks, by their names, and the state of their optimizer."""
+    named = [prefixed(name, weights(network)) for name, network in networks.items()]
+    return dict(ChainMap(*named, prefixed("optimizer", optimizer_state(optimizer))))
+
+
+def put_training_state(
+    networks: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, state: State
+) -> None:
+    """Load what `training_state` returned, after checking it."""
+    for name, network in networks.items():
+        put_weights(network, unprefixed(name, state))
+    put_optimizer_state(optimizer, unprefixed("optimizer", state))
 
 
 def generator_state(rng: np.random.Generator) -> Array:

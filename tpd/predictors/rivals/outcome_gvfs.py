@@ -1,84 +1,13 @@
 """User outcomes as general value functions (Lin, Lam, Fern 2021, embedded self-predictions, ICLR).
 
-One GVF for each outcome, `G_k(s, a) = E[sum_t discount^t o_k,t]`, and a second stage that predicts the
-agent's value from them. In the original the agent acts by that second stage. Here the agent is given, so the
-second stage is a surrogate of its values, and its R² says how faithful it is. A contrast is explained by
-integrated gradients between the GVFs of both actions (IGX). Single steps are not predicted.
+One GVF for each outcome, `G_k(s, a) = E[sum_t discount^t o_k,t]`. Single steps are not predicted. The second
+stage of the method, which predicts the agent's value from the GVFs, is in `scripts/rival_explanations.py`.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from tpd.core.types import FloatArray
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals
-
-RIDGE = 1e-6
-HELD_OUT = 0.2
-"""Fraction of the pairs that R² is measured on."""
 
 
 class OutcomeGVFs(DiscountedTotals):
     """GVFs of all outcomes, as a table."""
 
     method = "a GVF"
-
-
-@dataclass(frozen=True)
-class Surrogate:
-    """Predicts the agent's values from GVFs by a quadratic function, fitted by least squares.
-
-    Its gradient is linear along a straight path, so integrated gradients are exact and sum to the difference.
-    """
-
-    centre: FloatArray
-    """[outcome]"""
-    scale: FloatArray
-    """[outcome]"""
-    constant: float
-    linear: FloatArray
-    """[outcome]"""
-    quadratic: FloatArray
-    """[outcome, outcome], symmetric"""
-    r_squared: float
-    """R² on held-out pairs; 1 is perfect, 0 is no better than their mean."""
-
-    @classmethod
-    def fitted(cls, gvfs: FloatArray, values: FloatArray, rng: np.random.Generator) -> "Surrogate":
-        """Fit to GVFs [pair, outcome] and the agent's values of the same pairs [pair]."""
-        if len(gvfs) < 10:
-            raise ValueError(f"{len(gvfs)} pairs are too few for a surrogate of the agent's values")
-        order = rng.permutation(len(gvfs))
-        tested, learned = np.split(order, [max(2, int(HELD_OUT * len(order)))])
-        centre, spread = gvfs[learned].mean(axis=0), gvfs[learned].std(axis=0)
-        scale = np.where(spread > 0, spread, 1)
-        features = _features((gvfs - centre) / scale)
-        mean = values[learned].mean()
-        gram = features[learned].T @ features[learned] + RIDGE * len(learned) * np.eye(features.shape[1])
-        found = np.linalg.solve(gram, features[learned].T @ (values[learned] - mean))
-        outcomes = gvfs.shape[1]
-        quadratic = np.zeros((outcomes, outcomes))
-        quadratic[np.triu_indices(outcomes)] = found[1 + outcomes :]
-        quadratic = (quadratic + quadratic.T) / 2
-        residual = values[tested] - mean - features[tested] @ found
-        variance = float(np.mean((values[tested] - values[tested].mean()) ** 2))
-        r_squared = 1 - float(np.mean(residual**2)) / variance if variance > 0 else float("nan")
-        linear = found[1 : 1 + outcomes]
-        return cls(centre, scale, float(mean + found[0]), linear, quadratic, r_squared)
-
-    def values(self, gvfs: FloatArray) -> FloatArray:
-        """[pair]: predicted values for GVFs [pair, outcome]."""
-        x = (gvfs - self.centre) / self.scale
-        return np.asarray(self.constant + x @ self.linear + np.einsum("pi,ij,pj->p", x, self.quadratic, x))
-
-    def integrated_gradients(self, fact: FloatArray, foil: FloatArray) -> FloatArray:
-        """[pair, outcome]: contribution of each outcome to the value difference, fact minus foil (IGX)."""
-        middle = ((fact + foil) / 2 - self.centre) / self.scale
-        gradient = (self.linear + 2 * middle @ self.quadratic) / self.scale
-        return np.asarray((fact - foil) * gradient)
-
-
-def _features(x: FloatArray) -> FloatArray:
-    """[pair, feature]: 1, every outcome, and every product of two."""
-    one, other = np.triu_indices(x.shape[1])
-    return np.column_stack([np.ones(len(x)), x, x[:, one] * x[:, other]])

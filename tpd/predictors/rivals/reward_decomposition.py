@@ -8,7 +8,7 @@ they are learned by expected Sarsa. They tell *how much* each term adds to the r
 import numpy as np
 
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import BoolArray, DiscretePolicy, FloatArray
+from tpd.core.types import BoolArray, DiscretePolicy
 from tpd.envs import Environment
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals
 
@@ -29,29 +29,3 @@ class RewardDecomposition(DiscountedTotals):
     def tells(self) -> BoolArray:
         """[outcome + 1]: only terms of the reward."""
         return np.array([*(weight is not None for weight in self.outcomes.legend.weights), False])
-
-
-def minimal_sufficient(differences: FloatArray) -> tuple[BoolArray, BoolArray]:
-    """[component] both: the minimal sufficient explanation of a choice (MSX+), and why it is needed (MSX-).
-
-    differences [component]: the value of each reward term for the chosen action, minus its value for the
-    other action (RDX); their sum is positive. MSX+ is the smallest set of advantages that together outweigh
-    all disadvantages. MSX- is the smallest set of disadvantages that outweigh MSX+ without its smallest
-    member.
-    """
-    differences = np.asarray(differences, dtype=np.float64)
-    if (total := differences.sum()) <= 0:
-        raise ValueError(f"the chosen action is not the better one: the differences sum to {total:g}")
-    gains, losses = np.maximum(differences, 0), np.maximum(-differences, 0)
-    advantages = _fewest(gains, losses.sum())
-    needed = gains[advantages].sum() - gains[advantages].min()
-    return advantages, _fewest(losses, needed) if needed < losses.sum() else losses > 0
-
-
-def _fewest(amounts: FloatArray, limit: float) -> BoolArray:
-    """[component]: the smallest set of amounts whose sum exceeds the limit, largest first."""
-    order = np.argsort(-amounts, kind="stable")
-    count = int(np.argmax(np.cumsum(amounts[order]) > limit)) + 1
-    chosen = np.zeros(len(amounts), dtype=np.bool_)
-    chosen[order[:count]] = True
-    return chosen

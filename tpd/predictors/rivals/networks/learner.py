@@ -11,20 +11,18 @@ import torch
 from torch import Tensor
 
 from tpd.core.efo import powers
-from tpd.core.outcomes import Observed, OutcomeSet
+from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import DiscretePolicy, FloatArray, Policy, RecurrentPolicy, State, Transitions
+from tpd.core.types import DiscretePolicy, FloatArray, Policy, State, Transitions, hidden_size
 from tpd.core.verdicts import Verdicts
 from tpd.envs import Environment
-from tpd.envs.spaces import check_members
 from tpd.guards.settings import number, whole_number
-from tpd.predictors.model.fitted import FittedLearner
 from tpd.predictors.network.device import choose_device
-from tpd.predictors.network.learner import seeded
+from tpd.predictors.network.fitted import FittedLearner, follow, seeded
 from tpd.predictors.network.next_actions import NextActions, probabilities_of
 from tpd.predictors.network.pair_network import PairNetwork
-from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer
-from tpd.predictors.network.state import prefixed, put_weights, unprefixed, weights
+from tpd.predictors.network.replay_buffer import Experience, ReplayBuffer, check_kept
+from tpd.predictors.network.state import prefixed, unprefixed
 from tpd.predictors.rivals.discounted_totals import check_discount, limits
 from tpd.predictors.rivals.networks.predictor import Places, RivalPredictor, ScaledNetwork
 from tpd.predictors.rivals.temporal_reward import carrier_of, temporal_limits
@@ -149,7 +147,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         self.target_update_rate = number("target_update_rate", target_update_rate, 0, 1, above_low=True)
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self.policy, self.outcomes, self._spaces = policy, outcomes, (env.observation_space, env.action_space)
-        self._hidden_state = policy.start(1).shape[1] if isinstance(policy, RecurrentPolicy) else 0
+        self._hidden_state = hidden_size(policy)
         places = self.quantity.places
         with seeded(seed, "rival"):
             widths = [whole_number("hidden", width, at_least=1) for width in hidden]
@@ -162,6 +160,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
         super().__init__(
             RivalPredictor(self.target_network, tried, places, self.quantity.limits),
+            {"network": self.network, "target_network": self.target_network},
             torch.optim.Adam(self.network.parameters(), lr=self._rate),
             generator(seed, "rival batches"),
             whole_number("fit_updates", fit_updates, at_least=0),
@@ -221,32 +220,19 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         outputs = pairs.outputs(pairs.features(batch.observation, batch.action), batch.action)
         loss = ((outputs - target) ** 2).mean()
         self._step(loss)
-        with torch.no_grad():
-            followed, following_it = self.network.parameters(), self.target_network.parameters()
-            torch._foreach_lerp_(list(following_it), list(followed), self.target_update_rate)
+        follow(self.target_network, self.network, self.target_update_rate)
         self._losses.append(float(loss.detach()))
 
     def state(self) -> State:
         """The networks, the replay buffer, and the progress of the fit."""
-        return {
-            **super().state(),
-            **prefixed("network", weights(self.network)),
-            **prefixed("target_network", weights(self.target_network)),
-            **prefixed("replay", self._replay.state()),
-        }
+        return {**super().state(), **prefixed("replay", self._replay.state())}
 
     def restore(self, state: State) -> None:
         """Continue from that state."""
         super().restore(state)
-        put_weights(self.network, unprefixed("network", state))
-        put_weights(self.target_network, unprefixed("target_network", state))
         self._replay.restore(unprefixed("replay", state))
         if len(self._replay):
-            kept, (observed, acted) = self._replay.kept, self._spaces
-            check_members("observation", kept.observation, observed, self._hidden_state)
-            check_members("next_observation", kept.next_observation, observed, self._hidden_state)
-            check_members("action", kept.action, acted)
-            self.outcomes.check_observed(Observed(kept.outcome, kept.continuation))
+            check_kept(self._replay.kept, self._spaces, self._hidden_state, self.outcomes)
 
     def metrics(self) -> dict[str, float]:
         """Training metrics since the last call."""

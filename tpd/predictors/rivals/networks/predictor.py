@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from tpd.core.types import Array, FloatArray, IntArray
 from tpd.core.verdicts import Verdicts
+from tpd.envs.spaces import from_plain
+from tpd.predictors.network.fitted import check_actions, tries
 from tpd.predictors.network.next_actions import ROWS_AT_ONCE
 from tpd.predictors.network.pair_network import PairNetwork
-from tpd.predictors.network.predictor import NetworkPredictor, space_from
-from tpd.predictors.network.state import put_weights
+from tpd.predictors.network.predictor import NetworkPredictor
+from tpd.predictors.network.state import fill, prefixed, unprefixed, weights
 
-KIND, WEIGHT, LIMIT = "rival", "weight.", "limit_"
+KIND, WEIGHT, LIMIT = "rival", "weight", "limit_"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ class RivalPredictor:
     def quantities(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, output]: the quantities of the method, in original units."""
         pairs, parts = self.network.pairs, [np.empty((0, len(self.places.step)), dtype=np.float32)]
-        wrong = (actions < 0) | (actions >= len(self.tried))
-        if pairs.discrete and wrong.any():
-            raise ValueError(f"actions are numbered from 0 to {len(self.tried) - 1}, got {actions[wrong][0]}")
+        check_actions(actions, self.tried, pairs.discrete)
         for start in range(0, len(observations), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             with torch.no_grad():
@@ -77,8 +76,8 @@ class RivalPredictor:
 
     def support(self, observations: Array, actions: Array) -> FloatArray:
         """[batch]: how often the action was tried in any state; 0 far from all training data."""
-        numbers = actions if self.network.pairs.discrete else np.zeros(len(actions), dtype=np.int64)
-        return np.where(self.network.pairs.unseen(observations), 0.0, self.tried[numbers])
+        pairs = self.network.pairs
+        return tries(actions, self.tried, pairs.discrete, pairs.unseen(observations))
 
     def description(self) -> dict[str, Any]:
         """The architecture of the network."""
@@ -86,9 +85,8 @@ class RivalPredictor:
 
     def arrays(self) -> dict[str, Array]:
         """The weights, the counts of actions, the places of the outputs, and the limits."""
-        weights = {f"{WEIGHT}{name}": value for name, value in self.network.state_dict().items()}
         return {
-            **{name: value.numpy(force=True) for name, value in weights.items()},
+            **prefixed(WEIGHT, weights(self.network)),
             **vars(self.places),
             **{f"{LIMIT}{name}": values for name, values in vars(self.limits).items()},
             "tried": self.tried,
@@ -99,14 +97,10 @@ def read(description: Mapping[str, Any], arrays: Mapping[str, Array], limits: Ve
     """The predictor with this `description` and these `arrays`."""
     if description["extracted"]:
         raise ValueError("this explainer was made with a features extractor, which is not stored with it")
-    both: tuple[spaces.Space[Any], spaces.Space[Any]] = (
-        space_from(description["observation_space"]),
-        space_from(description["action_space"]),
-    )
+    both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     places = Places(arrays["step"], arrays["column"], arrays["factor"])
     outputs = len(places.step)
     sizes = {name: description[name] for name in ("hidden", "hidden_state")}
     network = ScaledNetwork(PairNetwork(*both, outputs, **sizes), outputs)
-    put_weights(network, {n.removeprefix(WEIGHT): v for n, v in arrays.items() if n.startswith(WEIGHT)})
-    network.requires_grad_(False)
+    fill(network, unprefixed(WEIGHT, arrays))
     return RivalPredictor(network, arrays["tried"], places, limits)
