@@ -252,8 +252,9 @@ def metrics_of(folder: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "killed").mkdir()
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        stores.copy(tmp_path / name / "mlflow.db")
     finish(tmp_path / "whole", *SMALL)
     process = start(tmp_path / "killed", *SMALL)
     wait_for(tmp_path / "killed", "outputs/runs/*/checkpoint.npz")
