@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +28,7 @@ STARTS = {
 @pytest.mark.parametrize("words", STARTS)
 def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", "from tpd.run.cli import run; run()", *words.split(), "policy.steps=100"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = tpd_run(tmp_path, *words.split(), "policy.steps=100", check=False)
     assert done.returncode != 0
     start = STARTS[words].partition(" .*")[0]
     assert start in done.stderr
