@@ -121,7 +121,11 @@ def test_learning_goes_on_to_the_same_bits(
     assert repr(metrics) == repr(curve)  # NaN is the same NaN
 
 
-@pytest.mark.parametrize("explainer", [["explainer=replayed"], NETWORK], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "explainer",
+    [["explainer=replayed"], pytest.param(NETWORK, marks=pytest.mark.slow)],
+    ids=lambda words: words[0],
+)
 def test_shards_of_many_processes_are_stages_too(
     compose_config: Compose, tmp_path: Path, explainer: list[str]
 ) -> None:
