@@ -2,9 +2,8 @@
 
 import json
 import logging
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 import tpd
-from tests.support.commands import tpd_run
+from tests.support.commands import ROOT, fork_server, tpd_run
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray
 from tpd.policies.pretrained import ExpectedReturn
@@ -563,9 +562,8 @@ def main(cfg):
 main()
 """
     (tmp_path / "app.py").write_text(script)
-    done = subprocess.run(
-        [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = fork_server().run(tmp_path / "app.py", [], tmp_path, environment, seconds=120)
     assert done.stdout.splitlines()[-1] == "push left app", done.stderr
 
 

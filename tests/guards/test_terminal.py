@@ -1,11 +1,12 @@
 """Names are shown as text, whatever they hold."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import ROOT, fork_server
 from tpd.guards.terminal import as_text, only_text
 
 RED, TITLE, LEFT = "\x1b[31m", "\x1b]0;owned\x07", "\u202e"
@@ -52,10 +53,9 @@ def test_what_a_terminal_would_obey_is_shown(
     ],
 )
 def test_commands_say_what_they_were_given_as_text(command: str, words: list[str], tmp_path: Path) -> None:
-    script = f"from tpd.run.cli import {command}; {command}()"
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    script = tmp_path / "command.py"
+    script.write_text(f"from tpd.run.cli import {command}; {command}()")
+    done = fork_server().run(script, words, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode != 0
     assert "\x1b" not in done.stdout + done.stderr
     assert "\x07" not in done.stdout + done.stderr

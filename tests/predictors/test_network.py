@@ -75,8 +75,15 @@ def typical_errors(learner: NetworkFHTD, policy: Any) -> FloatArray:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("stochastic", [False, True])
-@pytest.mark.parametrize(("form", "discount"), [("efo", 1.0), ("fhgvf", 0.9)])
+@pytest.mark.parametrize(
+    ("form", "discount", "stochastic"),
+    [
+        ("efo", 1.0, True),
+        ("fhgvf", 0.9, False),
+        pytest.param("efo", 1.0, False, marks=pytest.mark.slow),
+        pytest.param("fhgvf", 0.9, True, marks=pytest.mark.slow),
+    ],
+)
 def test_comes_close_to_the_exact_solution(form: str, discount: float, stochastic: bool) -> None:
     """Events of a partition, a first occurrence and termination; for stochastic policies too."""
     policy, other = small_mdp.policy(stochastic), small_mdp.policy(not stochastic)
@@ -162,20 +169,27 @@ def clock_outcomes(partition: bool = True) -> OutcomeSet:
     return OutcomeSet([event("ticks", lambda t: np.ones(len(t)), 1.0)], partition=partition)
 
 
+HEADS = {"softmax": (True, "efo"), "sigmoid": (False, "efo"), "values": (False, "fhgvf")}
+ENDINGS = {
+    "truncated": (0.0, False, 1.0),  # only ever cut off by the time limit, a third of all steps
+    "terminated": (0.3, False, 0.7),
+    "confused": (0.0, True, 2 / 3),  # what taking the time limit for an ending would look like
+}
+
+
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
-    ("partition", "form"),
-    [(True, "efo"), (False, "efo"), (False, "fhgvf")],
-    ids=["softmax", "sigmoid", "values"],
-)
-@pytest.mark.parametrize(
-    ("breaks", "confused", "goes_on"),
+    ("breaks", "confused", "goes_on", "partition", "form"),
     [
-        (0.0, False, 1.0),  # only ever cut off by the time limit, a third of all steps
-        (0.3, False, 0.7),
-        (0.0, True, 2 / 3),  # what taking the time limit for an ending would look like
+        pytest.param(
+            *ENDINGS[ending],
+            *HEADS[head],
+            id=f"{ending}-{head}",
+            marks=[] if "truncated" in ending or "sigmoid" in head else pytest.mark.slow,
+        )
+        for ending in ENDINGS
+        for head in HEADS
     ],
-    ids=["truncated", "terminated", "confused"],
 )
 def test_a_time_limit_is_no_ending(
     breaks: float, confused: bool, goes_on: float, partition: bool, form: str

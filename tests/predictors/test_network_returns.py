@@ -88,7 +88,7 @@ def test_what_lies_on_an_atom_stays_there() -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize("stochastic", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_learning_comes_close_to_exact_convolution(stochastic: bool) -> None:
     """Expectations over a stochastic policy included; another policy's returns are not those."""
     policy, other = small_mdp.policy(stochastic), small_mdp.policy(not stochastic)

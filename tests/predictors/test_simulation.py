@@ -155,7 +155,7 @@ def test_the_pilot_decides_how_many_and_is_discarded(monkeypatch: pytest.MonkeyP
     ]
 
 
-@pytest.mark.parametrize("precision", [0.15, 0.06, 0.04])
+@pytest.mark.parametrize("precision", [0.15, 0.06, pytest.param(0.04, marks=pytest.mark.slow)])
 def test_the_precision_that_was_asked_for_is_kept(precision: float) -> None:
     for seed in range(5):
         rolled = simulator(precision=precision, seed=seed).explain(start(), np.arange(2))

@@ -3,8 +3,6 @@
 import json
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.commands import ROOT, fork_server
 from tpd.core.bands import Band
 from tpd.core.outcomes import Legend
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = ROOT / "scripts"
 comparison = SimpleNamespace(**runpy.run_path(str(SCRIPTS / "comparison_scores.py")))
 MOMENTS, HORIZON = 400, 30
 LEGEND = Legend(("crash", "first crash"), (-1.0, None), (), 1.0, ("crash", "first crash"))
@@ -136,8 +135,7 @@ def test_a_small_comparison_leaves_files_tables_and_a_picture(tmp_path: Path) ->
 
 
 def _run(words: list[str], folder: Path) -> str:
-    command = [sys.executable, str(SCRIPTS / "comparison.py"), *words]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = fork_server().run(SCRIPTS / "comparison.py", words, folder, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -17,6 +17,7 @@ SECONDS_PER_CELL = 120
 
 SLOW = (
     "explain_an_sb3_agent",  # its parts are tested one by one in tests/sb3_ext/test_callback.py
+    "why_did_it_do_that",  # tests/docs runs the same steps, of docs/start.md
     "ask_a_run",  # tests/docs runs the same questions, of docs/tutorials/questions.md
 )
 

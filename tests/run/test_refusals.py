@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,14 +33,7 @@ STARTS = {
 def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     short = [] if "experiment" in words else ["policy.steps=100"]
-    done = subprocess.run(
-        [sys.executable, "-c", "from tpd.run.cli import run; run()", *words.split(), *short],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = tpd_run(tmp_path, *words.split(), *short, check=False)
     assert done.returncode != 0
     start = STARTS[words].partition(" .*")[0]
     assert start in done.stderr

@@ -121,7 +121,11 @@ def test_learning_goes_on_to_the_same_bits(
     assert repr(metrics) == repr(curve)  # NaN is the same NaN
 
 
-@pytest.mark.parametrize("explainer", [["explainer=replayed"], NETWORK], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "explainer",
+    [["explainer=replayed"], pytest.param(NETWORK, marks=pytest.mark.slow)],
+    ids=lambda words: words[0],
+)
 def test_shards_of_many_processes_are_stages_too(
     compose_config: Compose, tmp_path: Path, explainer: list[str]
 ) -> None:
@@ -252,8 +256,9 @@ def metrics_of(folder: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "killed").mkdir()
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        stores.copy(tmp_path / name / "mlflow.db")
     finish(tmp_path / "whole", *SMALL)
     process = start(tmp_path / "killed", *SMALL)
     wait_for(tmp_path / "killed", "outputs/runs/*/checkpoint.npz")

@@ -47,8 +47,8 @@ SMALL = [
 ]
 
 
-def explained(parts: Parts, folder: Path) -> Findings:
-    return run(parts, folder, NoRun(), progress=False)
+def explained(parts: Parts, folder: Path, overview: bool = False) -> Findings:
+    return run(parts, folder, NoRun(), progress=False, overview=overview)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_zip_becomes_explanations_that_are_judged_and_kept(
     agent: str, overrides: list[str], zips: Path, tmp_path: Path, compose_config: Compose
 ) -> None:
     parts = build(compose_config(*overrides, f"policy.path={zips / agent}.zip", *SMALL))
-    findings = explained(parts, tmp_path)
+    findings = explained(parts, tmp_path, overview=agent == "sac")
     assert findings.errors is not None
     assert findings.forecasts is not None
     errors = read_errors(tmp_path / "errors.json")
@@ -127,7 +127,7 @@ def test_agents_of_other_people_play_as_sb3_itself_plays_them(name: str, compose
 def test_agents_of_other_people_are_explained_with_skill(
     name: str, tmp_path: Path, compose_config: Compose
 ) -> None:
-    forecasts = explained(build(compose_config(*command(name))), tmp_path).forecasts
+    forecasts = explained(build(compose_config(*command(name))), tmp_path, overview=True).forecasts
     assert forecasts is not None
     own = forecasts.policy
     table = own.frame().query("range == 'all'").set_index("outcome")

@@ -116,7 +116,7 @@ def attempt(case: Case, scratch: Path, seconds: float = SECONDS) -> Result:
         folder = Path(name) / "door"
         shutil.copytree(_template(case.door, scratch), folder)
         case.spoil(folder)
-        what, line = _in_a_child(partial(case.door.read, folder), folder, seconds)
+        what, line = _in_a_child(case.door.read, folder, seconds)
         if (folder / MARKER).exists():
             return Result(RAN, "")
     line = line.replace(f"{folder}/", "").replace(str(folder), "the folder")
@@ -133,36 +133,67 @@ def _template(door: Door, scratch: Path) -> Path:
     return template
 
 
-def _in_a_child(read: Callable[[], object], folder: Path, seconds: float) -> tuple[str, str]:
-    """What came of reading."""
-    context = multiprocessing.get_context("fork")  # the libraries take seconds to load
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_report, args=(read, folder, sender))
-    child.start()
-    sender.close()
-    try:
-        return receiver.recv() if receiver.poll(seconds) else (HUNG, f"not done after {seconds} s")
-    except EOFError:
-        return UNCLEAR, "the process died"
-    finally:
-        child.kill()
-        child.join()
+class _Reader:
+    """A child that reads one folder after the other: forking one for each would take longer than reading."""
+
+    def __init__(self, read: Callable[[Path], object]) -> None:
+        context = multiprocessing.get_context("fork")  # the libraries take seconds to load
+        self.of = read
+        self._folders, folders = context.Pipe()
+        self._process = context.Process(target=_report, args=(read, folders), daemon=True)
+        self._process.start()
+        folders.close()
+
+    def read(self, folder: Path, seconds: float) -> tuple[str, str]:
+        """What came of reading."""
+        try:
+            self._folders.send(folder)
+            if not self._folders.poll(seconds):
+                return HUNG, f"not done after {seconds} s"
+            what, line = self._folders.recv()
+        except (EOFError, ConnectionError):
+            return UNCLEAR, "the process died"
+        return what, line
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._folders.close()
 
 
-def _report(read: Callable[[], object], folder: Path, sender: Connection) -> None:
+_readers: list[_Reader] = []
+"""The last one, if it can read more."""
+
+
+def _in_a_child(read: Callable[[Path], object], folder: Path, seconds: float) -> tuple[str, str]:
+    """What came of reading; a child that did anything but read or refuse reads nothing more."""
+    if _readers and _readers[0].of is not read:
+        _readers.pop().stop()
+    if not _readers:
+        _readers.append(_Reader(read))
+    what, line = _readers[0].read(folder, seconds)
+    if what not in (READ, REFUSED) or (folder / MARKER).exists():
+        _readers.pop().stop()
+    return what, line
+
+
+def _report(read: Callable[[Path], object], folders: Connection) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + ROOM,) * 2)
-    os.chdir(folder)
-    sys.path.insert(0, str(folder))
+    path = list(sys.path)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
-        try:
-            read()
-        except (ValueError, TypeError, OSError) as error:
-            sender.send((REFUSED, str(error)))
-        except BaseException as error:
-            sender.send((UNCLEAR, f"{type(error).__name__}: {error}"))
-        else:
-            sender.send((READ, ""))
+        while True:
+            folder = folders.recv()
+            os.chdir(folder)
+            sys.path[:] = [str(folder), *path]
+            try:
+                read(folder)
+            except (ValueError, TypeError, OSError) as error:
+                folders.send((REFUSED, str(error)))
+            except BaseException as error:
+                folders.send((UNCLEAR, f"{type(error).__name__}: {error}"))
+            else:
+                folders.send((READ, ""))
 
 
 # Who reads

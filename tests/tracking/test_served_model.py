@@ -24,6 +24,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from tests.support import Compose, small_mdp
+from tests.support.commands import ROOT, fork_server
 from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
 from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.describe import describe
@@ -352,19 +353,18 @@ def test_a_table_in_csv_is_answered_as_in_json(server: str) -> None:
 # As a model
 
 
-def test_it_loads_where_tpd_was_not_imported(registered: RegisteredModel) -> None:
-    script = """
+def test_it_loads_where_tpd_was_not_imported(registered: RegisteredModel, tmp_path: Path) -> None:
+    script = tmp_path / "elsewhere.py"
+    script.write_text("""
 import sys, mlflow, pandas as pd
 assert not any(name.startswith("tpd") for name in sys.modules)
 for alias in ("latest", "seed-3"):
     model = mlflow.pyfunc.load_model(f"models:/small@{alias}")
     answer = model.predict(pd.DataFrame({"state": [0], "action": [0], "foil": [1]}))
 print(answer.to_json(orient="records"))
-"""
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": registered.uri}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, cwd=registered.folder, capture_output=True, text=True
-    )
+""")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": registered.uri, "PYTHONPATH": str(ROOT)}
+    done = fork_server().run(script, [], registered.folder, environment)
     assert done.returncode == 0, done.stderr
     answer = pd.DataFrame(json.loads(done.stdout))
     expected = registered.explainer.explain(np.array([0]), np.array([0])).expected[0]
