@@ -19,6 +19,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from scipy.stats import rankdata
 
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.outcomes import FIRST
 from tpd.core.seeding import generator
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Predictor, Transitions
@@ -296,7 +297,29 @@ def bands(explainer: Explainer, found: ForecastSkill, judges: Judges) -> Figures
         and happened[explainer.legend.names.index(name)] >= ENOUGH_MOMENTS
     ]
     figures |= {f"{name}: interval score / the base rate's": float(ratio) for name, ratio in worse}
-    return figures | {"events with a band worse than the base rate's": float(len(worse))}
+    figures["events with a band worse than the base rate's"] = float(len(worse))
+    return figures | told_effects(explainer, judges)
+
+
+def told_effects(explainer: Explainer, judges: Judges) -> Figures:
+    """How often the band of a foil's effect on a decisive event excludes 0, and how often that is wrong."""
+    cases, names = judges.cases, explainer.legend.names
+    foils = np.flatnonzero(~cases.own)  # each follows the policy's own action
+    sides = [
+        explainer.explain(cases.observations[rows], cases.actions[rows], draws=ENOUGH_DRAWS)
+        for rows in (foils, foils - 1)
+    ]
+    drawn = np.sort(sides[0].samples.sum(axis=2) - sides[1].samples.sum(axis=2), axis=0)
+    low, high = drawn[2], drawn[-3]  # of 59: 90 %
+    figures = Figures()
+    for event in judges.decisive:
+        column = names.index(FIRST + event)
+        by = cases.expected[..., column].sum(axis=1)
+        forked, least, most = by[foils] - by[foils - 1], low[:, column], high[:, column]
+        figures[f"{event}: effects told"] = float(((least > 0) | (most < 0)).sum())
+        wrong = ((least > 0) & (forked <= 0)) | ((most < 0) & (forked >= 0))
+        figures[f"{event}: effects told wrongly"] = float(wrong.sum())
+    return figures
 
 
 def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
