@@ -13,7 +13,6 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.spaces import Discrete
-from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 
 from tests.support import small_mdp
 from tests.support.networks import (
@@ -596,64 +595,23 @@ class Camera(gym.Env[Any, Any]):
 gym.register(id="Camera-v0", entry_point="tests.predictors.test_network:Camera", max_episode_steps=20)
 
 
-def camera(form: str, extractor: Any, updates: int) -> tuple[NetworkFHTD, Transitions]:
+def camera(form: str, updates: int) -> tuple[NetworkFHTD, Transitions]:
     env, policy = (
         Environment("Camera-v0", kwargs={"form": form}),
         DiscreteFunctionPolicy(wait, 0.99, Discrete(2)),
     )
     outcomes = OutcomeSet([event("ends", lambda t: t.terminated)])
-    extracted = {"horizon": 2, "batch_size": 8, "features_extractor": extractor}
-    learner = network(env, policy, outcomes, **extracted)
+    learner = network(env, policy, outcomes, horizon=2, batch_size=8)
     batch = collected(env, policy, 60)
     return taught(learner, batch, updates), batch
-
-
-@pytest.mark.parametrize(
-    ("form", "extractor"),
-    [
-        ("last", partial(NatureCNN, features_dim=16)),
-        ("first", partial(NatureCNN, features_dim=16)),
-        ("dict", partial(CombinedExtractor, cnn_output_dim=16)),
-        ("numbered", CombinedExtractor),
-    ],
-)
-def test_pictures_and_dicts_go_through_an_extractor(form: str, extractor: Any) -> None:
-    untaught, batch = camera(form, extractor, updates=0)
-    taught_, _ = camera(form, extractor, updates=3)
-    before = untaught.predict(batch.observation, batch.action)
-    after = taught_.predict(batch.observation, batch.action)
-    assert before.shape == (60, 2, 2)
-    assert np.isfinite(after).all()
-    assert np.ptp(before[:, 0, 0]) > 0  # it looks at what is there
-    assert not np.allclose(before, after)
-    changed = [
-        not torch.equal(old, new)
-        for old, new in zip(
-            untaught.network.parts[0].encoder.parameters(),
-            taught_.network.parts[0].encoder.parameters(),
-            strict=True,
-        )
-    ]
-    assert all(changed)
 
 
 def test_pictures_look_the_same_with_their_channels_first_or_last() -> None:
     answers = []
     for form in ("first", "last"):
-        learner, batch = camera(form, partial(NatureCNN, features_dim=16), updates=2)
+        learner, batch = camera(form, updates=2)
         answers.append(learner.predict(batch.observation, batch.action))
     np.testing.assert_allclose(answers[0], answers[1], atol=1e-6)
-
-
-def test_an_extractor_is_not_kept_but_can_be_given_again() -> None:
-    extractor = partial(NatureCNN, features_dim=16)
-    learner, batch = camera("last", extractor, updates=1)
-    description, arrays = learner.description(), learner.arrays()
-    with pytest.raises(ValueError, match="features extractor, which is not stored"):
-        read(description, arrays)
-    pairs = batch.observation[:5], batch.action[:5]
-    again = read(description, arrays, extractor)
-    np.testing.assert_array_equal(again.predict(*pairs), learner.predict(*pairs))
 
 
 FORMS = ["first", "last", "dict", "numbered", "cells", "map"]
@@ -661,7 +619,7 @@ FORMS = ["first", "last", "dict", "numbered", "cells", "map"]
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_space_alone_says_how_pictures_dicts_and_categories_are_encoded(form: str) -> None:
-    learner, batch = camera(form, None, updates=2)
+    learner, batch = camera(form, updates=2)
     expected = learner.predict(batch.observation, batch.action)
     assert np.ptp(expected[:, 0, 0]) > 0  # it looks at what is there
     description = json.loads(json.dumps(learner.description()))
@@ -674,7 +632,7 @@ def test_the_space_alone_says_how_pictures_dicts_and_categories_are_encoded(form
 
 
 def test_categories_that_there_are_not_have_no_support() -> None:
-    learner, batch = camera("cells", None, updates=1)
+    learner, batch = camera("cells", updates=1)
     here = batch.observation[:2].copy()
     here["cells"][1, 0] = 7
     assert learner.support(here, batch.action[:2]).astype(bool).tolist() == [True, False]

@@ -130,7 +130,16 @@ def network(file: str) -> dict[str, Spoil]:
         "10^12 actions": with_keys(file, network__action_space__n=10**12),
         "columns that there are not": with_keys(file, network__columns={"partition": [7]}),
         "observations of objects": with_keys(file, network__observation_space__dtype="O"),
-        "a features extractor": with_keys(file, network__extracted=True),
+        "10^12 choices of an action": with_keys(
+            file,
+            network__action_space={
+                "kind": "MultiDiscrete",
+                "shape": [1],
+                "dtype": "int64",
+                "nvec": str(10**12),
+                "start": "0",
+            },
+        ),
         "a network that is a word": with_keys(file, network="os.system"),
     }
 

@@ -5,7 +5,6 @@ import textwrap
 import traceback
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
@@ -220,24 +219,15 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
     return note + sorted((folder / PLOTS).glob("*.png"))
 
 
+@blame("tracking")
 def make_tracking(cfg: DictConfig) -> Tracking:
     """The tracking store of a config."""
-    with blame("tracking"):
-        tracking: Tracking = instantiate(cfg.tracking)
-        return tracking
+    tracking: Tracking = instantiate(cfg.tracking)
+    return tracking
 
 
-def open_run(
-    tracking: Tracking,
-    folder: Path,
-    name: str,
-    config: dict[str, Any],
-    tags: dict[str, str],
-    parent: str | None = None,
-) -> Run:
-    """Start a run; if the store is unavailable, fail with one line that says so."""
-    with blame("tracking"):
-        return outbox.open_run(tracking, folder, name, config, tags, parent)
+open_run = blame("tracking")(outbox.open_run)
+"""Starts a run; if the store is unavailable, it fails with one line that says so."""
 
 
 def _quiet_console() -> None:

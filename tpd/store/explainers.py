@@ -6,7 +6,7 @@ What is read is checked for consistency; an invalid file is refused with a one-l
 import itertools
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -91,7 +91,6 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
 
 def load(
     folder: Path,
-    features_extractor: Callable[..., Any] | None = None,
     env: Environment | None = None,
     trusted: Sequence[str] = (),
     with_agent: bool = True,
@@ -100,7 +99,6 @@ def load(
 ) -> Explainer:
     """Load an explainer that `save` wrote, and the policy that it explains.
 
-    features_extractor: of the explainer's network; it is code, and so not stored.
     env: provides the action masks that a policy trained with masks needs.
     trusted: modules that may be imported for a policy that is a function.
     with_agent: whether to load the agent of a library, which imports that library, even if the predictor does
@@ -122,7 +120,7 @@ def load(
         policy = policy or stored_policies.make(about, agent, discount, env, trusted)
     width = len(legend.names) + 1
     if "network" in description:
-        predictor = _network(folder, description["network"], stored, width, features_extractor)
+        predictor = _network(folder, description["network"], stored, width)
         predictor = _completed(predictor, policy, folder, trusted, outcomes)
     else:
         predictor = read_table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
@@ -183,13 +181,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _network(
-    folder: Path,
-    network: Mapping[str, Any],
-    stored: StoredArrays,
-    width: int,
-    features_extractor: Callable[..., Any] | None,
-) -> Predictor:
+def _network(folder: Path, network: Mapping[str, Any], stored: StoredArrays, width: int) -> Predictor:
     """Load a network with `width` outcomes, a learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
         return read_model(folder, network, stored)
@@ -201,7 +193,7 @@ def _network(
         inner = network.get("network")
         if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
             raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
-        one = _network(folder, inner, stored.under("network."), width, features_extractor)
+        one = _network(folder, inner, stored.under("network."), width)
         return read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch is slow to import, and tables do not need it
 
@@ -214,7 +206,7 @@ def _network(
     stored.take("tried", (num_actions,), WHOLE)
     arrays = stored.every(ANY)
     with blame(folder):
-        return read(network, arrays, features_extractor)
+        return read(network, arrays)
 
 
 def _outputs(network: Mapping[str, Any], width: int) -> int:
@@ -249,8 +241,6 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     acted = sum(parts.counts.tolist()) if parts is not None else size_of(actions)
     hidden = widths(network["hidden"])
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
-    if network["extracted"]:
-        inputs, observed = 1, 0  # replaced by extracted features
     layers = [inputs if discrete else inputs + acted, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
         raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")

@@ -115,7 +115,7 @@ def questions(folder: Path) -> Questions | None:
         network = network["network"]
         start = "network."
         arrays = {name.removeprefix(start): arrays[name] for name in arrays if name.startswith(start)}
-    return None if network["extracted"] else _about_network(network, arrays)
+    return _about_network(network, arrays)
 
 
 def _about_table(shape: tuple[int, ...], pairs: Array) -> Questions:

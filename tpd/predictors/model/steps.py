@@ -8,9 +8,9 @@ from gymnasium import spaces
 
 from tpd.core.types import Array, BoolArray, FloatArray, State, Transitions
 from tpd.guards.files import CheckedArrays
-from tpd.guards.sizes import require_memory
 from tpd.predictors.model.simulation import encode_actions
 from tpd.predictors.model.world_model import Batch
+from tpd.predictors.network.replay_buffer import Ring
 
 
 @dataclass(frozen=True)
@@ -60,54 +60,24 @@ class Steps:
         return Batch(*columns)
 
 
-class StepBuffer:
-    """A ring buffer of steps: once it is full, the oldest are overwritten."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._columns: tuple[Array, ...] = ()
-        self._written = 0
-
-    def __len__(self) -> int:
-        return min(self._written, self.capacity)
+class StepBuffer(Ring):
+    """The newest steps."""
 
     def add(self, steps: Steps) -> None:
         """Keep a batch."""
         steps = steps[-self.capacity :]
-        due = min(self.capacity, self._written + len(steps))
-        if not self._columns or due > len(self._columns[0]):
-            size = min(self.capacity, max(due, 2 * len(self)))
-            self._columns = tuple(
-                _grown(column[: len(self)], size) for column in self._columns or steps[:0].columns()
-            )
         rows = (self._written + np.arange(len(steps))) % self.capacity
-        for kept, column in zip(self._columns, steps.columns(), strict=True):
-            kept[rows] = column
-        self._written += len(steps)
+        self._write(steps.columns(), rows, len(steps))
 
     def __getitem__(self, rows: Array | slice) -> Steps:
         return Steps(*(column[: len(self)][rows] for column in self._columns))
 
-    def state(self) -> State:
-        """All steps, and the write position."""
-        kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
-        return {"written": np.array(self._written), **kept}
-
     def restore(self, state: State, due: Steps) -> None:
         """Replace the contents by a saved state, whose columns must be like those of `due`."""
-        self._columns, self._written = (), 0
+        self.clear()
         stored = CheckedArrays(state)
         written = stored.number("written")
         if len(state) > 1 or written:
             rows, columns = min(written, self.capacity), enumerate(due.columns())
             self.add(Steps(*(stored.like(f"column_{k}", column, rows=rows) for k, column in columns)))
         self._written = written
-
-
-def _grown(column: Array, size: int) -> Array:
-    """The column, enlarged to `size` rows."""
-    shape = (size, *column.shape[1:])
-    require_memory("what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size")
-    grown = np.empty(shape, column.dtype)
-    grown[: len(column)] = column
-    return grown

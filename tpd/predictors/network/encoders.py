@@ -1,7 +1,7 @@
 """Encoders from observations to features. The observation space determines the encoder."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,6 @@ SMALLEST_PICTURE = 36
 """Minimum side in pixels. Smaller uint8 arrays, such as maps of a few cells, are encoded as vectors."""
 MOST_CATEGORIES = 4096
 """Maximum one-hot features of one part of an observation; larger parts are encoded as vectors."""
-
-FeaturesExtractor = Callable[[spaces.Space[Any]], nn.Module]
-"""Makes a module with `features_dim` for images and dicts, like the extractors of Stable-Baselines3."""
-
 
 FINE = (1e-2, 1e-4, 1e-6)
 """Fine units, as fractions of a standard deviation, that resolve numbers close to 0."""
@@ -182,33 +178,6 @@ class PartsEncoder(Encoder):
         return [(part, observations[key]) for key, part in zip(self._keys, self.parts, strict=True)]
 
 
-class ExtractedEncoder(Encoder):
-    """Images or dicts: a user's features extractor, which expects channels first and values in [0, 1]."""
-
-    def __init__(self, space: spaces.Space[Any], extractor: FeaturesExtractor) -> None:
-        super().__init__()
-        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
-        self._parts = dict(parts)
-        shown = {key: channels_first(part) if is_image(part) else part for key, part in parts.items()}
-        self.extractor = extractor(spaces.Dict(shown) if isinstance(space, spaces.Dict) else shown[""])
-        self.features_dim = int(self.extractor.features_dim)  # type: ignore[arg-type]
-
-    def forward(self, observations: Tensor | dict[str, Tensor]) -> Tensor:
-        if isinstance(observations, dict):
-            shown = {key: self._shown(key, value) for key, value in observations.items()}
-            return self.extractor(shown)  # type: ignore[no-any-return]
-        return self.extractor(self._shown("", observations))  # type: ignore[no-any-return]
-
-    def _shown(self, key: str, values: Tensor) -> Tensor:
-        """The values, preprocessed as in Stable-Baselines3."""
-        part = self._parts[key]
-        if isinstance(part, spaces.Discrete):
-            return functional.one_hot(values.long(), int(part.n)).float()
-        if not is_image(part):
-            return values.float()
-        return (values.movedim(-1, -3) if channels_last(part) else values).float() / 255
-
-
 def _convolved(side: int) -> int:
     """The side length of an image after the convolutions."""
     for _, kernel, stride in CONVOLUTIONS:
@@ -216,12 +185,8 @@ def _convolved(side: int) -> int:
     return side
 
 
-def make_encoder(space: spaces.Space[Any], hidden_state: int, extractor: FeaturesExtractor | None) -> Encoder:
+def make_encoder(space: spaces.Space[Any], hidden_state: int) -> Encoder:
     """The encoder for observations of a space and the hidden state appended to them."""
-    if extractor is not None:
-        if hidden_state:
-            raise TypeError("a recurrent policy is explained for vectors, not with a features_extractor")
-        return ExtractedEncoder(space, extractor)
     if hidden_state:
         if isinstance(space, spaces.Dict) or is_image(space):
             raise TypeError(f"a recurrent policy is explained for vectors, not for observations of {space}")

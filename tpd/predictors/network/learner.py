@@ -20,7 +20,6 @@ from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.mixture.weights import Windows
 from tpd.predictors.network.columns import Columns, EndingEvents, next_actions
 from tpd.predictors.network.device import choose_device
-from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.fitted import FittedLearner, follow, seeded
 from tpd.predictors.network.margins import has_margins
 from tpd.predictors.network.outcome_network import OutcomeNetwork
@@ -82,7 +81,6 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
         weight_decay: float = 0.06,
         difference_decay: float = 20,
         return_atoms: int = 0,
-        features_extractor: FeaturesExtractor | None = None,
         device: str = "auto",
     ) -> None:
         self.horizon = whole_number("horizon", horizon, at_least=1)
@@ -106,7 +104,6 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
             "horizon": self.horizon,
             "hidden": [whole_number("hidden", width, at_least=1) for width in hidden],
             "hidden_state": hidden_size(policy),
-            "features_extractor": features_extractor,
         }
         self._returns: ReturnLearner | None = None
         if whole_number("return_atoms", return_atoms, at_least=0):

@@ -14,7 +14,6 @@ from tpd.envs.action_parts import ActionParts
 from tpd.envs.spaces import to_plain
 from tpd.predictors.network.encoders import (
     CategoryEncoder,
-    FeaturesExtractor,
     VectorEncoder,
     make_encoder,
     tensors,
@@ -56,7 +55,6 @@ class Architecture(TypedDict, total=False):
 
     hidden: Required[Sequence[int]]
     hidden_state: int
-    features_extractor: FeaturesExtractor | None
     margin: bool
 
 
@@ -77,7 +75,6 @@ class PairNetwork(nn.Module):
         *,
         hidden: Sequence[int],
         hidden_state: int = 0,
-        features_extractor: FeaturesExtractor | None = None,
         margin: bool = False,
     ) -> None:
         super().__init__()
@@ -86,10 +83,9 @@ class PairNetwork(nn.Module):
             "action_space": to_plain(action_space),
             "hidden": list(hidden),
             "hidden_state": hidden_state,
-            "extracted": features_extractor is not None,
             "margin": margin,
         }
-        self.encoder = make_encoder(observation_space, hidden_state, features_extractor)
+        self.encoder = make_encoder(observation_space, hidden_state)
         size = self.encoder.features_dim
         self.margin = VectorEncoder(1) if margin else None
         if self.margin is not None:

@@ -15,7 +15,6 @@ from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs.spaces import from_plain
 from tpd.guards.settings import boolean
 from tpd.predictors.network.columns import Columns
-from tpd.predictors.network.encoders import FeaturesExtractor
 from tpd.predictors.network.fitted import check_actions, tries
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.returns import ReturnNetwork, ReturnSettings
@@ -112,17 +111,10 @@ class NetworkPredictor:
         return arrays if self.of_returns is None else arrays | prefixed(RETURN, weights(self.of_returns))
 
 
-def read(
-    description: Mapping[str, Any],
-    arrays: Mapping[str, Array],
-    features_extractor: FeaturesExtractor | None = None,
-) -> NetworkPredictor:
-    """The predictor with this `description` and these `arrays`; features extractors are not stored."""
-    if description["extracted"] and features_extractor is None:
-        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+def read(description: Mapping[str, Any], arrays: Mapping[str, Array]) -> NetworkPredictor:
+    """The predictor with this `description` and these `arrays`."""
     both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
-    alike["features_extractor"] = features_extractor
     columns = Columns.read(description["columns"])
     network = OutcomeNetwork(*both, columns, margin=boolean("margin", description["margin"]), **alike)
     fill(network, unprefixed(WEIGHT, arrays))

@@ -1,5 +1,6 @@
 """The replay buffer: a ring of the newest transitions with their outcomes, linked in time order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,25 +46,62 @@ class Experience:
         return Experience(*(column[index] for column in self.columns()))
 
 
-class ReplayBuffer:
-    """A ring buffer: once it is full, the oldest transitions are overwritten.
-
-    A transition is always older than the one that `following` names.
-    """
+class Ring:
+    """A ring buffer of columns: once it is full, the oldest rows are overwritten."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.clear()
 
     def clear(self) -> None:
-        """Remove all transitions."""
+        """Remove all rows."""
         self._columns: tuple[Array, ...] = ()
         self._written = 0
-        self._latest: dict[int, int] = {}
-        """Stream -> number of its latest transition, counted from the first one ever written."""
 
     def __len__(self) -> int:
         return min(self._written, self.capacity)
+
+    def _write(self, columns: Sequence[Array], rows: IntArray, count: int) -> None:
+        """Write columns [row, ...] to these rows; the batch had `count`, of which the last ones are kept."""
+        self._make_room(columns, len(rows))
+        for kept, column in zip(self._columns, columns, strict=True):
+            kept[rows] = column
+        self._written += count
+
+    def _make_room(self, columns: Sequence[Array], added: int) -> None:
+        """Allocate on demand, because the capacity may never be reached."""
+        room = len(self._columns[0]) if self._columns else 0
+        due = min(self.capacity, self._written + added)
+        if self._columns and due <= room:
+            return
+        grown = []
+        for k, column in enumerate(columns):
+            shape = (min(self.capacity, max(due, 2 * room)), *column.shape[1:])
+            require_memory(
+                "what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size"
+            )
+            grown.append(np.empty(shape, column.dtype))
+            if room:
+                grown[k][:room] = self._columns[k]
+        self._columns = tuple(grown)
+
+    def state(self) -> State:
+        """All rows, and the write position."""
+        kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
+        return {"written": np.array(self._written), **kept}
+
+
+class ReplayBuffer(Ring):
+    """The newest transitions with their outcomes.
+
+    A transition is always older than the one that `following` names.
+    """
+
+    def clear(self) -> None:
+        """Remove all transitions."""
+        super().clear()
+        self._latest: dict[int, int] = {}
+        """Stream -> number of its latest transition, counted from the first one ever written."""
 
     def add(
         self, transitions: Transitions, outcome: FloatArray, continuation: FloatArray, selecting: BoolArray
@@ -81,7 +119,7 @@ class ReplayBuffer:
             selecting=selecting,
             following=np.full(count, -1, dtype=np.int64),
         )
-        self._write(experience[-self.capacity :], rows[-self.capacity :], count)
+        self._write(experience[-self.capacity :].columns(), rows[-self.capacity :], count)
         before = np.where(before < self._written - self.capacity, -1, before)  # overwritten by now
         linked = before >= 0
         linked[linked] = self._leads_to(before[linked], transitions.observation[linked])
@@ -107,30 +145,6 @@ class ReplayBuffer:
         """[batch]: whether the transitions of these numbers led to these observations."""
         return _alike(self.kept.next_observation[numbers % self.capacity], observations)
 
-    def _write(self, experience: Experience, rows: IntArray, count: int) -> None:
-        self._make_room(experience)
-        for kept, column in zip(self._columns, experience.columns(), strict=True):
-            kept[rows] = column
-        self._written += count
-
-    def _make_room(self, experience: Experience) -> None:
-        """Allocate on demand, because the capacity may never be reached."""
-        room = len(self._columns[0]) if self._columns else 0
-        due = min(self.capacity, self._written + len(experience))
-        if due <= room:
-            return
-        size = min(self.capacity, max(due, 2 * room))
-        grown = []
-        for k, column in enumerate(experience.columns()):
-            shape = (size, *column.shape[1:])
-            require_memory(
-                "what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size"
-            )
-            grown.append(np.empty(shape, column.dtype))
-            if room:
-                grown[k][:room] = self._columns[k]
-        self._columns = tuple(grown)
-
     @property
     def kept(self) -> Experience:
         """All transitions, in the rows that `following` refers to; a view, so writes reach the buffer."""
@@ -138,9 +152,8 @@ class ReplayBuffer:
 
     def state(self) -> State:
         """All transitions, the write position, and the latest transition of each stream."""
-        kept = {f"column_{k}": column[: len(self)] for k, column in enumerate(self._columns)}
         latest = np.array(list(self._latest.items()), dtype=np.int64).reshape(-1, 2)
-        return {"written": np.array(self._written), "latest": latest, **kept}
+        return {**super().state(), "latest": latest}
 
     def restore(self, state: State) -> None:
         """Replace the contents by a saved state."""
@@ -158,7 +171,7 @@ class ReplayBuffer:
             columns += [stored.like(f"column_{k}", flags, rows=rows) for k in (5, 6)]
             columns.append(stored.like("column_7", following, rows=rows, low=-1, high=rows - 1))
             self._check_links(stored, kept := Experience(*columns), written)
-            self._write(kept, np.arange(rows), rows)
+            self._write(kept.columns(), np.arange(rows), rows)
         self._written, self._latest = written, dict(latest.tolist())
 
     def _check_links(self, stored: CheckedArrays, kept: Experience, written: int) -> None:
