@@ -193,7 +193,7 @@ def broken(observations: Array) -> IntArray:
         (lambda: tpd.Behaviour(lambda o: np.full(len(o), 7)), "the other policy: .*action 7"),
         (lambda: tpd.Behaviour(broken, 1), "broken for 1 step: .*no idea"),
         (lambda: tpd.Behaviour(last_action, 0), "steps"),
-        (lambda: tpd.Behaviour([], None), "actions one after the other"),
+        (lambda: tpd.Behaviour([], None), "expected a list of actions such as"),
         (lambda: tpd.Behaviour([0, 9]), "no action 9"),
         (lambda: tpd.Behaviour([0, 1], steps=2), "as many steps as actions"),
         (lambda: last_action, "tpd.Behaviour"),

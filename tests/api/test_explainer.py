@@ -318,7 +318,7 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
         tpd.load(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"right half.*are not stored.*events=\.\.\.\)"):
         tpd.load(tmp_path / "saved", env=make)
-    with pytest.raises(ValueError, match="the outcomes given are left half"):
+    with pytest.raises(ValueError, match="the outcomes passed are left half"):
         tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
     loaded = tpd.load(tmp_path / "saved", env=make, events=events, trust=["tests"])
     observations = np.zeros((1, 4), dtype=np.float32)
@@ -423,7 +423,7 @@ def test_environments_that_cannot_be_made_again_are_refused() -> None:
         tpd.Explainer(balance, env=vector)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="CartPoleVectorEnv holds many environments"):
         tpd.Explainer(balance, env=gym.make_vec("CartPole-v1"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="but it made a int"):
+    with pytest.raises(TypeError, match="but it returned a int"):
         tpd.Explainer(balance, env=lambda: 5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="env: name the environment"):
         tpd.Explainer(balance)
@@ -630,7 +630,7 @@ def test_a_moment_after_the_end_is_refused() -> None:
     actions = [*episode.transitions.action.tolist(), 0]
     for action in actions:
         observation, *_ = world.step(action)
-    with pytest.raises(ValueError, match="ends with step 24: nothing follows"):
+    with pytest.raises(ValueError, match="terminates at step 24, so it cannot be continued"):
         explainer.why(tpd.Moment(4, np.array(actions), observation))
 
 
@@ -693,10 +693,10 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
         (lambda: tpd.Explainer(balance, "CartPole-v1", in_right_half), "give each function a name"),  # type: ignore[arg-type]
         (lambda: tpd.Explainer("agent.zip"), r"load it first, tpd.load_agent\('agent.zip'"),
         (lambda: _played().learn(300, overrides="explainer=netwrk"), r"did you mean network\?"),
-        (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it takes a batch"),
+        (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it must accept a batch"),
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", {"x": lambda t: t.info["x"]}).play([0]),
-            "entries of info have to be named",
+            "list the entries of info that it reads",
         ),
         (lambda: _played().play([0])[0][999], "the episode has 41 steps"),
         (lambda: _played().why(_played().play([0])[0]), "ask about a moment of the episode"),
@@ -780,7 +780,7 @@ def test_a_mixture_without_a_network_is_refused(inner: Any, explainer: tpd.Expla
     path = tmp_path / "saved" / "explainer" / "explainer.json"
     description = json.loads(path.read_text())
     path.write_text(json.dumps({**description, "network": {"kind": "mixture", "network": inner}}))
-    with pytest.raises(ValueError, match=r"explainer\.json: its mixture has no network"):
+    with pytest.raises(ValueError, match=r"explainer\.json: the mixture has no network"):
         tpd.load(tmp_path / "saved", trust=["tests"])
 
 
@@ -790,7 +790,7 @@ def test_a_class_is_no_mask_function(explainer: tpd.Explainer, tmp_path: Path) -
     about = json.loads(path.read_text())
     about["env"]["mask_function"] = {"name": "tpd.core.outcomes:OutcomeSet", "arguments": {}}
     path.write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="is a class, where a function is due"):
+    with pytest.raises(ValueError, match="must be a function, got a class"):
         tpd.load(tmp_path / "saved", trust=["tests"])
 
 

@@ -276,7 +276,7 @@ def test_next_actions_exclude_each_other_without_a_partition() -> None:
     again.restore(learner.state())
     np.testing.assert_array_equal(again.predict(STATES, ACTIONS), predicted)
     assert Columns.read(json.loads(json.dumps(asdict(columns)))) == columns
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="must be events"):
         replace(columns, exclusive=(7,))
 
 
@@ -538,7 +538,7 @@ def test_what_is_saved_answers_alike_and_is_no_pickle(form: str, world: str, tmp
     with np.load(tmp_path / "arrays.npz", allow_pickle=False) as stored:
         assert all(stored[name].dtype.kind in "fiu" for name in stored)
     if world == "vectors":  # its policy is a function of this module
-        with pytest.raises(ValueError, match=r"trust=\[tests\]\): name the actions to explain"):
+        with pytest.raises(ValueError, match=r"trust=\[tests\]\): pass the actions to explain"):
             loaded.explain(pairs[0])
         loaded = explainers.load(tmp_path, trusted=["tests"])
     np.testing.assert_array_equal(loaded.explain(pairs[0]).actions, policy.action(pairs[0]))
@@ -649,7 +649,7 @@ def test_an_extractor_is_not_kept_but_can_be_given_again() -> None:
     extractor = partial(NatureCNN, features_dim=16)
     learner, batch = camera("last", extractor, updates=1)
     description, arrays = learner.description(), learner.arrays()
-    with pytest.raises(ValueError, match="features extractor, which is not stored"):
+    with pytest.raises(ValueError, match="features extractor of your own, which cannot be stored"):
         read(description, arrays)
     pairs = batch.observation[:5], batch.action[:5]
     again = read(description, arrays, extractor)

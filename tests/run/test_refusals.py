@@ -23,9 +23,9 @@ STARTS = {
     "experiment=agent env.id=CartPole-v1 policy.path=file": "policy: ",
     "experiment=cart_pol": "did you mean cart_pole?",
     "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be made",
-    "training=dataset training.path=/": "training: / holds no dataset",
+    "training=dataset training.path=/": "training: / is not a dataset",
     "tracking.uri=sqlite:///file/x.db": "tracking: the store .* cannot be written",
-    "tracking.uri=sqlite:///a?b.db": "tracking: MLflow cannot keep runs where a name has % or ?",
+    "tracking.uri=sqlite:///a?b.db": "tracking: MLflow cannot store runs in a path with % or ?",
 }
 
 
@@ -46,12 +46,12 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["uri=nonsense"], "uri must name a store that MLflow knows"),
-        (["uri=nonsense://x"], "uri must name a store that MLflow knows"),
-        (["uri="], "uri must name a store, as"),
-        *(([f"uri={nameless}"], "uri must name a store, as") for nameless in ("sqlite://", "sqlite:///")),
+        (["uri=nonsense"], "uri must be a store that MLflow supports"),
+        (["uri=nonsense://x"], "uri must be a store that MLflow supports"),
+        (["uri="], "uri must be a store, such as"),
+        *(([f"uri={nameless}"], "uri must be a store, such as") for nameless in ("sqlite://", "sqlite:///")),
         (["uri=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-        (["uri=sqlite:///outputs"], "outputs is no file that you may read and write"),
+        (["uri=sqlite:///outputs"], "outputs is not a file with read and write permission"),
         (["nowhere"], "there is no folder nowhere"),
         (["outputs", "outputs"], "usage: tpd-sync"),
     ],
@@ -93,7 +93,7 @@ def test_a_folder_of_strangers_is_not_gone_on_in_when_its_files_lie_elsewhere(
             (place / name).symlink_to(tmp_path / name)
     done = tpd_run(tmp_path, *words, check=False)
     assert done.returncode != 0
-    assert re.search(r"hydra\.(run|sweep)\.dir: .*theirs.* leads out of", done.stderr), done.stderr
+    assert re.search(r"hydra\.(run|sweep)\.dir: .*theirs.* points outside", done.stderr), done.stderr
     assert "Traceback" not in done.stderr
     assert {path.read_text() for path in tmp_path.glob("*.*")} == {"mine"}
 

@@ -144,7 +144,7 @@ def test_shards_of_many_processes_are_stages_too(
     assert len(list((tmp_path / "r").iterdir())) == 6  # with the description and the policy
     source = DatasetTraining(path=str(tmp_path / "r"), processes=2)
     assert source.steps == due.training.steps
-    with pytest.raises(ConfigError, match="holds a dataset already"):
+    with pytest.raises(ConfigError, match="already contains a dataset"):
         build(compose_config(*words, f"training.save_dataset={tmp_path / 'r'}", "seed=1"))
 
 
@@ -358,7 +358,7 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with locked(tmp_path / "here"):
         refused = run(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
     assert refused.returncode != 0
-    assert "hydra.sweep.dir: another process works in here" in refused.stdout
+    assert "hydra.sweep.dir: another process is using here" in refused.stdout
     assert "Traceback" not in refused.stdout
 
 

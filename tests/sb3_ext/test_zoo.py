@@ -307,14 +307,14 @@ HOSTILE = {
     "two arguments": (f"{ORDERED} [[], []]", "no list of pairs"),
     "keys that are lists": (f"{ORDERED} [[[[a], b]]]", "keys that are no words"),
     "keys that are numbers": ("1: 2", "is no table of settings"),
-    "deep": ("a: " + "[" * 10_000, "nested more than 50 deep"),
-    "deep pairs": (f"{ORDERED}\n" + "- " * 5000, "nested more than 50 deep"),
-    "aliases": (BOMB, "repeats parts of itself by aliases"),
-    "huge": ("a: " + "1" * LARGEST_YAML, "absurd size"),
-    "many digits": ("a: " + "1" * 10_000, "no YAML of plain values"),
+    "deep": ("a: " + "[" * 10_000, "nested more than 50 levels deep"),
+    "deep pairs": (f"{ORDERED}\n" + "- " * 5000, "nested more than 50 levels deep"),
+    "aliases": (BOMB, "aliases are not allowed"),
+    "huge": ("a: " + "1" * LARGEST_YAML, "too large"),
+    "many digits": ("a: " + "1" * 10_000, "expected YAML with plain values only"),
     "a list": ("[a, b]", "is no table of settings"),
     "nothing": ("", "is no table of settings"),
-    "noise": ("\x01\x02", "no YAML of plain values"),
+    "noise": ("\x01\x02", "expected YAML with plain values only"),
 }
 
 
@@ -474,7 +474,7 @@ def test_an_agent_of_other_people_plays_from_its_folder(tmp_path: Path) -> None:
         ),
         ("env_kwargs: {xml_file: /somewhere/evil.xml}", "may name a file"),
         ("env_kwargs: {options: [model.xml]}", "may name a file"),
-        ("env_kwargs: {render_mode: human, inner: {render_mode: human}}", "render_mode is not for the file"),
+        ("env_kwargs: {render_mode: human, inner: {render_mode: human}}", "a file may not set render_mode"),
     ],
 )
 def test_a_folder_makes_no_large_environment_and_opens_no_file(

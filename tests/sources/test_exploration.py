@@ -137,10 +137,10 @@ def test_a_policy_with_a_table_that_is_too_large_is_refused(compose_config: Comp
 
 def test_exploration_with_tables_that_are_too_large_is_refused() -> None:
     env, policy = Environment("Vast-v0"), TabularPolicy(np.full((1, 2), 0.5), 0.99)
-    with pytest.raises(ValueError, match=r"exploration .* would take"):
+    with pytest.raises(ValueError, match=r"exploration .* needs"):
         TabularExplorer(env, policy, Exploration(0.1), generator(0, "test"))
     training = Training(alongside=False, steps=1, epsilon=0.1, num_envs=1, least_tried=False, restarts=0.0)
-    with pytest.raises(ValueError, match=r"exploration .* would take"):
+    with pytest.raises(ValueError, match=r"exploration .* needs"):
         training.check(env, [])
 
 

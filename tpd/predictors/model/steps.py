@@ -107,7 +107,7 @@ class StepBuffer:
 def _grown(column: Array, size: int) -> Array:
     """The column, enlarged to `size` rows."""
     shape = (size, *column.shape[1:])
-    require_memory("what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size")
+    require_memory("the replay buffer", shape, column.dtype, "use a smaller explainer.replay_size")
     grown = np.empty(shape, column.dtype)
     grown[: len(column)] = column
     return grown

@@ -220,11 +220,13 @@ def make_encoder(space: spaces.Space[Any], hidden_state: int, extractor: Feature
     """The encoder for observations of a space and the hidden state appended to them."""
     if extractor is not None:
         if hidden_state:
-            raise TypeError("a recurrent policy is explained for vectors, not with a features_extractor")
+            raise TypeError(
+                "features_extractor is not supported for recurrent policies, which need vector observations"
+            )
         return ExtractedEncoder(space, extractor)
     if hidden_state:
         if isinstance(space, spaces.Dict) or is_image(space):
-            raise TypeError(f"a recurrent policy is explained for vectors, not for observations of {space}")
+            raise TypeError(f"recurrent policies need vector observations, got {space}")
         return VectorEncoder(math.prod(space.shape or ()) + hidden_state)
     if isinstance(space, spaces.Discrete):
         return NumberEncoder(int(space.n))

@@ -119,7 +119,7 @@ def read(
 ) -> NetworkPredictor:
     """The predictor with this `description` and these `arrays`; features extractors are not stored."""
     if description["extracted"] and features_extractor is None:
-        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+        raise ValueError("this explainer has a features extractor of your own, which cannot be stored")
     both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     alike = {name: description[name] for name in ("horizon", "hidden", "hidden_state")}
     alike["features_extractor"] = features_extractor

@@ -123,9 +123,7 @@ class ReplayBuffer:
         grown = []
         for k, column in enumerate(experience.columns()):
             shape = (size, *column.shape[1:])
-            require_memory(
-                "what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size"
-            )
+            require_memory("the replay buffer", shape, column.dtype, "use a smaller explainer.replay_size")
             grown.append(np.empty(shape, column.dtype))
             if room:
                 grown[k][:room] = self._columns[k]

@@ -96,7 +96,7 @@ class RivalPredictor:
 def read(description: Mapping[str, Any], arrays: Mapping[str, Array], limits: Verdicts) -> RivalPredictor:
     """The predictor with this `description` and these `arrays`."""
     if description["extracted"]:
-        raise ValueError("this explainer was made with a features extractor, which is not stored with it")
+        raise ValueError("this explainer has a features extractor of your own, which cannot be stored")
     both = from_plain(description["observation_space"]), from_plain(description["action_space"])
     places = Places(arrays["step"], arrays["column"], arrays["factor"])
     outputs = len(places.step)
