@@ -346,7 +346,7 @@ def test_what_cannot_be_forked_is_answered_by_what_was_learned(
     store: Store, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(self: Forks, moment: Moment) -> None:
-        raise ValueError("FuelTaxi cannot be forked: it shows something else after 2 steps")
+        raise ValueError("FuelTaxi cannot be forked: it gives another observation after 2 steps")
 
     monkeypatch.setattr(Forks, "_lead_to", refused)
     said = ask(f"run={store.seeds[0]}", "episode=3", "step=2")

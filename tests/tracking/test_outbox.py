@@ -716,23 +716,26 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 CHANGED = {
     "a view": (
         ["DROP TABLE experiments", f"CREATE VIEW experiments AS {ENDLESS}"],
-        "'experiments' that runs",
+        "'experiments' that would run code",
     ),
     "a trigger": (
         [f"CREATE TRIGGER t BEFORE UPDATE ON runs BEGIN SELECT count(*) FROM ({ENDLESS}); END"],
-        "'t' that runs",
+        "'t' that would run code",
     ),
     "a column": (
         ["ALTER TABLE runs ADD COLUMN more TEXT AS (hex(zeroblob/**/(400000000)))"],
-        "'runs' that runs",
+        "'runs' that would run code",
     ),
     "a computed column": (
         ["ALTER TABLE params DROP COLUMN value", "ALTER TABLE params ADD COLUMN value TEXT AS (key || key)"],
         "lacks params.value",
     ),
-    "a pattern": (["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"], "'i' that runs"),
-    "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that runs"),
-    "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that runs"),
+    "a pattern": (
+        ["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"],
+        "'i' that would run code",
+    ),
+    "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that would run code"),
+    "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that would run code"),
     "no runs": (["DROP TABLE runs"], "lacks runs"),
     "no column": (["ALTER TABLE params DROP COLUMN value"], "lacks params.value"),
     "another revision": (
