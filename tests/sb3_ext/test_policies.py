@@ -207,7 +207,7 @@ def test_a_masked_model_samples_as_it_does_itself() -> None:
 
 def test_a_model_trained_with_masks_needs_them() -> None:
     _, model = taxi_model()
-    with pytest.raises(ValueError, match="give the mask"):
+    with pytest.raises(ValueError, match="pass the mask"):
         as_policy(model)
 
 
