@@ -232,8 +232,8 @@ def test_a_network_takes_both_forms_and_any_extractor_by_name(form: str, compose
         (["policy=sb3_zp"], "; did you mean sb3_zip?"),
         (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
         (["steps=5"], "; did you mean policy.steps or recording.steps or training.steps?"),
-        (["seed"], "seed: settings are given as key=value"),
-        (["--experiment=paper"], "--experiment=paper: a setting has no dashes: experiment=paper"),
+        (["seed"], "seed: expected key=value"),
+        (["--experiment=paper"], "--experiment=paper: settings are written without dashes: experiment=paper"),
         (["seed=range(3)"], "Sweep parameters 'seed=range(3)' requires --multirun"),
     ],
 )
@@ -311,7 +311,7 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("evaluation.episodes=1e30", r"evaluation: .*episodes must be 1e\+15 or less"),
         ("evaluation.forecast_episodes=1e12", "evaluation: .*lessen forecast_episodes"),
         ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
-        ("recording=null", "recording: it must be named, got null"),
+        ("recording=null", "recording: must not be null"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:
@@ -335,7 +335,7 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),
         ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
         ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
-        ("training=spread", "training: CartPole-v1 has no numbered states"),
+        ("training=spread", "training: CartPole-v1 has no discrete states"),
         ("training.restarts=0.5", "training: every replaces epsilon, least_tried and restarts"),
         ("evaluation=exact", "evaluation: CartPole-v1 has no table P"),
         ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
@@ -393,7 +393,7 @@ def test_a_plugin_that_is_not_installed_is_named_with_its_extra() -> None:
             composed([f"{group}={'submitit_local' if option == 'submitit' else option}"])
         except SettingError as error:
             refused.append(str(error))
-            assert refused[-1] == f"{plugin} is not installed: the extra {extra!r} has it, " + (
+            assert refused[-1] == f"{plugin} is not installed; install the extra {extra!r}: " + (
                 f"pip install 'tpd[{extra}]'"
             )
     assert refused  # no environment has them all: ray excludes versions that the others need

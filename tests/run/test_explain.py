@@ -145,9 +145,9 @@ def test_what_the_forecast_relies_on_is_told_where_it_is_asked_for(
     assert "The forecast of" not in plain
     with pytest.raises(SystemExit, match="there is no outcome 'failures'"):
         ask(run, *HERE, "drivers=failures")
-    with pytest.raises(SystemExit, match="by=9 is said of drivers"):
+    with pytest.raises(SystemExit, match="by=9 needs drivers"):
         ask(run, *HERE, "by=9")
-    with pytest.raises(SystemExit, match="drivers is true or the name of an event"):
+    with pytest.raises(SystemExit, match="drivers must be true or the name of an event"):
         ask(run, *HERE, "drivers=[failure]")
 
 
@@ -215,20 +215,23 @@ def test_runs_that_cannot_be_asked_say_why(store: Store, ask: Ask) -> None:
 
 def test_questions_that_are_no_questions_are_refused() -> None:
     for arguments, complaint in (
-        (["row=2"], "say of which run"),
+        (["row=2"], "run is missing"),
         (["run=x", "what"], "key=value"),
-        (["run=x", "state=1", "row=2"], "given twice"),
-        (["run=x", "state=1", "state=2"], "state= is given twice"),
-        (["run=x", "state=1", "state.row=2"], "state is given twice"),
-        (["run=x", "rewards.failure=1", "rewards={failure: 2}"], "rewards is given twice"),
-        (["run="], "say of which run"),
+        (["run=x", "state=1", "row=2"], "or row, not both"),
+        (["run=x", "state=1", "state=2"], "state= is duplicated"),
+        (["run=x", "state=1", "state.row=2"], "pass either state= or state.row=, not both"),
+        (
+            ["run=x", "rewards.failure=1", "rewards={failure: 2}"],
+            "pass either rewards= or rewards.failure=, not both",
+        ),
+        (["run="], "run is missing"),
         (["run=x", "against="], "against= is empty"),
-        (["run=x", "rewards=[1,2]"], "rewards are given by name"),
+        (["run=x", "rewards=[1,2]"], "rewards must be given by name"),
         (["run=x", "rewards.a=many"], "rewards.a must lie in"),
         (["run=x", "resolve=perhaps"], "resolve must be true or false"),
         (["run=x", "rollouts=-1"], "rollouts must be 0 or more"),
         (["run=x", "precision=0"], "precision must lie in"),
-        (["run=x", "trust={a: b}"], "trust names modules"),
+        (["run=x", "trust={a: b}"], "trust must be a list of modules"),
         (["run=x", "state={"], "key=value"),
     ):
         with pytest.raises(ValueError, match=complaint):

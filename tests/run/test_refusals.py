@@ -17,12 +17,12 @@ from tpd.store.fingerprints import code_version
 from tpd.store.run_folders import SWEEP, write_record
 
 STARTS = {
-    "env=null": "env=null: env has to be one of its options",
+    "env=null": "env=null: env must be one of its options",
     "experiment=agent env.id=CartPole-v1 policy.path=none.zip": "policy: none.zip: there is no such file",
     "experiment=agent env.id=CartPol-v1 policy.path=file": "; did you mean CartPole-v1?",
     "experiment=agent env.id=CartPole-v1 policy.path=file": "policy: ",
     "experiment=cart_pol": "did you mean cart_pole?",
-    "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be made",
+    "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be created",
     "training=dataset training.path=/": "training: / is not a dataset",
     "tracking.uri=sqlite:///file/x.db": "tracking: the store .* cannot be written",
     "tracking.uri=sqlite:///a?b.db": "tracking: MLflow cannot store runs in a path with % or ?",
@@ -148,8 +148,8 @@ def test_slurm_that_does_not_answer_is_not_asked_without_end(
 ) -> None:
     cancelled = slurm_of("echo it is down >&2; exit 1")
     (tmp_path / ".submitit").mkdir()
-    with pytest.raises(TimeoutError, match=f"whether it still has jobs of {tmp_path}: it is down"):
+    with pytest.raises(TimeoutError, match=f"whether jobs of {tmp_path} are left: it is down"):
         slurm.wait(tmp_path)
     slurm.cancel(tmp_path)
-    assert f"jobs of {tmp_path} may still run" in caplog.text
+    assert f"jobs of {tmp_path} may still be running" in caplog.text
     assert not cancelled.exists()

@@ -347,7 +347,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     told = process.communicate(timeout=300)[0]
     assert process.returncode != 0
-    assert "the same command again goes on from here" in told
+    assert "repeat the command to resume" in told
     statuses = states_of(tmp_path)
     assert statuses == {"paper sweep": "KILLED", "seed 0": "FINISHED", "seed 1": "KILLED"}
     finish(tmp_path, *words)
@@ -377,7 +377,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Pat
         told = process.communicate(timeout=120)[0]
         assert process.returncode != 0
         assert "No space left on device" in told.splitlines()[-1]
-        assert "the same command again goes on" in told.splitlines()[-1]
+        assert "repeat the command to run them" in told.splitlines()[-1]
         enlarge(tmp_path)
         finish(tmp_path, *words)
 

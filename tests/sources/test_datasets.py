@@ -406,7 +406,7 @@ def test_a_dataset_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
         source.check(Environment("FrozenLake-v1"), ())
     with pytest.raises(
-        ValueError, match=r"the outcomes read info\['parity'\], of which the dataset has none"
+        ValueError, match=r"the outcomes read info\['parity'\], which the dataset does not have; it has none"
     ):
         source.check(small_mdp.environment(), ("parity",))
 

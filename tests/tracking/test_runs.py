@@ -169,7 +169,7 @@ def _listening(pid: int) -> set[tuple[str, int]]:
         (["port=many"], "port must be"),
         (["port=0"], "port must be"),
         (["port=٣"], "port must be"),
-        (["port=5", "port=6"], "given twice"),
+        (["port=5", "port=6"], "duplicated"),
         (["store="], "store= is empty\nusage"),
         (["run=1"], "run: there is no such setting\nusage"),
         (["stor=x"], r"stor: there is no such setting; did you mean store\?"),
@@ -277,7 +277,7 @@ def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
         record = f'{{"number": {number}, "status": "{status}", "error": "too hot"}}'
         (tmp_path / str(number) / "status.json").write_text(record)
     planned = {number: [f"seed={number}"] for number in range(3)}
-    assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it never ended"}
+    assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it did not finish"}
 
 
 def test_a_large_or_linked_folder_is_not_copied_from_a_store(
