@@ -55,7 +55,7 @@ class LoadedAgent(Pretrained):
         expected_return: float | None = None,
     ) -> None:
         if path is None:
-            raise ValueError("name the zip of the agent: policy.path=agent.zip")
+            raise ValueError("set the zip of the agent: policy.path=agent.zip")
         zipped = Path(path).expanduser()
         if zipped.is_dir():
             folder = zoo_agent(zipped, env)
@@ -67,9 +67,9 @@ class LoadedAgent(Pretrained):
         normalization = None
         if vec_normalize is None and seems_normalised(zipped):
             raise ValueError(
-                f"{zipped} was trained under VecNormalize, and would see other observations than it learned "
-                'from: name its statistics, vec_normalize="statistics.pkl", or say that there are none, '
-                "vec_normalize=False (on the command line: policy.vec_normalize=...)"
+                f"{zipped} was trained under VecNormalize, so it needs normalised observations: "
+                'pass its statistics, vec_normalize="statistics.pkl", or vec_normalize=False to explain it '
+                "without them (on the command line: policy.vec_normalize=...)"
             )
         if isinstance(vec_normalize, VecNormalize):
             normalization = frozen(vec_normalize, env.observation_space)
@@ -113,7 +113,7 @@ class GivenModel(Pretrained):
         vec_normalize: GivenStatistics = None,
     ) -> None:
         if not isinstance(model, BaseAlgorithm):
-            raise ValueError(f"model is a {type(model).__name__}, not a model of Stable-Baselines3")
+            raise ValueError(f"model: expected a Stable-Baselines3 model, got a {type(model).__name__}")
         check_same_world(env, model)
         found = find_statistics(model, env, vec_normalize)
         self.policy = as_policy(
@@ -150,7 +150,7 @@ class TrainedAgent:
         envs = DummyVecEnv([lambda: Monitor(CheckedEnv(env.make()))] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
         if isinstance(self.model, MaskablePPO) and not is_masking_supported(envs):
-            raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO is trained with")
+            raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO needs for training")
         self.policy = as_policy(
             self.model,
             deterministic=boolean("deterministic", deterministic),

@@ -55,7 +55,7 @@ def policy_arguments(
     """The keyword arguments to build a policy with these settings and weights."""
     stated = agent.settings.get("policy_kwargs", {})
     if not isinstance(stated, dict):
-        raise ValueError(f"has policy_kwargs={stated}, which should be a table")
+        raise ValueError(f"has policy_kwargs={stated}, expected a dict")
     sizes = _sizes(agent, algorithm, actions)
     extractor_options: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
@@ -77,7 +77,7 @@ def policy_arguments(
         elif name == "features_extractor_kwargs" and isinstance(value, dict):
             extractor_options = value
         else:
-            raise ValueError(f"has {name}={value} in its policy_kwargs, which is not plain; {TRUST}")
+            raise ValueError(f"has {name}={value} in its policy_kwargs, which is not a plain value; {TRUST}")
     arguments |= sizes
     if extractor := _extractor_arguments(agent.weights, extractor_options):
         arguments["features_extractor_kwargs"] = extractor
@@ -109,7 +109,7 @@ def _sizes(agent: SavedAgent, algorithm: Algorithm, actions: Space) -> dict[str,
         recurrent = [list(w.shape) for name, w in agent.weights.items() if "lstm_actor.weight_hh_l" in name]
         width = recurrent[0][-1] if recurrent else 0
         if not recurrent or any(shape != [4 * width, width] for shape in recurrent):
-            raise ValueError(f"has an LSTM with weights of shapes {recurrent}")
+            raise ValueError(f"has an LSTM with weights of the unexpected shapes {recurrent}")
         sizes |= {"lstm_hidden_size": width, "n_lstm_layers": len(recurrent)}
     return sizes
 
@@ -125,7 +125,9 @@ def _extractor_arguments(weights: Weights, stated: Mapping[str, Any]) -> dict[st
         elif name == "normalized_image" and isinstance(value, bool):
             arguments[name] = value
         elif name != "cnn_output_dim":  # has no effect without images
-            raise ValueError(f"has {name}={value} for its features extractor, which is not plain; {TRUST}")
+            raise ValueError(
+                f"has {name}={value} for its features extractor, which is not a plain value; {TRUST}"
+            )
     return arguments
 
 
@@ -137,7 +139,7 @@ def _check_size(name: str, stated: Any, found: Any) -> None:
     else:
         agrees = stated == found
     if not agrees:
-        raise ValueError(f"is made of two agents: it states {name}={stated}, its weights have {found}")
+        raise ValueError(f"is inconsistent: its settings have {name}={stated}, but its weights {found}")
 
 
 def _stated_layers(net_arch: Any, head: str) -> list[Any]:

@@ -24,14 +24,14 @@ class BufferTraining(Training):
 
     def __init__(self, *, path: str | None, time_limits: bool = True) -> None:
         if path is None:
-            raise ValueError("name the file of the replay buffer: training.path=…")
+            raise ValueError("set the file of the replay buffer: training.path=…")
         self.source = self._path = Path(path).expanduser()
         self._time_limits = boolean("time_limits", time_limits)
         self._buffer = load_replay_buffer(self._path)
         self.alongside, self.dataset = False, None
         self.steps = count(self._buffer)
         if not self.steps:
-            raise ValueError(f"{self._path} holds no transitions")
+            raise ValueError(f"{self._path} has no transitions")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse a buffer of something else, or without what the outcomes read."""
@@ -58,5 +58,7 @@ class BufferTraining(Training):
     ) -> list[Stage]:
         """Read, and learn from it."""
         if isinstance(policy, RecurrentPolicy):
-            raise ValueError("a replay buffer has no hidden states of a recurrent agent")
+            raise ValueError(
+                "recurrent agents are not supported: a replay buffer does not store hidden states"
+            )
         return in_stages(partial(learn_in_turn, learning), [partial(self._batches, env, info_keys)])

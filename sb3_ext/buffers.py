@@ -63,9 +63,9 @@ def load_replay_buffer(path: str | Path) -> SavedBuffer:
             require_memory("the replay buffer", (2, file.stat().st_size), "uint8", "save a smaller one")
         record = read_pickle(file, LARGEST_BUFFER)
         if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
-            raise ValueError(f"holds a {type(record).__name__}, not a replay buffer")
+            raise ValueError(f"contains a {type(record).__name__}, not a replay buffer")
         if record.origin not in ORIGINS:
-            raise ValueError(f"holds {record.origin}, and only plain replay buffers can be read")
+            raise ValueError(f"contains a {record.origin}, but only plain replay buffers can be read")
         return _saved(record.state)
     except ValueError as error:
         raise ValueError(one_line(path, error)) from error
@@ -79,9 +79,9 @@ def _saved(state: dict[Any, Any]) -> SavedBuffer:
     due = one_each[0].shape
     parts = [part for held in observed for part in (held.values() if isinstance(held, dict) else [held])]
     if len(due) != 2 or not due[1] or any(array.shape != due for array in one_each):
-        raise ValueError("has rewards and ends that do not fit together")
+        raise ValueError("has rewards, dones or timeouts of unexpected shapes")
     if any(array.shape[:2] != due for array in (actions, *parts)):
-        raise ValueError("has arrays of other lengths than that of its rewards")
+        raise ValueError("has arrays whose lengths differ from that of its rewards")
     rewards, dones, *timeouts = one_each
     return SavedBuffer(
         observations=observed[0],
@@ -128,13 +128,14 @@ def replay_buffer_batches(
     if isinstance(buffer, ReplayBuffer):
         if observation_space is None and any(map(is_image_space, _parts(buffer.observation_space))):
             raise ValueError(
-                f"the replay buffer holds images, in {buffer.observation_space}, which SB3 may have turned: "
+                f"the replay buffer contains images, in {buffer.observation_space}, which SB3 may have "
+                "transposed: "
                 "pass the env's own observation_space"
             )
         observation_space = observation_space or buffer.observation_space
         action_space = action_space or buffer.action_space
     if observation_space is None or action_space is None:
-        raise ValueError("of a saved buffer, pass the observation_space and action_space of its env")
+        raise ValueError("for a saved buffer, pass the observation_space and action_space of its env")
     rows = _rows(buffer)
     timeouts = _checked(buffer, rows, info_keys, time_limits)
     per_batch = max(1, whole_number("batch_size", batch_size, at_least=1) // buffer.n_envs)
@@ -167,22 +168,23 @@ def _checked(
     """[step, env]: which steps were truncated by a time limit; refused if a requested entry is missing."""
     if info_keys:
         raise ValueError(
-            f"a replay buffer keeps no info, so outcomes that read {', '.join(info_keys)} cannot be seen "
-            "in it: use ExplainerCallback while training, or collect afterwards"
+            f"a replay buffer does not store info, so outcomes that read {', '.join(info_keys)} cannot be "
+            "computed "
+            "from it: use ExplainerCallback during training, or collect transitions afterwards"
         )
     if not len(rows):
         raise ValueError("the replay buffer is empty")
     done = buffer.dones[rows] > 0
     if buffer.optimize_memory_usage and done[:-1].any():
         raise ValueError(
-            "a replay buffer with optimize_memory_usage=True has lost the last observation of every "
+            "a replay buffer with optimize_memory_usage=True does not store the last observation of every "
             "episode: train with optimize_memory_usage=False, or use ExplainerCallback"
         )
     if getattr(buffer, "handle_timeout_termination", False):  # old buffers do not have it
         return np.asarray((buffer.timeouts[rows] > 0) & done)
     if time_limits and done.any():
         raise ValueError(
-            "a replay buffer with handle_timeout_termination=False does not tell a time limit from a "
+            "a replay buffer with handle_timeout_termination=False does not distinguish a time limit from a "
             "termination: pass time_limits=False if the env has none"
         )
     return np.zeros_like(done)
@@ -214,10 +216,10 @@ def _observations(stored: Any, rows: IntArray, space: spaces.Space[Any]) -> Arra
     """[batch, ...] from [row, env, ...], or from a dict of those."""
     if not isinstance(space, spaces.Dict):
         if isinstance(stored, dict):
-            raise ValueError(f"the replay buffer holds observations of {', '.join(stored)}, not of {space}")
+            raise ValueError(f"the replay buffer has observations of {', '.join(stored)}, expected {space}")
         return _in_space(stored[rows], space)
     if not isinstance(stored, dict) or sorted(stored) != sorted(space):
-        raise ValueError(f"the replay buffer holds other observations than those of {space}")
+        raise ValueError(f"the replay buffer has observations that do not fit {space}")
     return pack({key: _in_space(stored[key][rows], space[key]) for key in space})
 
 
@@ -228,7 +230,7 @@ def _in_space(stored: Array, space: spaces.Space[Any]) -> Array:
         return stored.reshape(-1, *due)
     if len(due) == 3 and due == (*found[1:], found[0]):
         return np.moveaxis(stored.reshape(-1, *found), 1, -1)
-    raise ValueError(f"the replay buffer holds observations of shape {found}, the env has {due}")
+    raise ValueError(f"the replay buffer has observations of shape {found}, but the env has {due}")
 
 
 def _actions(stored: Array, space: spaces.Space[Any]) -> Array:

@@ -59,7 +59,7 @@ class TransitionCallback(BaseCallback):
     def _on_training_start(self) -> None:
         if not isinstance(self.model, OnPolicyAlgorithm | OffPolicyAlgorithm):
             name = type(self.model).__name__
-            raise TypeError(f"{name} shows its callbacks no transitions: explain it after training")
+            raise TypeError(f"{name} does not pass transitions to callbacks: explain it after training")
         env = self.training_env
         check_space(env.observation_space, "the training env")
         self.num_envs = env.num_envs
@@ -78,8 +78,8 @@ class TransitionCallback(BaseCallback):
     def _on_step(self) -> bool:
         if self.num_timesteps - self._shown != self.num_envs:
             raise RuntimeError(
-                f"{self.num_timesteps - self._shown} steps were taken since the last one shown: give the "
-                "callback to model.learn itself, not to a callback that calls it now and then"
+                f"{self.num_timesteps - self._shown} steps were taken since the last call: pass the "
+                "callback to model.learn directly, not to a callback that calls it only at some steps"
             )
         self._shown = self.num_timesteps
         step = self._step()

@@ -161,10 +161,10 @@ class InertUnpickler:
         elif opcode == "BUILD":
             state = self._stack.pop()
             if not isinstance(self._stack[-1], PickledObject):
-                raise RefusedPickleError("gives a state to what is no object")
+                raise RefusedPickleError("sets the state of a value that is not an object")
             self._stack[-1].state = state
         else:
-            raise RefusedPickleError(f"has the opcode {opcode}, which has no place in such a file")
+            raise RefusedPickleError(f"has the opcode {opcode}, which is not allowed here")
 
     def _since_mark(self) -> list[Any]:
         taken, self._stack = self._stack, self._below.pop()
@@ -176,27 +176,29 @@ class InertUnpickler:
         if isinstance(top, PickledObject):
             return getattr(top, part)
         if not isinstance(top, kind):
-            raise RefusedPickleError(f"puts items into a {type(top).__name__}")
+            raise RefusedPickleError(f"adds items to a {type(top).__name__}")
         return top
 
 
 def _named(module: Any, name: Any) -> PickledName:
     """The name of a class or function, checked; it is never imported."""
     if not isinstance(module, str) or not isinstance(name, str):
-        raise RefusedPickleError("names what is no name")
+        raise RefusedPickleError("refers to a class or function without a valid name")
     origin, root = f"{module}.{name}", module.partition(".")[0]
     if root == "numpy":
         known = NUMPY.fullmatch(origin) is not None or (module == root and name in np.sctypeDict)
     else:
         known = root not in sys.stdlib_module_names or origin in CONTAINERS
     if not known:
-        raise RefusedPickleError(f"names {origin}, which has no place in such a file; nothing of it was run")
+        raise RefusedPickleError(
+            f"refers to {origin}, which is not allowed here; no code of the file was run"
+        )
     return PickledName(origin)
 
 
 def _object(made_by: Any, arguments: Any) -> PickledObject:
     if not isinstance(made_by, PickledName) or not isinstance(arguments, tuple):
-        raise RefusedPickleError("makes an object of what is no class")
+        raise RefusedPickleError("creates an object of a value that is not a class")
     return PickledObject(made_by.origin, arguments)
 
 
@@ -208,7 +210,7 @@ def _key(key: Any) -> Any:
     """A dictionary key, if hashing it is fast and cannot collide on purpose."""
     if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31):
         return key
-    raise RefusedPickleError(f"has {shown(key)} for a key, where words are due")
+    raise RefusedPickleError(f"has the key {shown(key)}, expected a string")
 
 
 def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
@@ -216,7 +218,7 @@ def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
     if not path.is_file():
         raise ValueError("there is no such file")
     if path.stat().st_size > largest:
-        raise ValueError(f"has an absurd size of {path.stat().st_size} bytes")
+        raise ValueError(f"is too large, {path.stat().st_size} bytes (limit {largest})")
     return unpickled(path.read_bytes(), largest)
 
 
@@ -239,9 +241,9 @@ def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
     except ValueError as error:
         if cut_off and part.tell() >= largest:
             raise ValueError(f"is larger than {largest} bytes") from error
-        raise ValueError(f"is no pickle, or a broken one ({error})") from error
+        raise ValueError(f"is not a pickle, or corrupted ({error})") from error
     except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
-        raise ValueError(f"is a broken pickle ({type(error).__name__})") from error
+        raise ValueError(f"is a corrupted pickle ({type(error).__name__})") from error
 
 
 def array_of(value: Any) -> Array:
@@ -261,7 +263,7 @@ def array_of(value: Any) -> Array:
             return _array(content, dtype, shape, order)
         case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
             return _array(content, dtype, (), "C")
-    raise ValueError(f"has {shown(value)} where numbers are due")
+    raise ValueError(f"has {shown(value)}, expected an array of numbers")
 
 
 def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
@@ -272,11 +274,11 @@ def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
             known = False
     whole = isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)
     if not known or not whole or order not in ("C", "F") or not isinstance(content, bytes | bytearray):
-        raise ValueError(f"has an array of {shown(dtype)} that is not plain")
+        raise ValueError(f"has an array of dtype {shown(dtype)}, which is not plain")
     try:
         return np.frombuffer(content, np.dtype(byte_order + code)).reshape(shape, order=order).copy()
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"has an array that is broken ({error})") from error
+        raise ValueError(f"has a corrupted array ({error})") from error
 
 
 def shown(value: Any) -> str:

@@ -23,7 +23,7 @@ def find_statistics(
         return given
     if given is not None:
         raise ValueError(
-            f"vec_normalize is the file of the statistics, a VecNormalize, or False, got {given!r}"
+            f"vec_normalize must be the file of the statistics, a VecNormalize or False, got {given!r}"
         )
     return model.get_vec_normalize_env()
 
@@ -34,8 +34,8 @@ def check_same_world(env: Environment, model: BaseAlgorithm) -> None:
     seen, given = env.observation_space, model.observation_space
     if not _alike(actions, others) or not _alike(seen, given):
         raise ValueError(
-            f"{env.id} has observations {seen} and actions {actions}, the model {given} and {others}: "
-            "name its environment, env.id=MyEnv-v0, and outcomes that fit it"
+            f"{env.id} has observations {seen} and actions {actions}, but the model {given} and {others}: "
+            "set its environment, env.id=MyEnv-v0, and outcomes that fit it"
         )
 
 

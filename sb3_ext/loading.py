@@ -97,7 +97,7 @@ def _algorithm(agent: SavedAgent, name: str | None) -> Algorithm:
         for algorithm, has_sign in SIGNS.items():
             if has_sign(agent):
                 return algorithm
-        raise ValueError(f"does not show its algorithm: name it with algorithm=, one of {known}")
+        raise ValueError(f"does not show its algorithm: pass algorithm=, one of {known}")
     for algorithm in SIGNS:
         if algorithm.__name__.casefold() == name.casefold():
             return algorithm
@@ -133,7 +133,7 @@ def _fraction(agent: SavedAgent, name: str) -> float:
     value = agent.settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         shown = "a pickle" if isinstance(value, dict) else value
-        raise ValueError(f"has {name}={shown}, which should be a number in [0, 1]; {TRUST}")
+        raise ValueError(f"has {name}={shown}, expected a number in [0, 1]; {TRUST}")
     return float(value)
 
 
@@ -153,7 +153,7 @@ def _observation_space(space: Space, saved: Any) -> Space:
             listed = str(saved["spaces"])
             places = {key: max(listed.find(f"{key!r}: "), listed.find(f"({key!r}, ")) for key in keys}
             if min(places.values()) < 0:
-                raise ValueError(f"is an agent for observations {listed}, the environment has {space}")
+                raise ValueError(f"is an agent for observations {listed}, but the environment has {space}")
             keys.sort(key=places.__getitem__)
         return spaces.Dict(OrderedDict((key, _observation_space(space[key], None)) for key in keys))
     if isinstance(space, spaces.Box) and is_image_space(space):
@@ -181,7 +181,7 @@ def _check_space(space: Space, saved: Any, what: str) -> None:
         its = _in_words(kind[1] if kind else "a space", shape, {n: saved[n] for n in numbers if n in saved})
         own = {name: getattr(space, name) for name in numbers if hasattr(space, name)}
         here = _in_words(type(space).__name__, space.shape, own)
-        raise ValueError(f"is an agent for {what} of {its}, those of the environment are of {here}")
+        raise ValueError(f"is an agent for {what} of {its}, but the environment has {here}")
 
 
 def _in_words(kind: str, shape: Sequence[int] | None, numbers: Mapping[str, Any]) -> str:
@@ -206,7 +206,8 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
         if others:
             raise ValueError(f"is an agent of {' or '.join(others)}, not of {algorithm.__name__}")
         raise ValueError(
-            f"has the policy class {saved or 'unknown'}, which is not {algorithm.__name__}'s own; {TRUST}"
+            f"has the policy class {saved or 'unknown'}, which does not belong to {algorithm.__name__}; "
+            f"{TRUST}"
         )
     kind = "Linear" if name == "ARSLinearPolicy" else "Mlp"
     if isinstance(observations, spaces.Dict):
@@ -240,9 +241,11 @@ def build_policy(
             )
         for name, _ in policy.named_parameters():
             if not given[name].is_floating_point():
-                raise ValueError(f"its weights {name} are of {given[name].dtype}, and no real numbers")
+                raise ValueError(f"its weights {name} are {given[name].dtype}, expected real numbers")
             if given[name].numel() and (largest := float(given[name].abs().max())) > LARGEST_WEIGHT:
-                raise ValueError(f"its weights {name} are as large as {largest:g}, as none that were learned")
+                raise ValueError(
+                    f"its weights {name} are as large as {largest:g}, which learned weights never are"
+                )
         policy.load_state_dict(given)
         if arguments.get("use_sde"):
             policy.reset_noise()
@@ -261,7 +264,7 @@ def _fitted(weights: Weights, due: Weights) -> tuple[Weights, list[str]]:
         if name.startswith("features_extractor.") and any(other.endswith(f".{name}") for other in due):
             del given[name]
     complaints = [f"it lacks {name}" for name in sorted(due.keys() - given.keys())]
-    complaints += [f"it has a strange {name}" for name in sorted(given.keys() - due.keys())]
+    complaints += [f"it has the unexpected {name}" for name in sorted(given.keys() - due.keys())]
     complaints += [
         f"its {name} has shape {list(given[name].shape)} instead of {list(due[name].shape)}"
         for name in sorted(due.keys() & given.keys())

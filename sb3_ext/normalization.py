@@ -75,10 +75,10 @@ def frozen(
 def _untrusted_state(path: Path) -> dict[str, Any]:
     record = read_pickle(path)
     if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
-        raise ValueError(f"holds a {type(record).__name__}, not the statistics of a VecNormalize")
+        raise ValueError(f"contains a {type(record).__name__}, not the statistics of a VecNormalize")
     if record.origin != ORIGIN:
         raise ValueError(
-            f"holds {record.origin}, not a VecNormalize of Stable-Baselines3; trust=true runs it"
+            f"contains a {record.origin}, not a VecNormalize of Stable-Baselines3; trust=true runs it"
         )
     return record.state
 
@@ -89,7 +89,7 @@ def _trusted_state(path: Path) -> dict[str, Any]:
     except Exception as error:  # a pickle can run anything, so anything can be raised
         raise ValueError(f"cannot be unpickled ({type(error).__name__}: {error})") from error
     if not isinstance(normalize, VecNormalize):
-        raise ValueError(f"holds {type(normalize).__name__}, not the statistics of a VecNormalize")
+        raise ValueError(f"contains a {type(normalize).__name__}, not the statistics of a VecNormalize")
     _check_own(normalize)
     return vars(normalize)
 
@@ -97,27 +97,33 @@ def _trusted_state(path: Path) -> dict[str, Any]:
 def _check_own(normalize: VecNormalize) -> None:
     for method in ("normalize_obs", "_normalize_obs"):
         if getattr(type(normalize), method) is not getattr(VecNormalize, method):
-            raise ValueError(f"holds {type(normalize).__name__}, which normalises in a way of its own")
+            raise ValueError(
+                f"contains a {type(normalize).__name__}, a subclass that may normalise differently"
+            )
 
 
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
     normalised = state.get("norm_obs", True)
     if not isinstance(normalised, bool | np.bool_):  # it may be nested too deep to print
-        raise ValueError(f"has norm_obs of type {type(normalised).__name__}, which is neither true nor false")
+        raise ValueError(f"has norm_obs of type {type(normalised).__name__}, expected a boolean")
     if not normalised:
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
     if not (0 <= epsilon < np.inf and clip > 0):
-        raise ValueError(f"has epsilon={epsilon:g} and clip_obs={clip:g}, which no VecNormalize has")
+        raise ValueError(f"has epsilon={epsilon:g} and clip_obs={clip:g}, which a VecNormalize cannot have")
     statistics = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
         return ObservationNormalization(*_mean_and_variance(statistics, space, "observations"), epsilon, clip)
     if not isinstance(statistics, dict):
-        raise ValueError(f"has statistics of an array, the environment gives {sorted(space.spaces)}")
+        raise ValueError(
+            f"has statistics of an array, but the environment observes a dict with {sorted(space.spaces)}"
+        )
     keys = list(statistics) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
     known = space.spaces.keys() & statistics.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
-        raise ValueError(f"normalises other keys than the environment gives: {sorted(space.spaces)}")
+        raise ValueError(
+            f"normalises keys that the environment does not observe; it observes {sorted(space.spaces)}"
+        )
     pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
     mean = {key: pair[0] for key, pair in pairs.items()}
     variance = {key: pair[1] for key, pair in pairs.items()}
@@ -140,7 +146,7 @@ def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
     """[*due]: an array; its shape is checked before memory is allocated."""
     array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
     if array.shape != due:
-        where = f"the environment's have shape {due}" if due else "which should be a single number"
+        where = f"but the environment has shape {due}" if due else "expected a single number"
         raise ValueError(f"has {name} of shape {array.shape}, {where}")
     return np.asarray(array, dtype=np.float64)
 
@@ -148,5 +154,5 @@ def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
 def _number(state: dict[str, Any], name: str) -> float:
     value = _array(state.get(name), (), name)
     if not value >= 0:
-        raise ValueError(f"has {name}={value}, which should be a number that is not negative")
+        raise ValueError(f"has {name}={value}, expected a non-negative number")
     return float(value)

@@ -46,18 +46,21 @@ def as_policy(
     }
     known = spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
     if not isinstance(model.action_space, known):
-        raise TypeError(f"actions of {model.action_space} are not explained")
+        raise TypeError(f"actions of {model.action_space} are not supported")
     if not deterministic and getattr(model, "use_sde", False):
         raise ValueError(
-            "an agent that explores by gSDE draws its noise for many steps at once, which is no policy of "
-            "observations: explain it with deterministic=true"
+            "an agent with gSDE keeps its noise for many steps, so its actions do not depend on the "
+            "observation alone: explain it with deterministic=true"
         )
     if isinstance(model, MaskablePPO) and mask is None:
-        raise ValueError("a model trained with masks needs them to play: give the mask of the environment")
+        raise ValueError(
+            "a model trained with action masks needs them to act: pass the mask of the environment"
+        )
     if normalization is None and _lost_normalization(model):
         raise ValueError(
-            "the model was trained under VecNormalize, and has lost it: give its statistics, or say that it "
-            "is to be explained without (vec_normalize=False, normalization=False)"
+            "the model was trained under VecNormalize, which it no longer has: pass its statistics, or "
+            "explain it "
+            "without them (vec_normalize=False, normalization=False)"
         )
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
 
@@ -218,8 +221,9 @@ class RecurrentSB3Policy(SB3Policy):
         due = int(np.prod(self.model.observation_space.shape or ())) + 2 * layers * size
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
-                f"observations of a recurrent agent carry its hidden state, {due} columns in all, not "
-                f"{observations.shape[1:]}: add it by tpd.sources.hidden_state.with_initial_state"
+                f"observations of a recurrent agent must include its hidden state, {due} columns in total, "
+                "got "
+                f"{observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
             )
         seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(state, dtype=torch.float32).reshape(len(state), 2, layers, size)

@@ -43,8 +43,9 @@ class RawValues:
             outer = outer.venv
         if unwrap_vec_normalize(outer) is not None:
             raise ValueError(
-                f"VecNormalize stands inside {type(self._normalize or outer).__name__}, where the original "
-                "observations cannot be had from it: make it the outermost wrapper, and the only one"
+                f"VecNormalize is wrapped in {type(self._normalize or outer).__name__}, which hides the "
+                "original "
+                "observations: make VecNormalize the outermost wrapper, and use only one"
             )
         if self._normalize is not None:
             self._listen(outer)
@@ -123,8 +124,8 @@ class HiddenStates:
         """The next step of all environments, with the hidden state appended to the observations."""
         if step.observation.ndim != 2:
             raise TypeError(
-                "the hidden state of a recurrent agent joins observations that are vectors, "
-                f"not of shape {step.observation.shape[1:]} and type {step.observation.dtype}"
+                "recurrent agents need vector observations, "
+                f"got shape {step.observation.shape[1:]} and dtype {step.observation.dtype}"
             )
         before = np.concatenate([step.observation, self._hidden], axis=1)
         advanced = self._policy.advance(before)

@@ -46,9 +46,9 @@ def indivisible(model: BaseAlgorithm) -> str | None:
         return None
     if type(buffer) not in BUFFERS:
         known = ", ".join(kind.__name__ for kind in BUFFERS)
-        return f"its replay buffer is a {type(buffer).__name__}, and only {known} are known"
+        return f"its replay buffer is a {type(buffer).__name__}, but only {known} are supported"
     if buffer.optimize_memory_usage:
-        return "a replay buffer with optimize_memory_usage=True does not know where an episode is cut"
+        return "a replay buffer with optimize_memory_usage=True does not store where an episode was truncated"
     return None
 
 

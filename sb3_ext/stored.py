@@ -125,12 +125,12 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
     model = policy.model
     algorithm = ALGORITHMS.get(type(model).__name__)
     if type(model) is not algorithm:
-        raise ValueError(f"its algorithm is {_origin(model)}, which is code")
+        raise ValueError(f"its algorithm {_origin(model)} is custom code, which cannot be stored")
     alias = _alias(model, algorithm)
     weights = {name: weight.detach().cpu() for name, weight in model.policy.state_dict().items()}
     arguments = _arguments(model, algorithm, weights)
     if algorithm is MaskablePPO and policy.mask != env.mask:
-        raise ValueError("its masks are not those of the environment")
+        raise ValueError("its action masks differ from those of the environment")
     normalization, arrays = _described_normalization(policy)
     settings = AgentSettings(
         algorithm=algorithm.__name__,
@@ -144,7 +144,7 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
         normalization=normalization,
     )
     if repr(_model(settings, weights).policy) != repr(model.policy):
-        raise ValueError("its networks are not those that its settings describe")
+        raise ValueError("its networks do not match the architecture in its settings")
     return written(settings), {**{WEIGHT + name: w.numpy() for name, w in weights.items()}, **arrays}
 
 
@@ -153,7 +153,7 @@ def make(given: Mapping[str, Any], stored: StoredArrays, discount: float, env: E
     settings: AgentSettings = validated(AgentSettings, given, "policy.settings")
     if settings.algorithm == MaskablePPO.__name__ and env is None:
         return AbsentPolicy(
-            discount, "its actions are masked by the environment: read the whole run, or give env"
+            discount, "its actions are masked by the environment: read the whole run, or pass env"
         )
     arrays = stored.every("biuf")
     weights = {
@@ -182,7 +182,7 @@ def _alias(model: BaseAlgorithm, algorithm: Algorithm) -> str:
     for alias, policy_class in algorithm.policy_aliases.items():
         if type(model.policy) is policy_class:
             return alias
-    raise ValueError(f"its policy is {_origin(model.policy)}, which is code")
+    raise ValueError(f"its policy {_origin(model.policy)} is custom code, which cannot be stored")
 
 
 def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> dict[str, Any]:
@@ -213,7 +213,9 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
     algorithm = ALGORITHMS[settings.algorithm]
     policy_class = algorithm.policy_aliases.get(settings.policy)
     if policy_class is None:
-        raise ValueError(f"policy: {settings.policy!r} is none of {', '.join(algorithm.policy_aliases)}")
+        raise ValueError(
+            f"policy must be one of {', '.join(algorithm.policy_aliases)}, got {settings.policy!r}"
+        )
     observations, actions = from_plain(settings.observation_space), from_plain(settings.action_space)
     check_spaces(observations, actions, weights, settings.policy.startswith("Cnn"))
     stated = written(settings.policy_settings)
@@ -242,10 +244,12 @@ def _described_normalization(
     if normalization is None:
         return None, {}
     if not isinstance(normalization, ObservationNormalization):
-        raise ValueError(f"its observations go through {_origin(normalization)}, which is code")
+        raise ValueError(f"its normalization {_origin(normalization)} is custom code, which cannot be stored")
     mean, variance = normalization.mean, normalization.variance
     if not isinstance(mean, Mapping) and np.shape(mean) != policy.model.observation_space.shape:
-        raise ValueError(f"its observations of shape {np.shape(mean)} are normalised before they are turned")
+        raise ValueError(
+            f"its observations of shape {np.shape(mean)} are normalised before SB3 transposes them"
+        )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
     if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):
         settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=None)
@@ -273,11 +277,11 @@ def _normalization(
         mean, variance = (taken(name, space) for name in (MEAN, VARIANCE))
         return ObservationNormalization(mean, variance, settings.epsilon, clip)
     if not isinstance(space, spaces.Dict) and settings.keys:
-        raise ValueError(f"normalization.keys: {settings.keys} are parts of observations that are {space}")
+        raise ValueError(f"normalization.keys: {settings.keys} need Dict observations, got {space}")
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
     unknown = [key for key in settings.keys if key not in parts]
     if unknown:
-        raise ValueError(f"normalization.keys: {unknown[0]!r} is none of {', '.join(parts)}")
+        raise ValueError(f"normalization.keys must be among {', '.join(parts)}, got {unknown[0]!r}")
     means, variances = (
         {key: taken(f"{name}.{key}", parts[key]) for key in settings.keys} for name in (MEAN, VARIANCE)
     )

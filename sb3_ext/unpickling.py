@@ -45,7 +45,7 @@ class SavedAgent:
         names.sort(key=lambda name: int(name.split(".")[-2]))
         shapes = [list(self.weights[name].shape) for name in names if self.weights[name].dim() == 2]
         if any(before[0] != after[1] for before, after in itertools.pairwise(shapes)):
-            raise ValueError(f"has layers in {network} that do not follow each other: {shapes}")
+            raise ValueError(f"has layers in {network} whose shapes do not fit each other: {shapes}")
         return [shape[0] for shape in shapes]
 
 
@@ -64,11 +64,11 @@ def read_agent(path: Path) -> SavedAgent:
         with zipfile.ZipFile(path) as archive:
             missing = {"data", "policy.pth"} - set(archive.namelist())
             if missing:
-                raise ValueError(f"is no saved agent of SB3, or was cut off: it lacks {sorted(missing)}")
+                raise ValueError(f"is not a saved SB3 agent, or truncated: it lacks {sorted(missing)}")
             settings = _entry(archive, "data", LARGEST_SETTINGS)
             weights = _entry(archive, "policy.pth", LARGEST_WEIGHTS)
     except BROKEN as error:
-        raise ValueError(f"is no zip file, or a broken one ({error})") from error
+        raise ValueError(f"is not a zip file, or corrupted ({error})") from error
     return SavedAgent(_settings(settings), _renamed(_weights(weights)))
 
 
@@ -85,9 +85,9 @@ def _settings(content: bytes) -> dict[str, Any]:
     try:
         settings = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"data in it is no JSON ({error})") from error
+        raise ValueError(f"data in it is not valid JSON ({error})") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"data in it is a {type(settings).__name__}, not a table of settings")
+        raise ValueError(f"data in it is a {type(settings).__name__}, expected an object with settings")
     return settings
 
 
@@ -97,7 +97,7 @@ def _weights(content: bytes) -> Weights:
     except ValueError as error:
         raise ValueError(f"policy.pth in it {error}") from error
     except BROKEN as error:
-        raise ValueError(f"policy.pth in it is broken ({type(error).__name__})") from error
+        raise ValueError(f"policy.pth in it is corrupted ({type(error).__name__})") from error
     endless = [name for name, weight in weights.items() if not weight.isfinite().all()]
     if endless:
         raise ValueError(f"its weights {endless[0]} are not finite")
@@ -106,7 +106,7 @@ def _weights(content: bytes) -> Weights:
 
 def _check_claim(claimed: int, largest: int, name: str) -> None:
     if claimed > largest:
-        raise ValueError(f"{name} in it claims an absurd size of {claimed} bytes")
+        raise ValueError(f"{name} in it declares {claimed} bytes, which is too large")
 
 
 def _renamed(weights: Weights) -> Weights:

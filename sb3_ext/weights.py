@@ -40,7 +40,7 @@ def read_weights(content: bytes) -> Weights:
     if isinstance(table, PickledObject) and table.origin == "collections.OrderedDict":
         table = table.mapping
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
-        raise ValueError("is no table of weights")
+        raise ValueError("is not a dict of weights")
     left = LARGEST_REUSE * len(content)
     weights: Weights = {}
     for name, record in table.items():
@@ -56,13 +56,13 @@ def _zipped(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
         require_plain_zip(archive.infolist())
         claimed = sum(entry.file_size for entry in archive.infolist())
         if claimed > len(content):  # torch does not compress
-            raise ValueError(f"claims an absurd size of {claimed} bytes")
+            raise ValueError(f"declares {claimed} bytes, which is too large")
         members = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
         if "data.pkl" not in members:
-            raise ValueError("is broken (it lacks data.pkl)")
+            raise ValueError("is corrupted (it lacks data.pkl)")
         parts = {name: archive.read(entry) for name, entry in members.items()}
     if parts.get("byteorder", b"little") != b"little":
-        raise ValueError("was written on a machine of another byte order")
+        raise ValueError("was written on a machine with another byte order")
     prefix = "data/"
     storages = {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
     return unpickled(parts["data.pkl"]), storages
@@ -72,16 +72,16 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
     """The same for a file of torch before version 1.6: pickles, followed by the bytes in order."""
     stream = io.BytesIO(content)
     if next_pickle(stream) != BEGINNING:
-        raise ValueError("is no file of weights")
+        raise ValueError("is not a file of weights")
     _, _, table, keys = (next_pickle(stream) for _ in range(4))
     sizes = dict(_storage_sizes(table))
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in sizes for key in keys):
-        raise ValueError("does not say where its weights lie")
+        raise ValueError("does not say where its weights are stored")
     storages = dict[str, bytes]()
     for key in keys:
         (count,) = struct.unpack("<q", stream.read(8))
         if not 0 <= count <= len(content):
-            raise ValueError(f"claims {count} numbers in one place")
+            raise ValueError(f"declares {count} numbers for one array")
         storages[key] = stream.read(count * sizes[key])
     return table, storages
 
@@ -105,8 +105,8 @@ def _storage(name: str, record: Any) -> tuple[str, str]:
             named = kind.origin.removeprefix("torch.") if isinstance(kind, PickledName) else ""
             if named in STORAGES:
                 return key, named
-            raise ValueError(f"has {name} of {shown(kind)}, which is no kind of weight")
-    raise ValueError(f"has {shown(record)} as {name}, which is no weight")
+            raise ValueError(f"has {name} of type {shown(kind)}, which is not a type of weights")
+    raise ValueError(f"has {shown(record)} as {name}, which is not a tensor")
 
 
 def _tensor(name: str, record: Any, storages: Mapping[str, bytes], largest: int) -> torch.Tensor:
@@ -117,15 +117,15 @@ def _tensor(name: str, record: Any, storages: Mapping[str, bytes], largest: int)
         case _:
             whole = False
     if not whole or key not in storages:
-        raise ValueError(f"has no plain weights as {name}")
+        raise ValueError(f"has a tensor {name} with an invalid offset, shape or stride")
     content, item = storages[key], np.dtype(STORAGES[kind]).itemsize
     numbers = np.frombuffer(content, STORAGES[kind], count=len(content) // item)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count = int(np.prod(size, dtype=object))
     if count * item > largest:
-        raise ValueError(f"claims an absurd size of {count * item} bytes for {name}")
+        raise ValueError(f"declares {count * item} bytes for {name}, which is too large")
     if count and last >= len(numbers):
-        raise ValueError(f"has less of {name} than it says")
+        raise ValueError(f"has fewer bytes of {name} than it declares")
     steps = [step * item for step in stride]
     here = numbers[offset:] if count else numbers[:0]
     tensor = torch.from_numpy(np.lib.stride_tricks.as_strided(here, size, steps, writeable=False).copy())

@@ -30,7 +30,7 @@ LARGEST_YAML, LONGEST_LITERAL = 2**16, 2000
 PYTHON, ORDERED = "tag:yaml.org,2002:python/", "object/apply:collections.OrderedDict"
 ENV_ID = re.compile(r"[A-Za-z0-9_./-]{1,300}")
 RENDER_MODE, TIME_LIMIT = "render_mode", "max_episode_steps"
-OWN_ENV = "pass env= a function that makes the environment with them"
+OWN_ENV = "pass as env a function that creates the environment with them"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
     refused = [str(layer) for layer in layers if layer.wrapper is None]
     if refused and not own_env:
         raise ValueError(
-            f"{path}: the agent was trained behind {', '.join(refused)}, which cannot be applied here: "
+            f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be "
+            "applied here: "
             f"{OWN_ENV}"
         )
     wrappers = () if own_env else tuple(layer.made() for layer in layers)
@@ -69,11 +70,11 @@ def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
 def zoo_environment(path: str | None, id: str | None) -> Environment:
     """The environment that the agent of a folder was trained in; `id` replaces its id."""
     if path is None:
-        raise ValueError("name the folder of the agent: policy.path=...")
+        raise ValueError("set the folder of the agent: policy.path=...")
     folder = read_zoo_folder(Path(path).expanduser())
     name = id or folder.env_id
     if name is None:
-        raise ValueError(f"{path} does not say what its environment is called: name it (env.id=...)")
+        raise ValueError(f"{path} does not contain the id of its environment: set it (env.id=...)")
     limit = folder.max_episode_steps
     return Environment(name, dict(folder.env_kwargs), limit, wrappers=folder.wrappers)
 
@@ -91,11 +92,11 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
     absent = [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]
     if absent:
         listed = ", ".join(map(str, absent))
-        advice = "name an environment that has it"
+        advice = "use an environment that has it"
         if all(layer.wrapper is not None for layer in layers):
             advice = f"++env.wrappers=[{', '.join(map(typed, layers))}]"
         raise ValueError(
-            f"{path}: the agent was trained behind {listed}, which {env.id} does not have, and would see "
+            f"{path}: the agent was trained with {listed}, which {env.id} does not have, so it would get "
             f"other observations: {advice}"
         )
     overrides = [
@@ -107,8 +108,8 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
         overrides.append(f"++env.{TIME_LIMIT}={folder.max_episode_steps}")
     if overrides:
         raise ValueError(
-            f"{path}: the agent was trained in another environment: {' '.join(overrides)}, or name its zip "
-            "itself to have it play here"
+            f"{path}: the agent was trained in another environment: {' '.join(overrides)}, or pass its zip "
+            "to use it in this environment"
         )
     return folder
 
@@ -161,7 +162,7 @@ def _parameters(path: Path) -> Path:
         lacks = f"{CONFIG} or {ARGS}" if stems else "zip of an agent"
         inner = [each for each in sorted(path.iterdir()) if each.is_dir() and _zips(each)]
         near = f"; did you mean {_names(inner)}?" if inner and not stems else ""
-        raise ValueError(f"{path}: is no folder of an RL-Zoo agent, it has no {lacks}{near}")
+        raise ValueError(f"{path}: not the folder of an RL-Zoo agent, it has no {lacks}{near}")
     if len(folders) > 1:
         raise ValueError(f"{path}: has parameters of several agents: {_names(folders)}")
     return folders[0]
@@ -180,7 +181,7 @@ def _agent(path: Path, parameters: Path, env: Any, algorithm: Any) -> Path:
     if len(chosen) > 1:
         chosen = [file for file in chosen if file.name == BEST] or chosen
     if len(chosen) > 1:
-        raise ValueError(f"{path}: has several agents, name the zip of one: {_names(chosen)}")
+        raise ValueError(f"{path}: has several agents, pass the zip of one: {_names(chosen)}")
     return chosen[0]
 
 
@@ -192,7 +193,8 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
     found = next((file for file in places if file.is_file()), None)
     if found is None and normalised:
         raise ValueError(
-            f"{parameters / STATISTICS[0]}: there is no such file, but by {CONFIG} the agent saw normalised "
+            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent "
+            "needs normalised "
             "observations"
         )
     return found
@@ -217,13 +219,13 @@ class _ZooLoader(yaml.SafeLoader):  # type: ignore[misc]
 
 def _pairs(loader: _ZooLoader, suffix: str, node: yaml.Node) -> dict[Any, Any]:
     if suffix != ORDERED or not isinstance(node, yaml.SequenceNode):
-        raise ValueError(f"!!python/{suffix} would make a Python object, only OrderedDict is read")
+        raise ValueError(f"!!python/{suffix} would create a Python object; only OrderedDict is allowed")
     given = loader.construct_sequence(node, deep=True)
     pairs = given[0] if len(given) == 1 else None
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise ValueError("an OrderedDict has no list of pairs")
+        raise ValueError("an OrderedDict must be a list of pairs")
     if not all(isinstance(key, str) for key, _ in pairs):
-        raise ValueError("an OrderedDict has keys that are no words")
+        raise ValueError("the keys of an OrderedDict must be strings")
     return dict(pairs)
 
 
@@ -237,7 +239,7 @@ def _settings(path: Path) -> dict[str, Any]:
     require_file(path, LARGEST_YAML)
     found = read_yaml(path, _ZooLoader)
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise ValueError(f"{path}: is no table of settings")
+        raise ValueError(f"{path}: expected an object with settings")
     return found
 
 
@@ -249,11 +251,11 @@ def _literal(text: str) -> Any:
         tree = ast.parse(text.strip(), mode="eval").body
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "dict":
             if tree.args or any(word.arg is None for word in tree.keywords):
-                raise ValueError("dict has arguments without names")
+                raise ValueError("dict must have keyword arguments only")
             return {str(word.arg): ast.literal_eval(word.value) for word in tree.keywords}
         return ast.literal_eval(tree)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"{text[:80]!r} is no plain value") from error
+        raise ValueError(f"{text[:80]!r} is not a plain value") from error
 
 
 def _keywords(given: Any) -> dict[str, Any]:
@@ -262,7 +264,7 @@ def _keywords(given: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ValueError(f"env_kwargs is no table, but {str(value)[:80]!r}")
+        raise ValueError(f"env_kwargs must be a dict, got {str(value)[:80]!r}")
     for key in ("id", "env_id"):
         if ":" in str(value.get(key, "")):  # Gymnasium would import the module before the colon
             raise ValueError(f"env_kwargs has {key}={str(value[key])[:80]!r}, which names a module to import")
@@ -282,5 +284,5 @@ def _normalised(config: Mapping[str, Any]) -> bool | None:
     if isinstance(value, dict):
         value = value.get("norm_obs", True)
     if value is not None and not isinstance(value, bool):
-        raise ValueError(f"normalize is neither true nor false, but {str(given)[:80]!r}")
+        raise ValueError(f"normalize must be true or false, got {str(given)[:80]!r}")
     return bool(value)

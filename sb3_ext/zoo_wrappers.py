@@ -24,10 +24,10 @@ PACKAGES: Mapping[str, Any] = {
 """Packages whose wrappers can be applied, by their names in config.yml."""
 UNFIT = {
     **dict.fromkeys(("NormalizeObservation", "NormalizeReward"), "its statistics are not in the folder"),
-    **dict.fromkeys(("RecordVideo", "HumanRendering", "RenderCollection"), "it is for looking on"),
+    **dict.fromkeys(("RecordVideo", "HumanRendering", "RenderCollection"), "it only renders or records"),
     **dict.fromkeys(("TransformAction", "TransformObservation", "TransformReward"), "it needs a function"),
     "ActionMasker": "it needs a function",
-    "Autoreset": "episodes would have no end",
+    "Autoreset": "episodes would not end",
 }
 """Wrappers of these packages that are not applied, with the reason."""
 LARGEST_ARGUMENT = 1000
@@ -77,7 +77,7 @@ def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
     )
     arguments = {} if arguments is None else arguments
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise ValueError(f"{str(entry)[:80]!r} names no wrapper")
+        raise ValueError(f"{str(entry)[:80]!r} is not the name of a wrapper")
     return name[:200], arguments
 
 
@@ -89,7 +89,7 @@ def _layer(name: str, arguments: Mapping[str, Any]) -> Layer:
         return Layer(name, arguments, None)
     found = vars(PACKAGES[package]).get(last)
     if not isinstance(found, type) or not issubclass(found, gym.Wrapper):
-        return Layer(name, arguments, None, "there is none of this name")
+        return Layer(name, arguments, None, "there is no wrapper of this name")
     if last in UNFIT:
         return Layer(name, arguments, None, UNFIT[last])
     try:

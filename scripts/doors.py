@@ -127,7 +127,7 @@ OTHERS = (
         "tracking/test_outbox",
     ),
     (
-        "a store that is not looked through within seconds",
+        "a store that cannot be checked within seconds",
         "refused, with what to do",
         "tracking/test_outbox",
     ),

@@ -67,7 +67,7 @@ def test_a_legend_with_other_rewards_bounds_them() -> None:
 @pytest.mark.parametrize("change", [{"first a": 1.0}, {"c": 1.0}])
 def test_only_parts_of_the_reward_can_be_exchanged(change: Mapping[str, float]) -> None:
     (name,) = change
-    with pytest.raises(ValueError, match=f"'{name}' is no part of the reward; these are: a, b"):
+    with pytest.raises(ValueError, match=f"'{name}' is not part of the reward; its parts are: a, b"):
         returns(explanation(np.zeros((1, HORIZON, 3))), change)
     with pytest.raises(ValueError, match="do not account for the reward"):
         reward_of(Legend(("a",), (None,), (), None), "a")

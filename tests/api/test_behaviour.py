@@ -193,9 +193,9 @@ def broken(observations: Array) -> IntArray:
         (lambda: tpd.Behaviour(lambda o: np.full(len(o), 7)), "the other policy: .*action 7"),
         (lambda: tpd.Behaviour(broken, 1), "broken for 1 step: .*no idea"),
         (lambda: tpd.Behaviour(last_action, 0), "steps"),
-        (lambda: tpd.Behaviour([], None), "actions one after the other"),
+        (lambda: tpd.Behaviour([], None), "expected a list of actions such as"),
         (lambda: tpd.Behaviour([0, 9]), "no action 9"),
-        (lambda: tpd.Behaviour([0, 1], steps=2), "as many steps as actions"),
+        (lambda: tpd.Behaviour([0, 1], steps=2), "steps must be None for a list of actions"),
         (lambda: last_action, "tpd.Behaviour"),
     ],
 )
@@ -211,7 +211,7 @@ def test_learned_answers_say_that_a_behaviour_needs_the_simulator() -> None:
     asked = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=5).learn(
         500, overrides=quick, progress=False
     )
-    with pytest.raises(ValueError, match="rolled out by the simulator or followed in a table"):
+    with pytest.raises(ValueError, match="needs a simulator that can be forked, or a table"):
         asked.why(np.zeros(4, np.float32), foil=[0, 0])
 
 

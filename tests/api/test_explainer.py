@@ -128,7 +128,7 @@ def test_nothing_learned_is_said_and_not_guessed() -> None:
         explainer.save("nowhere")
     assert str(explainer.quality) == repr(explainer.quality) == "nothing is learned yet: call learn()"
     assert explainer.quality.table is None
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="nothing to plot"):
         explainer.quality.plot()
 
 
@@ -302,7 +302,7 @@ def test_saved_episodes_have_the_numbers_that_play_gave_them() -> None:
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}: is no folder that"):
+    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}: not a folder that"):
         tpd.load(tmp_path)
 
 
@@ -314,11 +314,11 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
     settings = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
     explainer = tpd.Explainer(balance, env=make, events=events, horizon=5)
     explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"env of this run is not stored.*give it: tpd.load\(.*env=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"env of this run is not stored.*pass it: tpd.load\(.*env=\.\.\.\)"):
         tpd.load(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"right half.*are not stored.*events=\.\.\.\)"):
         tpd.load(tmp_path / "saved", env=make)
-    with pytest.raises(ValueError, match="the outcomes given are left half"):
+    with pytest.raises(ValueError, match="the outcomes passed are left half"):
         tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
     loaded = tpd.load(tmp_path / "saved", env=make, events=events, trust=["tests"])
     observations = np.zeros((1, 4), dtype=np.float32)
@@ -412,20 +412,20 @@ def test_a_live_environment_is_made_again_from_its_spec() -> None:
 
 
 def test_environments_that_cannot_be_made_again_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Shifted do not record how they were made.*pass a function"):
+    with pytest.raises(ValueError, match=r"Shifted do not record their arguments.*pass a function"):
         tpd.Explainer(balance, env=Shifted(gym.make("CartPole-v1")))
     bare = gym.make("CartPole-v1").unwrapped
     bare.spec = None
     with pytest.raises(ValueError, match=r"has no spec.*pass a function"):
         tpd.Explainer(balance, env=bare)
     vector = DummyVecEnv([lambda: gym.make("CartPole-v1")])
-    with pytest.raises(TypeError, match="DummyVecEnv holds many environments; pass what makes one"):
+    with pytest.raises(TypeError, match="DummyVecEnv contains many environments; pass one environment"):
         tpd.Explainer(balance, env=vector)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="CartPoleVectorEnv holds many environments"):
+    with pytest.raises(TypeError, match="CartPoleVectorEnv contains many environments"):
         tpd.Explainer(balance, env=gym.make_vec("CartPole-v1"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="but it made a int"):
+    with pytest.raises(TypeError, match="but it returned a int"):
         tpd.Explainer(balance, env=lambda: 5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="env: name the environment"):
+    with pytest.raises(ValueError, match="env: pass the environment"):
         tpd.Explainer(balance)
 
 
@@ -460,7 +460,7 @@ def test_statistics_of_vec_normalize_are_given_or_refused(tmp_path: Path) -> Non
     without = tpd.load_agent(tmp_path / "agent.zip", env="CartPole-v1", vec_normalize=False)
     assert len(without.policy.action(observations)) == 50
     rebuilt = PPO.load(tmp_path / "agent.zip", device="cpu")
-    with pytest.raises(ValueError, match="has lost it"):
+    with pytest.raises(ValueError, match="which it no longer has"):
         tpd.Explainer(rebuilt, env="CartPole-v1")
     again = tpd.Explainer(rebuilt, env="CartPole-v1", vec_normalize=world).policy
     assert np.array_equal(again.action(observations), own)
@@ -519,11 +519,11 @@ def test_observations_of_a_dict_space_are_plain_dicts() -> None:
 
 
 def test_agents_that_are_none_are_refused(zipped: Path) -> None:
-    with pytest.raises(TypeError, match=r"load it first, tpd.load_agent\("):
+    with pytest.raises(TypeError, match=r"load it first with tpd.load_agent\("):
         tpd.Explainer(str(zipped), env="CartPole-v1")
     with pytest.raises(TypeError, match=r"agent: expected .* got int"):
         tpd.Explainer(5, env="CartPole-v1")
-    with pytest.raises(ValueError, match="env: name the environment of the agent"):
+    with pytest.raises(ValueError, match="env: pass the environment of the agent"):
         tpd.load_agent(zipped)
 
 
@@ -540,7 +540,7 @@ def test_the_folder_of_an_rl_zoo_names_its_environment(zipped: Path, tmp_path: P
         tpd.load_agent(tmp_path.parent)
     assert tpd.Explainer(agent).play(seeds=[0])[0].seed == 0
     (parameters / "config.yml").write_text("env_wrapper: rl_zoo3.wrappers.HistoryWrapper\n")
-    with pytest.raises(ValueError, match=r"HistoryWrapper.*pass env= a function"):
+    with pytest.raises(ValueError, match=r"HistoryWrapper.*pass as env a function"):
         tpd.load_agent(tmp_path)
     own = tpd.load_agent(tmp_path, env=lambda: gym.make("CartPole-v1"))
     assert len(own.policy.action(np.zeros((3, 4), dtype=np.float32))) == 3
@@ -630,7 +630,7 @@ def test_a_moment_after_the_end_is_refused() -> None:
     actions = [*episode.transitions.action.tolist(), 0]
     for action in actions:
         observation, *_ = world.step(action)
-    with pytest.raises(ValueError, match="ends with step 24: nothing follows"):
+    with pytest.raises(ValueError, match="terminates at step 24, so it cannot be continued"):
         explainer.why(tpd.Moment(4, np.array(actions), observation))
 
 
@@ -688,38 +688,38 @@ def test_a_model_knows_its_environment_and_hydra_stays_as_it_was() -> None:
     [
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", [in_right_half]),  # type: ignore[list-item]
-            "give each function a name",
+            "pass each function with a name",
         ),
-        (lambda: tpd.Explainer(balance, "CartPole-v1", in_right_half), "give each function a name"),  # type: ignore[arg-type]
-        (lambda: tpd.Explainer("agent.zip"), r"load it first, tpd.load_agent\('agent.zip'"),
+        (lambda: tpd.Explainer(balance, "CartPole-v1", in_right_half), "pass each function with a name"),  # type: ignore[arg-type]
+        (lambda: tpd.Explainer("agent.zip"), r"load it first with tpd.load_agent\('agent.zip'"),
         (lambda: _played().learn(300, overrides="explainer=netwrk"), r"did you mean network\?"),
-        (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it takes a batch"),
+        (lambda: tpd.Explainer(_of_one, "CartPole-v1").play([0]), "it must accept a batch"),
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", {"x": lambda t: t.info["x"]}).play([0]),
-            "entries of info have to be named",
+            "list the entries of info that it reads",
         ),
         (lambda: _played().play([0])[0][999], "the episode has 41 steps"),
         (lambda: _played().why(_played().play([0])[0]), "ask about a moment of the episode"),
         (
             lambda: _played().why(np.zeros(3)),
-            r"is an array of shape \(4,\), got an array of shape \(3,\);",
+            r"must be an array of shape \(4,\), got an array of shape \(3,\);",
         ),
         (lambda: _played().why(_played().play([0])), r"for example episodes\[0\]\[10\]"),
         (lambda: _played().why({"position": np.zeros(4)}), r"of shape \(4,\), got a dict;"),
         (lambda: _played().why([[0], [0, 1]]), r"of shape \(4,\), got no array;"),
-        (lambda: _played().play([0])[1], "there is no episode 1; there are 0 to 0"),
-        (lambda: _played().quality.plot(), r"nothing to draw: nothing is learned yet: call learn\(\)"),
+        (lambda: _played().play([0])[1], "there is no episode 1; the episodes are 0 to 0"),
+        (lambda: _played().quality.plot(), r"nothing to plot: nothing is learned yet: call learn\(\)"),
         (
             lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(2))),
-            "the moment is of another environment than CartPole-v1",
+            "the moment does not belong to CartPole-v1",
         ),
         (
             lambda: _played().why(tpd.Moment(0, np.array([2]), np.zeros(4))),
-            "the moment is of another environment than CartPole-v1",
+            "the moment does not belong to CartPole-v1",
         ),
         (
             lambda: tpd.Explainer(balance, "CartPole-v1", {"reward": in_right_half}),
-            "'reward' is the name of the reward",
+            "'reward' is reserved for the reward",
         ),
     ],
 )
@@ -780,7 +780,7 @@ def test_a_mixture_without_a_network_is_refused(inner: Any, explainer: tpd.Expla
     path = tmp_path / "saved" / "explainer" / "explainer.json"
     description = json.loads(path.read_text())
     path.write_text(json.dumps({**description, "network": {"kind": "mixture", "network": inner}}))
-    with pytest.raises(ValueError, match=r"explainer\.json: its mixture has no network"):
+    with pytest.raises(ValueError, match=r"explainer\.json: the mixture has no network"):
         tpd.load(tmp_path / "saved", trust=["tests"])
 
 
@@ -790,17 +790,17 @@ def test_a_class_is_no_mask_function(explainer: tpd.Explainer, tmp_path: Path) -
     about = json.loads(path.read_text())
     about["env"]["mask_function"] = {"name": "tpd.core.outcomes:OutcomeSet", "arguments": {}}
     path.write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="is a class, where a function is due"):
+    with pytest.raises(ValueError, match="must be a function, got a class"):
         tpd.load(tmp_path / "saved", trust=["tests"])
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("norm_obs", "no", "norm_obs of type str, which is neither"),
-        ("norm_obs", 0, "norm_obs of type int, which is neither"),
-        ("epsilon", float("inf"), "which no VecNormalize has"),
-        ("clip_obs", 0.0, "which no VecNormalize has"),
+        ("norm_obs", "no", "norm_obs of type str, expected a boolean"),
+        ("norm_obs", 0, "norm_obs of type int, expected a boolean"),
+        ("epsilon", float("inf"), "which a VecNormalize cannot have"),
+        ("clip_obs", 0.0, "which a VecNormalize cannot have"),
     ],
 )
 def test_statistics_that_no_vec_normalize_has_are_refused(
@@ -815,12 +815,12 @@ def test_statistics_that_no_vec_normalize_has_are_refused(
 
 def test_an_agent_of_another_environment_is_refused(zipped: Path, caplog: pytest.LogCaptureFixture) -> None:
     agent = tpd.load_agent(zipped, env="CartPole-v1")
-    with pytest.raises(ValueError, match="loaded for CartPole-v1 and is explained in Acrobot-v1"):
+    with pytest.raises(ValueError, match="loaded for CartPole-v1, but is explained in Acrobot-v1"):
         tpd.Explainer(agent, env="Acrobot-v1")
     assert not caplog.records
     with pytest.warns(DeprecationWarning, match="CartPole-v0"):
         tpd.Explainer(agent, env="CartPole-v0", events={"right": in_right_half})
-    assert "loaded for CartPole-v1 and is explained in CartPole-v0" in caplog.text
+    assert "loaded for CartPole-v1, but is explained in CartPole-v0" in caplog.text
     explained = tpd.Explainer(agent, env=lambda: gym.make("CartPole-v1"), events={"right": in_right_half})
     assert explained.env.registered_id == "CartPole-v1"
 
@@ -833,7 +833,7 @@ def test_another_environment_than_the_stored_one_is_refused(
     gym.register(other, entry_point="gymnasium.envs.classic_control.cartpole:CartPoleEnv")
     explainer.save(tmp_path / "saved")
     try:
-        with pytest.raises(ValueError, match="the run is about CartPole-v1 and env is HeavyPole-v0"):
+        with pytest.raises(ValueError, match="the run is about CartPole-v1, but env is HeavyPole-v0"):
             tpd.load(tmp_path / "saved", env=other, trust=["tests"])
     finally:
         del gym.registry[other]

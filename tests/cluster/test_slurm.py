@@ -194,7 +194,7 @@ def test_what_outlives_its_parent_is_waited_for(cluster: Cluster, tmp_path: Path
     assert "Slurm still has jobs of" in terminal.read_text()
     assert len(jobs(tmp_path, "finished")) == 2
     logs = sorted(tmp_path.glob("outputs/sweeps/*/*/run.log"))
-    assert ["has finished before" in log.read_text() for log in logs] == [True, True]
+    assert ["is already finished" in log.read_text() for log in logs] == [True, True]
     assert {run.info.status for run in runs(cluster.uri, "job", "orphans")} == {"FINISHED"}
 
 
@@ -204,7 +204,7 @@ def test_an_interrupted_sweep_leaves_nothing_in_the_queue(cluster: Cluster, tmp_
     with held(tmp_path):  # until Slurm ends it
         sweep.send_signal(signal.SIGINT)
         assert sweep.wait(timeout=SECONDS) != 0
-        assert "the same command again goes on" in (tmp_path / "terminal.log").read_text()
+        assert "repeat the command to run them" in (tmp_path / "terminal.log").read_text()
         until(lambda: queue_of(cluster) == "")
     assert len(jobs(tmp_path, "finished")) < 4
     (parent,) = runs(cluster.uri, "sweep", "interrupted")

@@ -55,7 +55,7 @@ def test_without_draws_nothing_changes(explainer: Explainer, drawn: Explanation)
     plain = explainer.explain(np.array([0, 1, 2]))
     np.testing.assert_array_equal(plain.expected, drawn.expected)
     assert plain.draws is None
-    with pytest.raises(ValueError, match=r"none were asked for.*errors of its predictor are not known"):
+    with pytest.raises(ValueError, match=r"none were requested.*errors of its predictor are unknown"):
         plain.band()
 
 
@@ -86,7 +86,9 @@ def test_a_contrast_is_drawn_in_the_same_models(drawn: Explanation) -> None:
 
 
 def test_draws_are_compared_one_by_one(explainer: Explainer, drawn: Explanation) -> None:
-    with pytest.raises(ValueError, match="cannot compare 59 draws with 99: ask for as many of both"):
+    with pytest.raises(
+        ValueError, match="cannot compare 59 posterior samples with 99: request the same number"
+    ):
         drawn - explainer.explain(np.array([0, 1, 2]), draws=99)
 
 
@@ -142,7 +144,7 @@ def test_coverage_is_of_the_bands_that_are_shown() -> None:
 
 def test_too_few_draws_have_no_ends_outside() -> None:
     few = np.zeros((18, 1, 2, 1))
-    with pytest.raises(ValueError, match=r"18 draws are too few for a band of 0\.9"):
+    with pytest.raises(ValueError, match=r"18 posterior samples are too few for a 0\.9 band"):
         band_of(few, few[0], np.ones((1, 2), dtype=bool))
     enough = np.zeros((19, 1, 2, 1))
     assert not band_of(enough, enough[0], np.ones((1, 2), dtype=bool)).width.any()

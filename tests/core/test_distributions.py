@@ -61,9 +61,9 @@ def test_tails_count_neither_the_value_itself() -> None:
 @pytest.mark.parametrize(
     ("values", "probabilities", "named"),
     [
-        ([0.0, 1.0], [0.5, 1.5], r"of sum 1, got \[0\.5 1\.5\]"),
-        ([0.0, 1.0], [-0.5, 1.5], "must be 0 or more"),
-        ([3.0, 1.0], [0.5, 0.5], r"must ascend, got \[3\. 1\.\]"),
+        ([0.0, 1.0], [0.5, 1.5], r"sum to 1, got \[0\.5 1\.5\]"),
+        ([0.0, 1.0], [-0.5, 1.5], "must be non-negative"),
+        ([3.0, 1.0], [0.5, 0.5], r"must be in ascending order, got \[3\. 1\.\]"),
     ],
 )
 def test_what_is_no_distribution_is_refused(
@@ -130,7 +130,7 @@ def test_bins_are_named_in_a_config() -> None:
         "arrived in [4, 6]",
     )
     config["bins"] = {"speed": [1]}
-    with pytest.raises(Exception, match="there is no outcome 'speed'; there are arrived"):
+    with pytest.raises(Exception, match="there is no outcome 'speed'; the outcomes are arrived"):
         instantiate(config, _convert_="all")
 
 
@@ -217,7 +217,7 @@ def test_an_outcome_without_bins_is_refused_by_name() -> None:
         small_mdp.policy(),
         small_mdp.outcomes().legend,
     ).explain(STATES, ACTIONS)
-    with pytest.raises(ValueError, match="no bins of 'odd' among odd, even"):
+    with pytest.raises(ValueError, match="'odd' has no bins; the outcomes are odd, even"):
         distribution(explanation, "odd")
 
 
@@ -369,7 +369,7 @@ def test_a_stored_explainer_gives_the_same_returns(tmp_path: Path) -> None:
 def test_a_table_without_counts_or_rewards_is_refused() -> None:
     policy, legend = small_mdp.policy(), small_mdp.outcomes().legend
     exact = ExactSolution(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=2).table()
-    with pytest.raises(ValueError, match="keeps no counts"):
+    with pytest.raises(ValueError, match="has no counts"):
         return_table(exact, policy, legend, horizon=2)
     with pytest.raises(ValueError, match="do not account for the reward"):
         return_table(true_counts(), policy, arrivals().legend, horizon=2)

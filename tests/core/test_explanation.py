@@ -151,7 +151,7 @@ def test_what_is_not_learned_yet_counts_as_running() -> None:
         (-1, 0, "numbered from 0"),
         (0, -1, "numbered from 0"),
         (0, small_mdp.NUM_ACTIONS, "numbered from 0"),
-        (small_mdp.NUM_STATES, 0, "does not know"),
+        (small_mdp.NUM_STATES, 0, "must be numbered from 0"),
     ],
 )
 def test_pairs_that_do_not_exist_are_refused(

@@ -127,7 +127,7 @@ def test_contrasts_pair_the_rollouts() -> None:
     shuffled = rolled_out(fact) - rolled_out(foil[np.random.default_rng(0).permutation(40)])
     assert contrast.band().width[:, 0, 1].mean() < shuffled.band().width[:, 0, 1].mean() * 0.6
     np.testing.assert_allclose(contrast.return_band().low, 0, atol=1e-9)  # no speed differs
-    with pytest.raises(ValueError, match="40 draws with 39"):
+    with pytest.raises(ValueError, match="40 posterior samples with 39"):
         rolled_out(fact) - rolled_out(foil[:39])
     with pytest.raises(ValueError, match="cannot pair 40 rollouts with 39"):
         difference_band(fact, foil[:39], np.False_, np.zeros(2, dtype=np.bool_))

@@ -59,7 +59,7 @@ def test_an_event_with_two_rewards_is_refused(transitions: Transitions) -> None:
     rewards = transitions.reward.copy()
     row = int(np.flatnonzero(small_mdp.odd(transitions))[3])
     rewards[row] = 0.5
-    with pytest.raises(OutcomeError, match=r"odd.* should give 1, the transition gave 0.5 \(observation="):
+    with pytest.raises(OutcomeError, match=r"odd.* should give 1, but the reward is 0.5 \(observation="):
         small_mdp.outcomes().observe(replace(transitions, reward=rewards))
 
 
@@ -115,7 +115,7 @@ def test_info_that_the_source_does_not_have_is_named(transitions: Transitions) -
     ("make", "message"),
     [
         (lambda: OutcomeSet([]), "at least one"),
-        (lambda: OutcomeSet([event("a", small_mdp.odd), event("a", small_mdp.even)]), "names must differ"),
+        (lambda: OutcomeSet([event("a", small_mdp.odd), event("a", small_mdp.even)]), "names must be unique"),
         (lambda: OutcomeSet([reward(0, 1)], partition=True), "needs events"),
         (lambda: OutcomeSet([event("a", small_mdp.odd)], True, True), "'a' needs a reward"),
         (lambda: Outcome("a", small_mdp.odd, 1, 0), "bounds"),
@@ -135,9 +135,9 @@ def test_the_first_occurrence_of_a_named_event_is_asked_for_as_well(transitions:
         named.observe(transitions).continuation[:, 2],
         small_mdp.outcomes().observe(transitions).continuation[:, 2],
     )
-    with pytest.raises(OutcomeError, match="there is no event 'luck'; there are odd"):
+    with pytest.raises(OutcomeError, match="there is no event 'luck'; known events: odd"):
         OutcomeSet([event("odd", small_mdp.odd)], first=["luck"])
-    with pytest.raises(OutcomeError, match="there is no event 'reward'; there are none"):
+    with pytest.raises(OutcomeError, match="there is no event 'reward'; known events: none"):
         OutcomeSet([reward(0, 1)], first=["reward"])
 
 
@@ -165,7 +165,7 @@ def test_simulated_outcomes_are_brought_within_what_is_declared(transitions: Tra
     simulated = claims.simulated(wrong)
     assert (simulated[:, 0] == 1).all()
     assert np.abs(simulated[:, 1]).max() == 1
-    with pytest.raises(OutcomeError, match="outcome 'lost' is no number"):
+    with pytest.raises(OutcomeError, match="outcome 'lost' is NaN"):
         OutcomeSet([component("lost", lambda t: t.reward * np.nan, -1, 1)]).simulated(wrong)
 
 

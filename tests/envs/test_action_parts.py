@@ -115,14 +115,14 @@ def test_actions_are_named_by_their_parts(world: Environment) -> None:
     assert world.action({"dial": "at 0"}, base).tolist() == [1, 0, 0]
     assert world.action({1: 1, "spare": 3}, base).tolist() == [1, 1, 3]
     for wrong, message in [
-        ({"lever": 1}, "no part 'lever' of an action; it has main, dial, spare"),
+        ({"lever": 1}, "no part 'lever'; its parts are main, dial, spare"),
         ({"main": 2}, "main has no choice 2; it has at 0, at 1"),
         ({"main": True}, "main has no choice True"),
         ({3: 0}, "no part 3"),
     ]:
         with pytest.raises(ValueError, match=message):
             world.action(wrong, base)
-    with pytest.raises(ValueError, match="there is none to be changed"):
+    with pytest.raises(ValueError, match="there is no action to change"):
         world.action({"main": 0})
     with pytest.raises(ValueError, match="has no action"):
         world.action([1, 3, 0])
@@ -172,7 +172,7 @@ def test_a_network_learns_what_each_part_does_and_is_read_back(world: Environmen
     many = json.loads((tmp_path / explainers.DESCRIPTION).read_text())
     many["network"]["action_space"]["nvec"] = str(10**12)
     (tmp_path / explainers.DESCRIPTION).write_text(json.dumps(many))
-    with pytest.raises(ValueError, match="values stored of it"):
+    with pytest.raises(ValueError, match="values that are stored"):
         explainers.load(tmp_path, policy=policy)
 
 

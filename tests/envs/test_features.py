@@ -72,12 +72,12 @@ def test_a_hidden_state_is_one_feature_of_many_numbers() -> None:
 
 
 def test_images_are_refused() -> None:
-    with pytest.raises(FeatureError, match="has 28224 numbers, and at most 100 are told apart"):
+    with pytest.raises(FeatureError, match="has 28224 numbers, but at most 100 features are supported"):
         features_of(seen(gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)), np.zeros((1, 84, 84, 4), np.uint8))
 
 
 def test_names_must_be_as_many_as_numbers() -> None:
-    with pytest.raises(ValueError, match="observations of 4 numbers but 2 names"):
+    with pytest.raises(ValueError, match="observations of CartPole-v1 have 4 numbers but 2 names"):
         _ = Environment("CartPole-v1", observation_names=["x", "y"]).feature_names
 
 

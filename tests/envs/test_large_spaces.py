@@ -30,7 +30,7 @@ LARGE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("plain", LARGE.values(), ids=LARGE)
 def test_spaces_that_are_too_large_are_refused_before_there_is_room_made(plain: dict[str, Any]) -> None:
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"is absurd|a size of a space must be"):
+    with pytest.raises(ValueError, match=r"more than the limit|a size of a space must be"):
         from_plain(plain)
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
@@ -40,7 +40,7 @@ def test_long_numbers_are_refused_before_there_is_room_made() -> None:
     """As text, all numbers of an array would be as long as the longest."""
     low = ["0" * 1_000_000, *["0"] * 499]
     tracemalloc.start()
-    with pytest.raises(ValueError, match="a number of a space is '000"):
+    with pytest.raises(ValueError, match="a bound or size of a space must be a number, got '000"):
         from_plain({**BOX, "shape": [500], "low": low})
     assert tracemalloc.get_traced_memory()[1] < 4_000_000
     tracemalloc.stop()
@@ -50,7 +50,9 @@ def test_long_numbers_are_refused_before_there_is_room_made() -> None:
 def test_a_number_of_states_that_cannot_be_is_refused_by_file(tmp_path: Path, states: Any) -> None:
     good_files.shards(tmp_path)
     hostile_files.with_keys(dataset.DESCRIPTION, observation_space__n=states)(tmp_path)
-    with pytest.raises(ValueError, match=r"dataset\.json describes no dataset: the size of a space must be"):
+    with pytest.raises(
+        ValueError, match=r"dataset\.json does not describe a dataset: the size of a space must be"
+    ):
         DatasetDescription.read(tmp_path)
 
 
@@ -58,7 +60,7 @@ def test_json_of_many_lists_is_refused_before_they_are_made(tmp_path: Path) -> N
     """Each of them takes fifty times as much room as its brackets."""
     (tmp_path / "deep.json").write_bytes(b"[" + b",".join([b"[" * 400 + b"]" * 400] * 20_000) + b"]")
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"deep\.json: is no JSON \(it has 8000001 lists and tables\)"):
+    with pytest.raises(ValueError, match=r"deep\.json: not valid JSON \(8000001 lists and objects, at most"):
         files.read_json(tmp_path / "deep.json")
     assert tracemalloc.get_traced_memory()[1] < 40_000_000
     tracemalloc.stop()
@@ -73,7 +75,7 @@ def test_pictures_of_4k_are_not_too_large() -> None:
 def test_compressions_that_hide_how_much_they_hold_are_refused(tmp_path: Path, unusual: int) -> None:
     with zipfile.ZipFile(tmp_path / "arrays.npz", "w", unusual) as archive:
         archive.writestr("zeros.npy", bytes(1000))
-    with pytest.raises(ValueError, match="is compressed in an unusual way"):
+    with pytest.raises(ValueError, match="has an unsupported compression method"):
         read_arrays(tmp_path / "arrays.npz")
 
 
@@ -88,5 +90,5 @@ def test_arrays_are_compressed_only_as_far_as_they_are_read_again(
         name: array.tolist() for name, array in arrays.items()
     }
     np.savez_compressed(tmp_path / "swells.npz", zeros=np.zeros(100_000))
-    with pytest.raises(ValueError, match="it claims to hold 800128 bytes"):
+    with pytest.raises(ValueError, match="it declares 800128 bytes of contents"):
         read_arrays(tmp_path / "swells.npz")

@@ -47,7 +47,7 @@ def collected(env: Environment) -> None:
 
 @pytest.mark.parametrize("work", [learned, collected])
 def test_a_state_where_somebody_acts_needs_a_valid_action(work: Callable[[Environment], None]) -> None:
-    with pytest.raises(MaskError, match=f"allows no action in state {START}, where there must be one"):
+    with pytest.raises(MaskError, match=f"allows no action in state {START}; it must allow at least one"):
         work(cliff(partial(all_but, state=START)))
     work(cliff(partial(all_but, state=GOAL)))  # where nobody acts
 

@@ -176,7 +176,7 @@ def test_dict_observations_are_served(explained: tuple[Any, Transitions, Path]) 
     assert len(model.predict(model.questions.example))
     for wrong, message in [
         ({**state, "carrying": 11}, "row 0, column state: carrying: 11 is not a state"),
-        ({**state, "cells": [0.5] * 75}, "row 0, column state: cells: entry 0 is 0.5, which is no whole"),
+        ({**state, "cells": [0.5] * 75}, "row 0, column state: cells: entry 0 is 0.5, which is not a whole"),
         ({**state, "cells": [99] * 75}, "row 0, column state: cells: entry 0 is 99, which is not in [0, 10]"),
         ({"cells": state["cells"]}, "row 0, column state: expected an object of carrying"),
         ([1, 2], "row 0, column state: expected an object of carrying"),

@@ -204,7 +204,7 @@ def test_foils_are_windows_that_the_policy_did_not_begin_and_then_follows() -> N
     # the first foil is followed for 3 steps, the second one to the end of its episode and beyond
     assert found.by_horizon.windows.tolist() == [2, 2, 2, *[1] * (HORIZON - 3)]
     unmarked = Episodes(replace(episodes.transitions, own=None), episodes.begins)
-    with pytest.raises(ValueError, match="nothing says which"):
+    with pytest.raises(ValueError, match="do not say which"):
         forecast_skill(explainer(truth()), outcomes(), unmarked, foils=True)
 
 

@@ -20,7 +20,7 @@ from tpd.tracking.fetch import fetch
 from tpd.tracking.mlflow_runs import MlflowTracking
 from tpd.tracking.outbox import open_run
 
-REFUSAL = f"was written by tpd 0.1.0, and this is tpd {__version__}"
+REFUSAL = f"was written by tpd 0.1.0, but this is tpd {__version__}"
 
 
 def rewrite(path: Path, **changes: str | None) -> None:
@@ -81,7 +81,9 @@ def test_a_dataset(tmp_path: Path, old: str) -> None:
     (tmp_path / DESCRIPTION).rename(tmp_path / old)
     with pytest.raises(VersionError, match=REFUSAL):
         DatasetDescription.read(tmp_path)
-    with pytest.raises(ValueError, match=REFUSAL if old == FIRST_DESCRIPTION else "holds a dataset already"):
+    with pytest.raises(
+        ValueError, match=REFUSAL if old == FIRST_DESCRIPTION else "already contains a dataset"
+    ):
         require_writable(tmp_path)
 
 
@@ -108,7 +110,7 @@ def test_a_store_with_runs_of_another_version(tmp_path: Path, store: MlflowTrack
     assert prepare(store.uri, "mine") == mine
     old = client.create_run(prepare(store.uri, "old"), tags={RUN_VERSION: "0.1.0"}).info.run_id
     for name in ("old", "mine", "new"):
-        with pytest.raises(VersionError, match=f"the store {store.uri} {REFUSAL}: name another one"):
+        with pytest.raises(VersionError, match=f"the store {store.uri} {REFUSAL}: use another store"):
             prepare(store.uri, name)
     with pytest.raises(VersionError, match=f"run={old} {REFUSAL}"):
         fetch(old, store.uri, tmp_path)

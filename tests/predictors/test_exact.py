@@ -119,7 +119,7 @@ def test_follows_a_policy_that_changes() -> None:
 
 
 def test_env_without_table_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="CartPole-v1 publishes no table P"):
+    with pytest.raises(ValueError, match="CartPole-v1 has no table P"):
         ExactSolution(Environment("CartPole-v1"), small_mdp.policy(), small_mdp.outcomes(), horizon=3)
 
 

@@ -212,8 +212,8 @@ def test_what_cannot_be_is_refused() -> None:
         ([1], [NUM_ACTIONS], "actions must be numbered from 0 to 2, got 3"),
         ([1], [-1], "actions must be numbered from 0 to 2, got -1"),
         ([-1], [0], "observations must be numbered from 0 on, got -1"),
-        ([0.5], [0], "observations must be one whole number each, got float64"),
-        (1, 0, "observations must be one whole number each, got int64 of shape"),
+        ([0.5], [0], "observations must be a batch of whole numbers, got float64"),
+        (1, 0, "observations must be a batch of whole numbers, got int64 of shape"),
         ([1, 2], [0], r"observations of shape \(2,\) but actions of shape \(1,\)"),
     ],
 )

@@ -365,8 +365,8 @@ def test_every_generator_that_is_held_is_seeded_anew(source: str, by_copy: bool)
         ("global", "draws from the global generator"),
         ("global, rarely used", "draws from the global generator"),
         ("global, seeded by itself", "draws from the global generator"),
-        ("unseeded", r"reset\(seed=...\) does not reach"),
-        ("congruential", "its forks would repeat one future"),
+        ("unseeded", r"reset\(seed=...\) does not control"),
+        ("congruential", "all its forks would have the same future"),
     ],
 )
 def test_randomness_out_of_reach_is_refused_by_name(source: str, reason: str) -> None:
@@ -394,7 +394,7 @@ def test_a_fork_has_no_time_limit() -> None:
 
 def test_a_moment_that_is_not_met_again_is_refused() -> None:
     forks = Forks(Environment("Drift-v0", {"source": "own"}))
-    with pytest.raises(ValueError, match=r"Drift-v0 cannot be forked: .* something else after 2 steps"):
+    with pytest.raises(ValueError, match=r"Drift-v0 cannot be forked: .* another observation after 2 steps"):
         forks.fork(Moment(0, np.zeros(2, int), np.array([7.0])), [1])
 
 

@@ -316,9 +316,9 @@ def test_a_reference_is_announced_only_where_there_is_one() -> None:
 @pytest.mark.parametrize(
     ("states", "actions", "message"),
     [
-        ([-1], None, "numbered from 0 to 5, the policy does not know -1"),
-        ([6], None, "does not know 6"),
-        ([6], [0], "does not know 6"),
+        ([-1], None, "numbered from 0 to 5, got -1"),
+        ([6], None, "from 0 to 5, got 6"),
+        ([6], [0], "from 0 to 5, got 6"),
         ([[0, 1]], None, "batch of whole numbers"),
         ([[0, 1]], [0], "batch of whole numbers"),
         ([[0], [1]], [[0], [0]], "batch of whole numbers"),

@@ -227,8 +227,8 @@ def test_a_network_takes_both_forms(form: str, compose_config: Compose) -> None:
         (["policy=sb3_zp"], "; did you mean sb3_zip?"),
         (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
         (["steps=5"], "; did you mean policy.steps or recording.steps or training.steps?"),
-        (["seed"], "seed: settings are given as key=value"),
-        (["--experiment=paper"], "--experiment=paper: a setting has no dashes: experiment=paper"),
+        (["seed"], "seed: expected key=value"),
+        (["--experiment=paper"], "--experiment=paper: settings are written without dashes: experiment=paper"),
         (["seed=range(3)"], "Sweep parameters 'seed=range(3)' requires --multirun"),
     ],
 )
@@ -279,7 +279,7 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("env.id=CartPole-v1", "policy: a table needs discrete observations, but CartPole-v1"),
         ("env.id=Telegraph-v0", r"env: Telegraph-v0 has actions of Text\("),
         ("outcomes=taxi", "outcomes: "),
-        ("outcomes.outcomes.0.reward=19", "outcomes: .*dropoff should give 19, the transition gave 20"),
+        ("outcomes.outcomes.0.reward=19", "outcomes: .*dropoff should give 19, but the reward is 20"),
         ("outcomes.outcomes.0.function._target_=tpd.nothing.here", "outcomes: .*tpd.nothing"),
         ("+figures.mine={pairs: [{state: {row: 9, col: 0, fuel: 1, passenger: false}}]}", "figures: .*row=9"),
         ("+figures.mine={pairs: [{state: 3, action: fly}]}", "figures: .*fly.*south"),
@@ -297,7 +297,7 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("+figures.mine={pairs: [{state: {row: 2, col: 0, fuel: 1, passenger: 7}}]}", "passenger=7"),
         ("+outcomes.outcomes.0.info_keys=[speed]", "outcomes: the info of FuelTaxi-v0 has no 'speed'"),
         ("+figures.mine={pairs: []}", "figures: .*mine"),
-        ("training.save_dataset=/proc/x", "training: no dataset can be written to /proc/x"),
+        ("training.save_dataset=/proc/x", "training: cannot write a dataset to /proc/x"),
         ("training.save_dataset=''", "training: save_dataset must be a folder, or null for none, got ''"),
         ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
         ("training.steps=0", "training: there are no transitions to learn from: steps is 0"),
@@ -306,7 +306,7 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("evaluation.episodes=1e30", r"evaluation: .*episodes must be 1e\+15 or less"),
         ("evaluation.forecast_episodes=1e12", "evaluation: .*lessen forecast_episodes"),
         ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
-        ("recording=null", "recording: it must be named, got null"),
+        ("recording=null", "recording: must not be null"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_config: Compose) -> None:
@@ -321,7 +321,7 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("policy=sb3_zip", "policy: .*path"),
         ("policy.discount=2", "policy: discount must lie in"),
         ("explainer=replayed", "explainer: a table needs discrete observations, but CartPole-v1"),
-        ("explainer=exact", "explainer: CartPole-v1 publishes no table P"),
+        ("explainer=exact", "explainer: CartPole-v1 has no table P"),
         ("explainer.form=both", "explainer: form must be one of efo, fhgvf, got 'both'"),
         ("explainer.hidden=[32,0]", "explainer: hidden must be 1 or more, got 0"),
         ("explainer.target_update_rate=0", "explainer: target_update_rate must lie in"),
@@ -330,13 +330,13 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer.batch_size=0.5", "explainer: batch_size must be a whole number"),
         ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
         ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
-        ("training=spread", "training: CartPole-v1 has no numbered states"),
+        ("training=spread", "training: CartPole-v1 has no discrete states"),
         ("training.restarts=0.5", "training: every replaces epsilon, least_tried and restarts"),
-        ("evaluation=exact", "evaluation: CartPole-v1 publishes no table P"),
+        ("evaluation=exact", "evaluation: CartPole-v1 has no table P"),
         ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
         (
             "+figures.mine={pairs: [{state: [0, 0]}]}",
-            r"figures: CartPole-v1 has observations of shape \(4,\)",
+            r"figures: an observation of CartPole-v1 must have shape \(4,\)",
         ),
         ("+figures.mine={pairs: [{state: {episode: -1, step: 0}}]}", "figures: episode must be 0 or more"),
         ("+figures.mine={pairs: [{state: start, action: opposite}]}", "figures: .*no action 'opposite'"),
@@ -388,7 +388,7 @@ def test_a_plugin_that_is_not_installed_is_named_with_its_extra() -> None:
             composed([f"{group}={'submitit_local' if option == 'submitit' else option}"])
         except SettingError as error:
             refused.append(str(error))
-            assert refused[-1] == f"{plugin} is not installed: the extra {extra!r} has it, " + (
+            assert refused[-1] == f"{plugin} is not installed; install the extra {extra!r}: " + (
                 f"pip install 'tpd[{extra}]'"
             )
     assert refused  # no environment has them all: ray excludes versions that the others need

@@ -145,9 +145,9 @@ def test_what_the_forecast_relies_on_is_told_where_it_is_asked_for(
     assert "The forecast of" not in plain
     with pytest.raises(SystemExit, match="there is no outcome 'failures'"):
         ask(run, *HERE, "drivers=failures")
-    with pytest.raises(SystemExit, match="by=9 is said of drivers"):
+    with pytest.raises(SystemExit, match="by=9 needs drivers"):
         ask(run, *HERE, "by=9")
-    with pytest.raises(SystemExit, match="drivers is true or the name of an event"):
+    with pytest.raises(SystemExit, match="drivers must be true or the name of an event"):
         ask(run, *HERE, "drivers=[failure]")
 
 
@@ -189,12 +189,12 @@ def test_what_if_names_the_reward_at_which_the_foil_overtakes(store: Store, ask:
         (["state=5000"], "has 1050 states"),
         (["episode=0", "stp=3"], "'stp': there is no such setting"),
         (["rolouts=0"], "(it has row, col, fuel, passenger); did you mean rollouts?"),
-        (["episode=99", "step=0"], "recorded are 0 to 9"),
+        (["episode=99", "step=0"], "the recorded episodes are 0 to 9"),
         (["episode=0", "step=999"], "has no step 999"),
         ([*HERE, "action=up"], "has no action 'up'; it has south"),
         ([*HERE, "action=south", "foil=south"], "both south"),
-        ([*HERE, "what_if=luck"], "'luck' is no part of the reward"),
-        ([*HERE, "rewards.luck=2"], "'luck' is no part of the reward"),
+        ([*HERE, "what_if=luck"], "'luck' is not part of the reward"),
+        ([*HERE, "rewards.luck=2"], "'luck' is not part of the reward"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(
@@ -215,20 +215,23 @@ def test_runs_that_cannot_be_asked_say_why(store: Store, ask: Ask) -> None:
 
 def test_questions_that_are_no_questions_are_refused() -> None:
     for arguments, complaint in (
-        (["row=2"], "say of which run"),
+        (["row=2"], "run is missing"),
         (["run=x", "what"], "key=value"),
-        (["run=x", "state=1", "row=2"], "given twice"),
-        (["run=x", "state=1", "state=2"], "state= is given twice"),
-        (["run=x", "state=1", "state.row=2"], "state is given twice"),
-        (["run=x", "rewards.failure=1", "rewards={failure: 2}"], "rewards is given twice"),
-        (["run="], "say of which run"),
+        (["run=x", "state=1", "row=2"], "or row, not both"),
+        (["run=x", "state=1", "state=2"], "state= is duplicated"),
+        (["run=x", "state=1", "state.row=2"], "pass either state= or state.row=, not both"),
+        (
+            ["run=x", "rewards.failure=1", "rewards={failure: 2}"],
+            "pass either rewards= or rewards.failure=, not both",
+        ),
+        (["run="], "run is missing"),
         (["run=x", "against="], "against= is empty"),
-        (["run=x", "rewards=[1,2]"], "rewards are given by name"),
+        (["run=x", "rewards=[1,2]"], "rewards must be given by name"),
         (["run=x", "rewards.a=many"], "rewards.a must lie in"),
         (["run=x", "resolve=perhaps"], "resolve must be true or false"),
         (["run=x", "rollouts=-1"], "rollouts must be 0 or more"),
         (["run=x", "precision=0"], "precision must lie in"),
-        (["run=x", "trust={a: b}"], "trust names modules"),
+        (["run=x", "trust={a: b}"], "trust must be a list of modules"),
         (["run=x", "state={"], "key=value"),
     ):
         with pytest.raises(ValueError, match=complaint):
@@ -346,7 +349,7 @@ def test_what_cannot_be_forked_is_answered_by_what_was_learned(
     store: Store, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(self: Forks, moment: Moment) -> None:
-        raise ValueError("FuelTaxi cannot be forked: it shows something else after 2 steps")
+        raise ValueError("FuelTaxi cannot be forked: it gives another observation after 2 steps")
 
     monkeypatch.setattr(Forks, "_lead_to", refused)
     said = ask(f"run={store.seeds[0]}", "episode=3", "step=2")

@@ -17,15 +17,15 @@ from tpd.store.fingerprints import code_version
 from tpd.store.run_folders import SWEEP, write_record
 
 STARTS = {
-    "env=null": "env=null: env has to be one of its options",
+    "env=null": "env=null: env must be one of its options",
     "experiment=agent env.id=CartPole-v1 policy.path=none.zip": "policy: none.zip: there is no such file",
     "experiment=agent env.id=CartPol-v1 policy.path=file": "; did you mean CartPole-v1?",
     "experiment=agent env.id=CartPole-v1 policy.path=file": "policy: ",
     "experiment=cart_pol": "did you mean cart_pole?",
-    "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be made",
-    "training=dataset training.path=/": "training: / holds no dataset",
+    "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be created",
+    "training=dataset training.path=/": "training: / is not a dataset",
     "tracking.uri=sqlite:///file/x.db": "tracking: the store .* cannot be written",
-    "tracking.uri=sqlite:///a?b.db": "tracking: MLflow cannot keep runs where a name has % or ?",
+    "tracking.uri=sqlite:///a?b.db": "tracking: MLflow cannot store runs in a path with % or ?",
 }
 
 
@@ -46,12 +46,12 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["uri=nonsense"], "uri must name a store that MLflow knows"),
-        (["uri=nonsense://x"], "uri must name a store that MLflow knows"),
-        (["uri="], "uri must name a store, as"),
-        *(([f"uri={nameless}"], "uri must name a store, as") for nameless in ("sqlite://", "sqlite:///")),
+        (["uri=nonsense"], "uri must be a store that MLflow supports"),
+        (["uri=nonsense://x"], "uri must be a store that MLflow supports"),
+        (["uri="], "uri must be a store, such as"),
+        *(([f"uri={nameless}"], "uri must be a store, such as") for nameless in ("sqlite://", "sqlite:///")),
         (["uri=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-        (["uri=sqlite:///outputs"], "outputs is no file that you may read and write"),
+        (["uri=sqlite:///outputs"], "outputs is not a file with read and write permission"),
         (["nowhere"], "there is no folder nowhere"),
         (["outputs", "outputs"], "usage: tpd-sync"),
     ],
@@ -93,7 +93,7 @@ def test_a_folder_of_strangers_is_not_gone_on_in_when_its_files_lie_elsewhere(
             (place / name).symlink_to(tmp_path / name)
     done = tpd_run(tmp_path, *words, check=False)
     assert done.returncode != 0
-    assert re.search(r"hydra\.(run|sweep)\.dir: .*theirs.* leads out of", done.stderr), done.stderr
+    assert re.search(r"hydra\.(run|sweep)\.dir: .*theirs.* points outside", done.stderr), done.stderr
     assert "Traceback" not in done.stderr
     assert {path.read_text() for path in tmp_path.glob("*.*")} == {"mine"}
 
@@ -148,8 +148,8 @@ def test_slurm_that_does_not_answer_is_not_asked_without_end(
 ) -> None:
     cancelled = slurm_of("echo it is down >&2; exit 1")
     (tmp_path / ".submitit").mkdir()
-    with pytest.raises(TimeoutError, match=f"whether it still has jobs of {tmp_path}: it is down"):
+    with pytest.raises(TimeoutError, match=f"whether jobs of {tmp_path} are left: it is down"):
         slurm.wait(tmp_path)
     slurm.cancel(tmp_path)
-    assert f"jobs of {tmp_path} may still run" in caplog.text
+    assert f"jobs of {tmp_path} may still be running" in caplog.text
     assert not cancelled.exists()

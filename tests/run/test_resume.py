@@ -144,7 +144,7 @@ def test_shards_of_many_processes_are_stages_too(
     assert len(list((tmp_path / "r").iterdir())) == 6  # with the description and the policy
     source = DatasetTraining(path=str(tmp_path / "r"), processes=2)
     assert source.steps == due.training.steps
-    with pytest.raises(ConfigError, match="holds a dataset already"):
+    with pytest.raises(ConfigError, match="already contains a dataset"):
         build(compose_config(*words, f"training.save_dataset={tmp_path / 'r'}", "seed=1"))
 
 
@@ -347,7 +347,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     told = process.communicate(timeout=300)[0]
     assert process.returncode != 0
-    assert "the same command again goes on from here" in told
+    assert "repeat the command to resume" in told
     statuses = states_of(tmp_path)
     assert statuses == {"paper sweep": "KILLED", "seed 0": "FINISHED", "seed 1": "KILLED"}
     finish(tmp_path, *words)
@@ -358,7 +358,7 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:
     with locked(tmp_path / "here"):
         refused = run(tmp_path, "-m", *SMALL, "seed=0", "hydra.sweep.dir=here")
     assert refused.returncode != 0
-    assert "hydra.sweep.dir: another process works in here" in refused.stdout
+    assert "hydra.sweep.dir: another process is using here" in refused.stdout
     assert "Traceback" not in refused.stdout
 
 
@@ -377,7 +377,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_it_has_room(tmp_path: Pat
         told = process.communicate(timeout=120)[0]
         assert process.returncode != 0
         assert "No space left on device" in told.splitlines()[-1]
-        assert "the same command again goes on" in told.splitlines()[-1]
+        assert "repeat the command to run them" in told.splitlines()[-1]
         enlarge(tmp_path)
         finish(tmp_path, *words)
 

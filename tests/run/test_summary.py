@@ -134,7 +134,7 @@ def test_broken_records_of_jobs_are_survived(
     watch = JobWatch(sweep, 2)
     watch.stop()
     assert [job.seed for job in finished_jobs(sweep)] == ["0"]
-    assert missing_jobs(sweep, PLANNED) == {"seed=1": "it never ended"}
+    assert missing_jobs(sweep, PLANNED) == {"seed=1": "it did not finish"}
 
 
 def test_what_was_launched_is_told_by_its_folder_if_nothing_else_is_known(sweep: Path) -> None:
@@ -146,4 +146,4 @@ def test_a_sweeper_that_wrote_nonsense_is_told_so(tmp_path: Path) -> None:
     good_files.sweep(tmp_path)
     assert best_job(tmp_path) == "best: seed=1, with a mean skill of 0.5000"
     (tmp_path / BEST).write_text(json.dumps({"best_value": "x"}))
-    assert best_job(tmp_path).startswith(f"what is best is not known: {tmp_path / BEST}: ")
+    assert best_job(tmp_path).startswith(f"the best settings are unknown: {tmp_path / BEST}: ")

@@ -147,7 +147,7 @@ def test_next_observations_that_share_the_memory_of_the_following_ones() -> None
     }
     walks = Walks(num_envs=1)
     buffer = filled(build(DQN, walks.env, OFF_POLICY | saving), steps=47)
-    with pytest.raises(ValueError, match="optimize_memory_usage=True has lost the last observation"):
+    with pytest.raises(ValueError, match="optimize_memory_usage=True does not store the last observation"):
         from_replay_buffer(buffer, time_limits=False)
     buffer.dones[:] = 0  # as if it had been one long episode
     held = from_replay_buffer(buffer)
@@ -159,7 +159,7 @@ def test_next_observations_that_share_the_memory_of_the_following_ones() -> None
 
 
 def test_info_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="keeps no info, so outcomes that read speed"):
+    with pytest.raises(ValueError, match="does not store info, so outcomes that read speed"):
         from_replay_buffer(walked()[1], info_keys=["speed"])
 
 
@@ -193,11 +193,11 @@ def test_a_saved_buffer_is_read_without_running_it(
 def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
     broken, whole = tmp_path / "broken.pkl", pickle.dumps({"observations": [1, 2, 3]})
     for content, said in (
-        (whole, "holds a dict, not a replay buffer"),
+        (whole, "contains a dict, not a replay buffer"),
         (pickle.dumps(gym.spaces.Discrete(2)), "only plain replay buffers can be read"),
-        (b"", "broken pickle|no pickle"),
-        (b"not a pickle", "no pickle"),
-        (whole[:-5], "broken pickle|no pickle"),
+        (b"", "corrupted pickle|not a pickle"),
+        (b"not a pickle", "not a pickle"),
+        (whole[:-5], "corrupted pickle|not a pickle"),
     ):
         broken.write_bytes(content)
         with pytest.raises(ValueError, match=rf"broken\.pkl.*({said})"):
@@ -209,9 +209,9 @@ def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
     [
         ("pos", 1000, "pos must be .* or less"),
         ("full", 3, "full must be true or false"),
-        ("rewards", np.zeros((3, 3)), "rewards and ends that do not fit"),
-        ("actions", np.zeros((3, 3, 1)), "other lengths"),
-        ("observations", "many", "a str where numbers are due"),
+        ("rewards", np.zeros((3, 3)), "rewards, dones or timeouts of unexpected shapes"),
+        ("actions", np.zeros((3, 3, 1)), "lengths differ"),
+        ("observations", "many", "a str, expected an array of numbers"),
     ],
 )
 def test_a_buffer_whose_parts_do_not_fit_is_refused(name: str, value: Any, said: str, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_run_learns_from_a_saved_buffer(tmp_path: Path, compose_config: Compos
     assert parts.training.transitions(parts.trainer) == len(held) == 240
     np.testing.assert_array_equal(concatenate(seen).observation, held.observation)
     np.testing.assert_array_equal(concatenate(seen).action, held.action)
-    with pytest.raises(ConfigError, match=r"training: .*shape \(4,\), the env has \(6,\)"):
+    with pytest.raises(ConfigError, match=r"training: .*shape \(4,\), but the env has \(6,\)"):
         parts_of(compose_config("env=acrobot", "outcomes=reward", *chosen[1:], *from_buffer))
-    with pytest.raises(ConfigError, match="training: name the file of the replay buffer"):
+    with pytest.raises(ConfigError, match="training: set the file of the replay buffer"):
         parts_of(compose_config(*chosen, "training=buffer"))

@@ -155,13 +155,13 @@ def test_normalisation_within_other_wrappers_is_refused() -> None:
 
 
 def test_ars_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="ARS shows its callbacks no transitions"):
+    with pytest.raises(TypeError, match="ARS does not pass transitions to callbacks"):
         shown_in(ARS("LinearPolicy", Walks(num_envs=1).env, n_delta=2, device="cpu"))
 
 
 def test_a_callback_that_is_called_now_and_then_is_refused() -> None:
     model = build(A2C, Walks().env, ON_POLICY)
-    with pytest.raises(RuntimeError, match=r"30 steps .* give the callback to model\.learn itself"):
+    with pytest.raises(RuntimeError, match=r"30 steps .* pass the callback to model\.learn directly"):
         model.learn(100, callback=EveryNTimesteps(30, TransitionCallback([])))
 
 

@@ -58,7 +58,7 @@ def test_a_zip_that_says_nothing_or_lies_has_no_expected_return(
 
     contents = {
         "dangerous": base64.b64encode(pickle.dumps([Dangerous()])).decode(),
-        "no pickle": "AAAA",
+        "not a pickle": "AAAA",
         "no returns": base64.b64encode(pickle.dumps([{"l": 3}])).decode(),
     }
     for name, serialized in contents.items():

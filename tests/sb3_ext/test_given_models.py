@@ -85,7 +85,7 @@ def test_the_statistics_are_those_of_the_model_of_a_file_or_of_a_wrapper(
     bare = values(given(lost, vec_normalize=False), seen)
     assert not np.allclose(bare, values(own, seen))
     np.testing.assert_array_equal(values(given(normalised, vec_normalize=False), seen), bare)
-    with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
         given(lost)
 
 
@@ -115,7 +115,7 @@ def test_an_explainer_takes_a_wrapper_too(normalised: PPO, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("statistics", [True, 3, object()])
 def test_what_are_no_statistics_is_refused(normalised: PPO, statistics: Any) -> None:
-    with pytest.raises(ValueError, match="vec_normalize is the file of the statistics"):
+    with pytest.raises(ValueError, match="vec_normalize must be the file of the statistics"):
         given(normalised, vec_normalize=statistics)
 
 
@@ -132,12 +132,12 @@ def test_statistics_of_another_world_are_refused(normalised: PPO) -> None:
 def test_another_world_than_the_models_is_refused(trained: str, explained: str) -> None:
     model = PPO("MlpPolicy", trained, **SMALL)
     given(model, trained)
-    with pytest.raises(ValueError, match=f"{explained} has observations .*name its environment"):
+    with pytest.raises(ValueError, match=f"{explained} has observations .*set its environment"):
         given(model, explained)
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="model is a str, not a model of Stable-Baselines3"):
+    with pytest.raises(ValueError, match="model: expected a Stable-Baselines3 model, got a str"):
         given("agent.zip")  # type: ignore[arg-type]
 
 

@@ -60,7 +60,7 @@ def test_hostile_pickles_are_refused_in_little_time_and_memory(content: bytes) -
     tracemalloc.start()
     start = time.process_time()
     with pytest.raises(
-        ValueError, match=r"has |names |is a broken|is no pickle|is larger|gives |makes |puts "
+        ValueError, match=r"has |refers to |is a corrupted|is not a pickle|is larger|sets |creates |adds "
     ):
         unpickled(content)
     assert time.process_time() - start < SECONDS
@@ -74,7 +74,7 @@ def test_deep_values_that_are_no_keys_are_read_and_forgotten() -> None:
 
 
 def test_a_number_beyond_all_bounds_is_no_array() -> None:
-    with pytest.raises(ValueError, match="where numbers are due"):
+    with pytest.raises(ValueError, match="expected an array of numbers"):
         array_of(unpickled(pickle.dumps(10**400)))
 
 
@@ -111,15 +111,15 @@ def test_a_weight_is_where_its_strides_say() -> None:
 @pytest.mark.parametrize(
     ("pickled", "complaint"),
     [
-        (tensor(0, (9,), (1,)), "has less of w than it says"),
-        (tensor(5, (2, 2), (1, 2)), "has less of w than it says"),
-        (tensor(-1, (2,), (1,)), "has no plain weights"),
-        (tensor(0, (2,), (-1,)), "has no plain weights"),
-        (tensor(0, (2, 2), (1,)), "has no plain weights"),
-        (tensor(0, (10**6, 10**6), (0, 0)), "claims an absurd size"),
-        (tensor(0, (2**39,) * 8, (0,) * 8), "claims an absurd size"),
-        (tensor(0, (1,), (1,), "UntypedStorage"), "which is no kind of weight"),
-        (b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x40\x85R.", "names builtins.bytearray"),
+        (tensor(0, (9,), (1,)), "has fewer bytes of w than it declares"),
+        (tensor(5, (2, 2), (1, 2)), "has fewer bytes of w than it declares"),
+        (tensor(-1, (2,), (1,)), "has a tensor w with an invalid"),
+        (tensor(0, (2,), (-1,)), "has a tensor w with an invalid"),
+        (tensor(0, (2, 2), (1,)), "has a tensor w with an invalid"),
+        (tensor(0, (10**6, 10**6), (0, 0)), "which is too large"),
+        (tensor(0, (2**39,) * 8, (0,) * 8), "which is too large"),
+        (tensor(0, (1,), (1,), "UntypedStorage"), "which is not a type of weights"),
+        (b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x40\x85R.", "refers to builtins.bytearray"),
         (shared_tuples(60), "has a tuple for a key"),
     ],
 )

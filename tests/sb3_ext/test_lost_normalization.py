@@ -41,11 +41,11 @@ def test_a_zip_is_refused_without_its_statistics(saved: Path, compose_config: Co
 
 def test_a_model_is_refused_without_its_statistics(saved: Path) -> None:
     model = PPO.load(saved / "agent.zip", device="cpu")
-    with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
         explainer_for(model, *WORLD)
-    with pytest.raises(ValueError, match="was trained under VecNormalize, and has lost it"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
         as_policy(model)
-    with pytest.raises(ValueError, match="vec_normalize is the file"):
+    with pytest.raises(ValueError, match="vec_normalize must be the file"):
         explainer_for(model, *WORLD, vec_normalize=True)  # type: ignore[arg-type]
     as_policy(model, normalization=False)
     observation = np.full((1, 4), 0.01, dtype=np.float32)

@@ -207,7 +207,7 @@ def test_a_masked_model_samples_as_it_does_itself() -> None:
 
 def test_a_model_trained_with_masks_needs_them() -> None:
     _, model = taxi_model()
-    with pytest.raises(ValueError, match="give the mask"):
+    with pytest.raises(ValueError, match="pass the mask"):
         as_policy(model)
 
 
@@ -340,7 +340,7 @@ def test_any_function_is_a_policy_over_continuous_actions() -> None:
 
 def test_a_function_that_is_not_batched_is_refused() -> None:
     policy = FunctionPolicy(lambda observations: np.zeros(1), 0.99, Box(-1, 1, (1,)))
-    with pytest.raises(ValueError, match=r"shape \(1,\), which should be \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"shape \(1,\), expected \(3, 1\)"):
         policy.action(np.zeros((3, 4)))
     with pytest.raises(ValueError, match="discount must lie in"):
         FunctionPolicy(lean, 2.0, Box(-1, 1, (1,)))
@@ -354,7 +354,7 @@ def test_every_kind_of_model_is_a_policy_of_its_kind() -> None:
 @pytest.mark.parametrize("wrong", [-1, 2, 0.5])
 def test_a_function_that_gives_no_action_is_refused(wrong: float) -> None:
     policy = DiscreteFunctionPolicy(lambda seen: np.full(len(seen), wrong), 0.99, Discrete(2))
-    with pytest.raises(ValueError, match="the policy gave the action"):
+    with pytest.raises(ValueError, match="the policy returned the action"):
         policy.probabilities(np.zeros((3, 4)))
 
 

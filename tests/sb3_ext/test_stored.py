@@ -199,9 +199,9 @@ class OwnPPO(PPO):
 @pytest.mark.parametrize(
     ("algorithm", "policy", "kwargs", "reason"),
     [
-        (PPO, OwnPolicy, {}, "its policy is .*OwnPolicy, which is code"),
-        (PPO, "MlpPolicy", {"features_extractor_class": OwnExtractor}, "OwnExtractor.* is not plain"),
-        (OwnPPO, "MlpPolicy", {}, "its algorithm is .*OwnPPO, which is code"),
+        (PPO, OwnPolicy, {}, "its policy .*OwnPolicy is custom code"),
+        (PPO, "MlpPolicy", {"features_extractor_class": OwnExtractor}, "OwnExtractor.* is not a plain value"),
+        (OwnPPO, "MlpPolicy", {}, "its algorithm .*OwnPPO is custom code"),
     ],
 )
 def test_what_is_code_is_absent_and_every_answer_says_why(
@@ -221,7 +221,7 @@ def test_networks_that_were_exchanged_are_not_taken_for_those_of_the_settings(tm
     networks.policy_net[1] = nn.ReLU()
     absent = stored(policy, env, tmp_path)
     assert isinstance(absent, AbsentPolicy)
-    assert "its networks are not those that its settings describe" in absent.reason
+    assert "its networks do not match the architecture in its settings" in absent.reason
 
 
 def test_masks_come_from_the_environment_or_the_agent_is_absent(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_masks_come_from_the_environment_or_the_agent_is_absent(tmp_path: Path) 
     assert isinstance(absent, AbsentPolicy)
     assert "masked by the environment" in absent.reason
     policy.mask = lambda observations: env.mask(observations)
-    assert "not those of the environment" in stored(policy, env, tmp_path).reason  # type: ignore[attr-defined]
+    assert "differ from those of the environment" in stored(policy, env, tmp_path).reason  # type: ignore[attr-defined]
 
 
 def test_an_explainer_may_be_loaded_without_its_agent(tmp_path: Path) -> None:
@@ -255,17 +255,17 @@ def npy(array: Array) -> bytes:
     [
         (
             with_keys("explainer.json", **{f"{AGENT}__algorithm": "DQN"}),
-            "is none of|does not fit|is not plain",
+            "must be one of|does not fit|is not a plain value",
         ),
         (
             with_keys("explainer.json", **{f"{AGENT}__policy_settings__net_arch": {"pi": [7], "vf": [6, 5]}}),
-            "is made of two agents",
+            "is inconsistent",
         ),
         (with_entries("agent.npz", lambda good: {**good, BIAS: npy(NAN)}), "must not be nan"),
         (with_entries("agent.npz", lambda good: {**good, BIAS: npy(NAN[:3])}), "must not be nan"),
         (with_entries("agent.npz", lambda good: {**good, BIAS: npy(np.zeros(3, "f"))}), "instead of"),
         (with_entries("agent.npz", lambda good: {n: c for n, c in good.items() if n != BIAS}), "it lacks"),
-        (with_entries("agent.npz", lambda good: {**good, "weight.more.npy": good[BIAS]}), "strange more"),
+        (with_entries("agent.npz", lambda good: {**good, "weight.more.npy": good[BIAS]}), "unexpected more"),
     ],
 )
 def test_a_hostile_agent_is_refused_in_one_line(spoil: Any, complaint: str, tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_what_is_packed_is_unpacked() -> None:
 
 def test_something_else_is_no_report(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<html></html>")
-    with pytest.raises(ValueError, match="no report"):
+    with pytest.raises(ValueError, match="not a report"):
         page.read(tmp_path / "page.html")
 
 

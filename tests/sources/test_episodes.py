@@ -157,7 +157,7 @@ def test_a_recording_has_no_more_pictures_than_are_taken(
     save_recording(recorded(2, limit=3), tmp_path / "episodes.npz")
     monkeypatch.setattr(recordings, "LAST_FRAMES", 2)
     monkeypatch.setattr(recordings, "EARLY_FRAMES", 0)
-    with pytest.raises(ValueError, match=r"episodes.npz: has 6 pictures of 2 episodes, more than 4"):
+    with pytest.raises(ValueError, match=r"episodes.npz: 6 pictures of 2 episodes, at most 4"):
         load_recording(tmp_path / "episodes.npz")
     monkeypatch.setattr(episodes, "MOST_PICTURED", 1)
     assert recorded(2, limit=3).frames == ()

@@ -106,7 +106,7 @@ def test_what_would_have_no_effect_is_refused() -> None:
     usual: dict[str, Any] = {"steps": 0, "epsilon": 0.3, "num_envs": 1, "least_tried": False, "restarts": 0.0}
     Training(alongside=True, **usual)
     for spread in ({"least_tried": True}, {"restarts": 0.5}):
-        with pytest.raises(ValueError, match="it is the trainer that explores"):
+        with pytest.raises(ValueError, match="the trainer explores"):
             Training(alongside=True, **(usual | spread))
         Training(alongside=True, **(usual | spread | {"steps": 10}))
     with pytest.raises(ValueError, match="epsilon is 0"):
@@ -137,10 +137,10 @@ def test_a_policy_with_a_table_that_is_too_large_is_refused(compose_config: Comp
 
 def test_exploration_with_tables_that_are_too_large_is_refused() -> None:
     env, policy = Environment("Vast-v0"), TabularPolicy(np.full((1, 2), 0.5), 0.99)
-    with pytest.raises(ValueError, match=r"exploration .* would take"):
+    with pytest.raises(ValueError, match=r"exploration .* needs"):
         TabularExplorer(env, policy, Exploration(0.1), generator(0, "test"))
     training = Training(alongside=False, steps=1, epsilon=0.1, num_envs=1, least_tried=False, restarts=0.0)
-    with pytest.raises(ValueError, match=r"exploration .* would take"):
+    with pytest.raises(ValueError, match=r"exploration .* needs"):
         training.check(env, [])
 
 

@@ -164,7 +164,7 @@ def test_flags_and_costs_of_info() -> None:
     assert found.outcomes.info_keys == ("at_home", "energy_cost", "first_half", "is_success", "reward_way")
     assert described(found, "reward = reward_way - energy_cost, checked on 6,000 transitions")
     assert "true in" in described(found, "event 'success': info['is_success']")
-    assert described(found, "info['crashed'] is no event: it was never true")
+    assert described(found, "info['crashed'] is not an event: it was never true")
 
 
 def test_the_other_way_to_terminate_is_without_the_flag() -> None:
@@ -199,13 +199,13 @@ def test_where_nothing_terminates_there_is_no_such_event() -> None:
     found = errand(endless=True)
     assert not any("terminates" in name or "ends" in name for name in found.outcomes.legend.names)
     assert described(found, "no episode terminated in 6,000 transitions")
-    assert described(found, "info['is_success'] is no event: it was never true")
+    assert described(found, "info['is_success'] is not an event: it was never true")
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("missing", "info['reward_way'] is not there, or no number, in some steps, so it is not used"),
+        ("missing", "info['reward_way'] is missing or not a number in some steps, so it is not used"),
         ("kind", "info['reward_way'] is not always the same kind of number, so it is not used"),
     ],
 )

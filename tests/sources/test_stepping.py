@@ -54,10 +54,16 @@ for word in ("outside", "below", "shape", "nan", "no start"):
 @pytest.mark.parametrize(
     ("then", "message"),
     [
-        ("outside", r"Turncoat-outside-v0, which is to observe Discrete\(10\), .* it observed 77"),
-        ("below", r"Turncoat-below-v0, which is to observe Discrete\(10\), .* it observed -1"),
-        ("no-start", r"Turncoat-no-start-v0, which is to observe Discrete\(10\), .* it observed 99"),
-        ("shape", r"Turncoat-shape-v0, which is to observe Discrete\(10\), failed to step"),
+        (
+            "outside",
+            r"Turncoat-outside-v0 with observations in Discrete\(10\) .* the observation 77 is not in",
+        ),
+        ("below", r"Turncoat-below-v0 with observations in Discrete\(10\) .* the observation -1 is not in"),
+        (
+            "no-start",
+            r"Turncoat-no-start-v0 with observations in Discrete\(10\) .* the observation 99 is not in",
+        ),
+        ("shape", r"Turncoat-shape-v0 with observations in Discrete\(10\) failed to step"),
         ("nan", "the reward is not finite"),
     ],
 )
@@ -74,7 +80,7 @@ def test_a_step_that_cannot_be_is_named_in_one_line(then: str, message: str) -> 
 def test_a_state_that_there_is_not_is_refused_where_episodes_are_played() -> None:
     policy = TabularPolicy(np.full((10, 2), 0.5), 0.9)
     played = play_together(Environment("Turncoat-no-start-v0"), policy, [0], generator(0, "a"))
-    with pytest.raises(StepError, match=r"Turncoat-no-start-v0, .* it observed 99"):
+    with pytest.raises(StepError, match=r"Turncoat-no-start-v0, .* the observation 99"):
         next(played)
 
 
@@ -91,7 +97,7 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
     done = fork_server().run(ROOT / "scripts" / "run.py", words, tmp_path, environment)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: it observed 77")
+    assert done.stderr.splitlines()[-1].endswith("failed to step: ValueError: the observation 77")
 
 
 class Words(gym.Env[Any, Any]):
@@ -115,15 +121,15 @@ gym.register(id="Words-v0", entry_point="tests.sources.test_stepping:Words", dis
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"reward": "1.5"}, "the reward is '1.5', which is no number"),
-        ({"reward": None}, "the reward is None, which is no number"),
+        ({"reward": "1.5"}, "the reward must be a number, got '1.5'"),
+        ({"reward": None}, "the reward must be a number, got None"),
         (
             {"reward": np.ones(2)},
-            "Words-v0, which is to observe Discrete(3), failed to step: TypeError: the reward"
-            " is an array of shape (2,), where a single number is expected",
+            "Words-v0 with observations in Discrete(3) failed to step: TypeError: the reward"
+            " must be a single number, got an array of shape (2,)",
         ),
-        ({"terminated": "no"}, "terminated is 'no', which is neither true nor false"),
-        ({"truncated": 0.5}, "truncated is 0.5, which is neither true nor false"),
+        ({"terminated": "no"}, "terminated must be true or false, got 'no'"),
+        ({"truncated": 0.5}, "truncated must be true or false, got 0.5"),
     ],
 )
 def test_words_are_neither_rewards_nor_ends(given: dict[str, Any], complaint: str) -> None:

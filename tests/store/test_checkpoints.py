@@ -98,10 +98,10 @@ def test_a_checkpoint_that_is_not_whole_or_not_ours_is_not_read(
     elif how in SPOILT:
         spoilt(path, how)
     assert counted(settings) == [2, 2, 2]
-    assert f"the run starts anew, for its checkpoint cannot be taken up: {path}: " in caplog.text
+    assert f"the checkpoint cannot be used ({path}: " in caplog.text
     caplog.clear()
     assert counted(settings) == [2, 2, 2]
-    assert "starts anew" not in caplog.text
+    assert "cannot be used" not in caplog.text
 
 
 # What was forged: fingerprint and digest hold no secret
@@ -298,5 +298,5 @@ def test_a_forged_checkpoint_is_one_warning_and_the_run_starts_anew(
     assert_as_new(part, new, how)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"the run starts anew, for its checkpoint cannot be taken up: {path}: ")
+    assert warnings[0].startswith(f"the checkpoint cannot be used ({path}: ")
     assert "\n" not in warnings[0]

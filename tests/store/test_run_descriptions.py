@@ -116,9 +116,9 @@ class OwnEnvironment(Environment):
 @pytest.mark.parametrize(
     ("env", "reason"),
     [
-        (Environment("CartPole-v1", {"render_fps": object()}), "render_fps=.* is no plain value"),
+        (Environment("CartPole-v1", {"render_fps": object()}), "render_fps=.* is not a plain value"),
         (Environment("CartPole-v1", wrappers=[lambda env: env]), "<lambda>"),
-        (OwnEnvironment("CartPole-v1"), "OwnEnvironment, which is code"),
+        (OwnEnvironment("CartPole-v1"), "OwnEnvironment cannot be stored"),
         (Environment("FrozenLake-v1", {"desc": ["F" * 200] * 200}), "kwargs: they are longer than 10000"),
     ],
 )
@@ -242,11 +242,11 @@ def took_first(t: Any, action: Any = 0) -> Any:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda t: t, "no function that a module defines"),
-        (partial(took_first, lake()), "without their names"),
-        (partial(took_first, action=object()), "no plain value"),
-        (np.add, "is no function of a module"),
-        (Environment("CartPole-v1").mask, "is no function of a module"),
+        (lambda t: t, "not a function defined at the top level"),
+        (partial(took_first, lake()), "has positional arguments"),
+        (partial(took_first, action=object()), "not a plain value"),
+        (np.add, "is not a function of a module"),
+        (Environment("CartPole-v1").mask, "is not a function of a module"),
     ],
 )
 def test_what_has_no_name_says_so(function: Any, reason: str) -> None:
@@ -365,7 +365,7 @@ def test_plain_values_pass(value: Any) -> None:
     ids=str,
 )
 def test_what_is_not_plain_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="is no plain value"):
+    with pytest.raises(ValueError, match="is not a plain value"):
         plain([value])
 
 

@@ -245,45 +245,45 @@ def test_a_metric_that_is_refused_takes_no_other_with_it(
 
 
 HOSTILE = {
-    "a file of others": ('{"do": "files", "with": ["/etc/hostname", null]}', "leads out of"),
-    "the way up": ('{"do": "files", "with": ["../secret.txt", null]}', "leads out of"),
-    "a link": ('{"do": "files", "with": ["linked", null]}', "leads out of"),
-    "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "leads out of"),
-    "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "nothing that a run writes down"),
+    "a file of others": ('{"do": "files", "with": ["/etc/hostname", null]}', "points outside"),
+    "the way up": ('{"do": "files", "with": ["../secret.txt", null]}', "points outside"),
+    "a link": ('{"do": "files", "with": ["linked", null]}', "points outside"),
+    "a picture of others": ('{"do": "describe", "with": [{"picture": "../secret.txt"}]}', "points outside"),
+    "another call": ('{"do": "__class__", "with": [1, 2, 3, 4]}', "is not a valid journal entry"),
     "a program in PostScript": (
         '{"do": "describe", "with": [{"picture": "page.png"}]}',
         "cannot identify image",
     ),
-    "no call": ("[1, 2]", "nothing that a run writes down"),
-    "no JSON": ("{", "is no JSON"),
-    "brackets": ("[" * 100_000, "is no JSON"),
+    "no call": ("[1, 2]", "is not a valid journal entry"),
+    "no JSON": ("{", "not valid JSON"),
+    "brackets": ("[" * 100_000, "not valid JSON"),
     "a pipe": ('{"do": "files", "with": ["pipe", null]}', "is neither a file nor a folder"),
     "lists without end": (
         f'{{"do": "files", "with": [{"[[[[]]]]," * 3_000_000}1]}}',
-        "has a line of more than",
+        "a line has more than",
     ),
-    "lists": (f'{{"do": "files", "with": [{"[[[[]]]]," * 100_000}1]}}', "nothing that a run writes down"),
-    "a table of others": ('{"do": "table", "with": ["../secret.txt"]}', "leads out of"),
+    "lists": (f'{{"do": "files", "with": [{"[[[[]]]]," * 100_000}1]}}', "is not a valid journal entry"),
+    "a table of others": ('{"do": "table", "with": ["../secret.txt"]}', "points outside"),
     "a table in the journal": (
         '{"do": "table", "with": [{"columns": []}]}',
-        "nothing that a run writes down",
+        "is not a valid journal entry",
     ),
-    "data of no number": ('{"do": "data", "with": ["a", "b", "c", null]}', "nothing that a run writes down"),
-    "no metrics": ('{"do": "metrics", "with": []}', "nothing that a run writes down"),
+    "data of no number": ('{"do": "data", "with": ["a", "b", "c", null]}', "is not a valid journal entry"),
+    "no metrics": ('{"do": "metrics", "with": []}', "is not a valid journal entry"),
     "a metric without end": (
         f'{{"do": "metrics", "with": [{{"a": 1{"0" * 400}}}, 0, 1]}}',
-        "nothing that a run writes down",
+        "is not a valid journal entry",
     ),
     "a step without end": (
         f'{{"do": "metrics", "with": [{{"a": 1}}, 1{"0" * 30}, 1]}}',
-        "nothing that a run writes down",
+        "is not a valid journal entry",
     ),
-    "a word as a metric": ('{"do": "metrics", "with": [{"a": "x"}, 0, 1]}', "nothing that a run writes down"),
+    "a word as a metric": ('{"do": "metrics", "with": [{"a": "x"}, 0, 1]}', "is not a valid journal entry"),
     "no note": (
         '{"do": "describe", "with": [{"text": "a", "picture": "b"}]}',
-        "nothing that a run writes down",
+        "is not a valid journal entry",
     ),
-    "another end": ('{"do": "end", "with": ["DELETED"]}', "nothing that a run writes down"),
+    "another end": ('{"do": "end", "with": ["DELETED"]}', "is not a valid journal entry"),
 }
 
 
@@ -343,7 +343,7 @@ def test_nothing_is_registered_that_nobody_asked_for(
     (tmp_path / "run" / DELIVERY_STATE).write_text(json.dumps({**state, "delivered": 0}))
     told = dict[Path, str]()
     assert deliver_all(tmp_path, told.__setitem__, trusted) == 0
-    assert "not registered as production, which register=true does" in told[tmp_path / "run"]
+    assert "not registered as production: pass register=true" in told[tmp_path / "run"]
     assert registered == []
     assert deliver_all(tmp_path, told.__setitem__, trusted, register=True) == 0
     assert "registered as production" in told[tmp_path / "run"]
@@ -356,10 +356,10 @@ def stores(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "text.db").write_text("this is no database, however long it is read" * 50)
     (folder / "file").touch()
     return {
-        "a folder": (f"{folder}/folder.db", "is no file"),
-        "no database": (f"{folder}/text.db", "is no SQLite database"),
-        "a query": (f"{folder}/a?b/mlflow.db", r"a name has % or \?"),
-        "an escape": (f"{folder}/50%25/mlflow.db", r"a name has % or \?"),
+        "a folder": (f"{folder}/folder.db", "is not a file"),
+        "no database": (f"{folder}/text.db", "is not an SQLite database"),
+        "a query": (f"{folder}/a?b/mlflow.db", r"in a path with % or \?"),
+        "an escape": (f"{folder}/50%25/mlflow.db", r"in a path with % or \?"),
         "below a file": (f"{folder}/file/mlflow.db", "cannot be written"),
     }
 
@@ -383,7 +383,7 @@ def test_a_store_that_is_held_for_ever_is_not_waited_for(
     monkeypatch.setattr(backend_store, "SECONDS_TO_LEAVE", 0.2)
     with (
         FileLock(tmp_path / "mlflow.db.lock"),
-        pytest.raises(TimeoutError, match="for another process that makes"),
+        pytest.raises(TimeoutError, match="for another process that creates"),
     ):
         prepare(f"sqlite:///{tmp_path}/mlflow.db", "small")
 
@@ -410,7 +410,7 @@ def test_looking_for_a_run_makes_no_store(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no store"):
         fetch("nowhere", f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "run")
     for uri in ("nonsense://x", "foo", f"file://{tmp_path}/bar"):
-        with pytest.raises(ValueError, match="uri must name a store that MLflow knows"):
+        with pytest.raises(ValueError, match="uri must be a store that MLflow supports"):
             fetch("nowhere", uri, tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
@@ -429,9 +429,9 @@ def test_nothing_is_sent_to_a_store_that_nobody_trusts(
     assert not below_here(local.uri)
     assert not below_here("http://127.0.0.1:5000")
     assert deliver_all(tmp_path, told.__setitem__, below_here) == 1
-    assert told[tmp_path] == f"not delivered: name its store, if you trust it: uri={local.uri}"
+    assert told[tmp_path] == f"not delivered: its store is not trusted; if you trust it, pass uri={local.uri}"
     other = MlflowTracking(uri=f"sqlite:///{tmp_path}/other.db", experiment="small")
-    with pytest.raises(ValueError, match="is of another store"):
+    with pytest.raises(ValueError, match="belongs to another store"):
         open_run(other, tmp_path, "run", {}, {})
 
 
@@ -505,7 +505,7 @@ def test_a_run_is_put_below_none_of_another_experiment(local: MlflowTracking, tm
     other = MlflowTracking(uri=local.uri, experiment="other")
     with open_run(other, tmp_path / "theirs", "run", {}, {}) as run:
         assert run.id is not None
-        with pytest.raises(ValueError, match=f"{run.id} is none of the experiment 'small'"):
+        with pytest.raises(ValueError, match=f"{run.id} does not belong to the experiment 'small'"):
             local.open("run", {}, {}, parent=run.id)
         with pytest.raises(MlflowException, match="not found"):
             local.open("run", {}, {}, parent="0" * 32)
@@ -611,7 +611,7 @@ def test_an_interrupted_run_is_ended_when_its_rest_is_delivered(
     told = dict[Path, str]()
     with locked(tmp_path):
         deliver_all(tmp_path, told.__setitem__, trusted)
-    assert told == {tmp_path: "its run is still under way"}
+    assert told == {tmp_path: "its run is still in progress"}
     deliver_all(tmp_path, told.__setitem__, trusted)
     assert told[tmp_path].endswith("the run was interrupted")
     assert MlflowClient(local.uri).get_run(str(died.id)).info.status == "KILLED"
@@ -696,7 +696,7 @@ def test_a_place_that_is_linked_elsewhere_is_not_written_to(
     place.symlink_to(elsewhere / "mine.txt" if linked == "new.txt" else elsewhere)
     told = dict[Path, str]()
     assert deliver_all(Path("outputs"), told.__setitem__, below_here) == 1
-    assert re.search("which is not below|leads out of", told[Path("outputs/run")])
+    assert re.search("which is not below|points outside", told[Path("outputs/run")])
     assert [path.read_text() for path in elsewhere.rglob("*")] == ["mine"]
 
 
@@ -716,30 +716,33 @@ ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELEC
 CHANGED = {
     "a view": (
         ["DROP TABLE experiments", f"CREATE VIEW experiments AS {ENDLESS}"],
-        "'experiments' that runs",
+        "'experiments' that would run code",
     ),
     "a trigger": (
         [f"CREATE TRIGGER t BEFORE UPDATE ON runs BEGIN SELECT count(*) FROM ({ENDLESS}); END"],
-        "'t' that runs",
+        "'t' that would run code",
     ),
     "a column": (
         ["ALTER TABLE runs ADD COLUMN more TEXT AS (hex(zeroblob/**/(400000000)))"],
-        "'runs' that runs",
+        "'runs' that would run code",
     ),
     "a computed column": (
         ["ALTER TABLE params DROP COLUMN value", "ALTER TABLE params ADD COLUMN value TEXT AS (key || key)"],
         "lacks params.value",
     ),
-    "a pattern": (["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"], "'i' that runs"),
-    "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that runs"),
-    "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that runs"),
+    "a pattern": (
+        ["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"],
+        "'i' that would run code",
+    ),
+    "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that would run code"),
+    "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that would run code"),
     "no runs": (["DROP TABLE runs"], "lacks runs"),
     "no column": (["ALTER TABLE params DROP COLUMN value"], "lacks params.value"),
     "another revision": (
         ["UPDATE alembic_version SET version_num = 'feedfeed'"],
-        "is of revision 'feedfeed'",
+        "has schema revision 'feedfeed'",
     ),
-    "no revision": (["DROP TABLE alembic_version"], "is of revision ''"),
+    "no revision": (["DROP TABLE alembic_version"], "has schema revision ''"),
 }
 
 
@@ -778,7 +781,7 @@ def test_a_store_whose_pages_go_in_circles_is_refused(tmp_path: Path, size: int 
     bytes_[page + 8 : page + 12] = bytes_[page + first : page + first + 4]  # its last child is its first
     path.write_bytes(bytes_)
     os.truncate(path, size or len(bytes_))  # the end is a hole, which takes no room
-    with pytest.raises(ValueError, match="broken SQLite database"):
+    with pytest.raises(ValueError, match="corrupted SQLite database"):
         prepare(f"sqlite:///{path}", "small")
 
 
@@ -790,7 +793,7 @@ def test_a_store_that_cannot_be_looked_through_in_time_is_refused(
     stores_of_tests.copy(path)
     change(path, *(f"INSERT INTO experiment_tags VALUES ('k{i}', 'v', 0)" for i in range(500)))
     monkeypatch.setattr(backend_store, bound, 0.0)
-    with pytest.raises(ValueError, match=r"mlflow.db of \d MB is not looked through within .* mlflow server"):
+    with pytest.raises(ValueError, match=r"mlflow.db of \d MB could not be checked within .* mlflow server"):
         client_of(f"sqlite:///{path}")
 
 
@@ -864,7 +867,7 @@ def test_a_store_in_use_is_not_waited_for_without_end(
         database.execute("PRAGMA journal_mode=DELETE")
         database.execute("BEGIN EXCLUSIVE")
         moved_stores.follow(tmp_path / "mlflow.db")
-    assert "was moved is not known: database is locked" in caplog.text
+    assert "was moved: database is locked" in caplog.text
 
 
 def test_a_store_with_an_absurdly_long_value_is_refused(
@@ -872,5 +875,5 @@ def test_a_store_with_an_absurdly_long_value_is_refused(
 ) -> None:
     stores_of_tests.copy(tmp_path / "mlflow.db")
     monkeypatch.setattr(backend_store, "LONGEST_VALUE", 100)
-    with pytest.raises(ValueError, match="holds a value that is absurdly long"):
+    with pytest.raises(ValueError, match="contains a value of more than"):
         client_of(f"sqlite:///{tmp_path}/mlflow.db")

@@ -169,7 +169,7 @@ def _listening(pid: int) -> set[tuple[str, int]]:
         (["port=many"], "port must be"),
         (["port=0"], "port must be"),
         (["port=٣"], "port must be"),
-        (["port=5", "port=6"], "given twice"),
+        (["port=5", "port=6"], "duplicated"),
         (["store="], "store= is empty\nusage"),
         (["run=1"], "run: there is no such setting\nusage"),
         (["stor=x"], r"stor: there is no such setting; did you mean store\?"),
@@ -199,7 +199,7 @@ def test_what_is_not_tracked_is_nowhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uri", [None, "", "foo://bar"])
 def test_what_is_no_store_is_refused_with_what_would_be(uri: str) -> None:
-    with pytest.raises(ValueError, match=r"uri must name a store.* as sqlite:///") as refused:
+    with pytest.raises(ValueError, match=r"uri must be a store.* such as sqlite:///") as refused:
         prepare(absolute(uri), "small")
     assert repr(uri) in str(refused.value)
 
@@ -277,7 +277,7 @@ def test_jobs_that_left_nothing_are_missing_too(tmp_path: Path) -> None:
         record = f'{{"number": {number}, "status": "{status}", "error": "too hot"}}'
         (tmp_path / str(number) / "status.json").write_text(record)
     planned = {number: [f"seed={number}"] for number in range(3)}
-    assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it never ended"}
+    assert missing_jobs(tmp_path, planned) == {"seed=1": "too hot", "seed=2": "it did not finish"}
 
 
 def test_a_large_or_linked_folder_is_not_copied_from_a_store(
@@ -287,9 +287,9 @@ def test_a_large_or_linked_folder_is_not_copied_from_a_store(
     (tmp_path / "file").write_bytes(b"0" * 10)
     downloads._require_modest(tmp_path)
     (tmp_path / "more").write_bytes(b"0")
-    with pytest.raises(ValueError, match="holds more than 10 bytes"):
+    with pytest.raises(ValueError, match="too large: at most 10 bytes"):
         downloads._require_modest(tmp_path)
     (tmp_path / "more").unlink()
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    with pytest.raises(ValueError, match="is a link, so nothing is copied"):
+    with pytest.raises(ValueError, match="is a symbolic link, so nothing is copied"):
         downloads._require_modest(tmp_path)

@@ -219,8 +219,8 @@ def test_what_is_unknown_is_null(server: str, registered: RegisteredModel) -> No
         ([[0, 0.5, None]], "row 0, column action: 0.5 is not a whole number"),
         ([[0, True, None]], "row 0, column action: True is not a whole number"),
         ([[[0, 1], 0, None]], "row 0, column state: [0, 1] is not a whole number"),
-        ([[0, 0, None]] * (MOST_ROWS + 1), "10001 rows; ask with 1 to 10,000 at a time"),
-        ([], "0 rows; ask with 1 to 10,000 at a time"),
+        ([[0, 0, None]] * (MOST_ROWS + 1), "10001 rows; send 1 to 10,000 at a time"),
+        ([], "0 rows; send 1 to 10,000 at a time"),
     ],
 )
 def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], message: str) -> None:
@@ -236,26 +236,26 @@ def test_a_bad_row_is_refused_by_row_and_column(server: str, rows: list[Any], me
     [
         ({"dataframe_records": [{"state": 0}]}, "'action'"),
         ({"rows": []}, "dataframe_records"),
-        (b"{", "this is no JSON that can be read"),
-        ({"instances": [1]}, "instances: give a list of objects"),
-        ({"dataframe_records": {"state": [0]}}, "dataframe_records: give a list of objects"),
-        ({"inputs": [[1, 2], [3]]}, "inputs: give a list of objects"),
+        (b"{", "the request is not valid JSON"),
+        ({"instances": [1]}, "instances: expected a list of objects"),
+        ({"dataframe_records": {"state": [0]}}, "dataframe_records: expected a list of objects"),
+        ({"inputs": [[1, 2], [3]]}, "inputs: expected a list of objects"),
         ({"inputs": {"state": [0, 1], "action": [0]}}, "inputs: the columns have different lengths"),
-        ({"inputs": {"state": 0, "action": [0]}}, "inputs: state is no list"),
-        ({"dataframe_split": {"columns": ["state"], "data": [[0, 1]]}}, "row 0 is no list of 1 values"),
-        ({"dataframe_split": {"columns": ["state", "state"], "data": []}}, "column state is there twice"),
+        ({"inputs": {"state": 0, "action": [0]}}, "inputs: state must be a list"),
+        ({"dataframe_split": {"columns": ["state"], "data": [[0, 1]]}}, "row 0 must be a list of 1 values"),
+        ({"dataframe_split": {"columns": ["state", "state"], "data": []}}, "column state is duplicated"),
         *(({form: WIDE[form]}, f"{form}: there are more than 100 columns") for form in WIDE),
         ({"prompt": "hello"}, "dataframe_records"),
-        ({"instances": [[0, 0], [1]]}, "instances: give a list of objects"),
+        ({"instances": [[0, 0], [1]]}, "instances: expected a list of objects"),
         ({"instances": {"state": [0], "action": [[0], [1, 2]]}}, "instances: the columns have different"),
         (
             {"inputs": {"state": [[0, 1], [2]], "action": [0, 0]}},
             "row 0, column state: [0, 1] is not a whole",
         ),
-        ({"inputs": [[[0], [0, 1]], "x", None]}, "inputs: give a list of objects"),
+        ({"inputs": [[[0], [0, 1]], "x", None]}, "inputs: expected a list of objects"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"dataframe_records": ' + b"[" * 100_000, "nested too deeply"),
-        (b" " * 5_000_000, "the request has 5,000,000 bytes; ask with at most 4,194,304"),
+        (b" " * 5_000_000, "the request has 5,000,000 bytes; send at most 4,194,304"),
     ],
 )
 def test_a_malformed_question_is_refused(server: str, question: Any, message: str) -> None:
@@ -269,23 +269,27 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
     ("content", "kind", "message"),
     [
         (b"state,action\n0,left\n", "text/csv", "row 0, column action: 'left' is not a whole number"),
-        (b"", "text/csv", "this is no CSV"),
-        (b'"', "text/csv", "this is no CSV"),
+        (b"", "text/csv", "the request is not valid CSV"),
+        (b'"', "text/csv", "the request is not valid CSV"),
         (b",".join([b"a"] * 50_000) + b"\n", "text/csv", "more than 100 columns"),
         (b"\n" + b"a," * 100_000 + b"\n" + b"1," * 100_000 + b"\n", "text/csv", "more than 100 columns"),
         (b"\r" + b"a," * 100_000 + b"\r", "text/csv", "more than 100 columns"),
         (b"state,action\n" + b"1," * 300_000 + b"\n", "text/csv", "row 0 has 300001 values"),
-        (b"state,action\n0\n", "text/csv", "row 0 has 1 values, and there are 2 columns"),
+        (b"state,action\n0\n", "text/csv", "row 0 has 1 values, but there are 2 columns"),
         (b"state,action\n" + b"0,0\n" * 500_000, "text/csv", "more than 10,000 rows"),
-        (b"state,state,action\n0,0,1\n", "text/csv", "column state is there twice"),
+        (b"state,state,action\n0,0,1\n", "text/csv", "column state is duplicated"),
         (b"state,action\n1e400,0\n", "text/csv", "inf is not a whole number"),
         (b"state,action\n,0\n", "text/csv", "row 0, column state: None is not a whole number"),
-        (b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}", "application/json", "can be read"),
+        (
+            b'{"dataframe_records": [{"state": ' + b"9" * 5000 + b"}]}",
+            "application/json",
+            "is not valid JSON",
+        ),
         (b"state,action\n" + b"1" * 100_000 + b"x,0\n", "text/csv", "is not a whole number"),
-        (b"PAR1", "application/vnd.apache.parquet", "ask in JSON or CSV"),
-        (b"{}", "", "ask in JSON or CSV"),
-        (b"{}", "application/json; charset=latin-1", "ask in UTF-8"),
-        (b"state\n\xff", "text/csv", "this is no CSV that can be read"),
+        (b"PAR1", "application/vnd.apache.parquet", "send JSON or CSV"),
+        (b"{}", "", "send JSON or CSV"),
+        (b"{}", "application/json; charset=latin-1", "must be UTF-8"),
+        (b"state\n\xff", "text/csv", "the request is not valid CSV"),
     ],
 )
 def test_other_kinds_of_questions_are_refused_with_the_reason(
@@ -414,7 +418,7 @@ def test_an_answer_that_would_be_too_long_is_refused(registered: RegisteredModel
         pd.DataFrame({"state": [0, 0], "action": [0, 0], "foil": [None, 1]})
     )
     asked.check_size(50_000, outcomes=5)
-    with pytest.raises(RequestError, match="would take 1,000,020 values to answer; ask for at most"):
+    with pytest.raises(RequestError, match="would have 1,000,020 values; request at most"):
         asked.check_size(50_001, outcomes=5)
 
 

@@ -195,7 +195,7 @@ class Answer:
     @property
     def _asked(self) -> "Asked":
         if self.asked is None:
-            raise ValueError("this answer is one of a batch: ask for it alone, by explainer.why(...)")
+            raise ValueError("this answer is part of a batch: request it alone with explainer.why(...)")
         return self.asked
 
     def __str__(self) -> str:

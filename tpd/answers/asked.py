@@ -38,8 +38,8 @@ AT_ONCE = 5000
 """States per batch of forecasts."""
 MANY_EPISODES = 20
 """Episodes needed to tell visited states from others; if fewer are recorded, more are played."""
-UNLEARNED = "nothing is learned yet, and this is about a learned forecast: call learn() first"
-ELSEWHERE = "fact and foil are compared in one state, and here is no foil in the same state"
+UNLEARNED = "nothing is learned yet, and this needs a learned forecast: call learn() first"
+ELSEWHERE = "this compares fact and foil in one state, but there is no foil in the same state"
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _named(explanation: Explanation, event: str) -> int:
     for name in (f"{FIRST}{event}", event):
         if name in names:
             return names.index(name)
-    raise ValueError(f"event: there is no outcome {shown(event)}; there are {', '.join(names)}")
+    raise ValueError(f"event: there is no outcome {shown(event)}; the outcomes are {', '.join(names)}")
 
 
 def _decisive(explained: list[Explanation], against_foil: bool) -> int:
@@ -238,7 +238,7 @@ def _decisive(explained: list[Explanation], against_foil: bool) -> int:
     events = [name for name in legend.names if name in legend.events]
     candidates = [name for name in events if name.startswith(FIRST)] or events
     if not candidates:
-        raise ValueError(f"event: none is learned; name one of the outcomes {', '.join(legend.names)}")
+        raise ValueError(f"event: none is learned; choose one of the outcomes {', '.join(legend.names)}")
     rewards = dict(zip(legend.names, legend.weights, strict=True))
 
     def stake(name: str) -> tuple[bool, float, float]:

@@ -38,7 +38,7 @@ With more, the rest no longer represents the states that the agent visits."""
 COMPARED, REFERENCE = 2000, 5000
 """Number of mixed states whose distance is measured, and of visited states to compare with."""
 
-MISSING = "shap.Explanation is of the package shap, which is not installed: pip install 'tpd[drivers]'"
+MISSING = "shap.Explanation needs the package shap, which is not installed: pip install 'tpd[drivers]'"
 
 Forecast = Callable[[FloatArray], FloatArray]
 """rows [batch, feature] -> [batch]; NaN where it is not known"""

@@ -26,9 +26,11 @@ def resolve(
     so the policy keeps to known pairs.
     """
     if number("discount", discount, 0, 1) == 1:
-        raise ValueError("discount must be below 1 to solve for the whole future")
+        raise ValueError("discount must be below 1 to solve for the optimal policy")
     if outcomes.info_keys:
-        raise ValueError(f"a table of dynamics has no info ({', '.join(outcomes.info_keys)}) to value")
+        raise ValueError(
+            f"outcomes read info ({', '.join(outcomes.info_keys)}), which a table of dynamics does not have"
+        )
     legend = with_rewards(outcomes.legend, rewards)
     transitions, probability = model.transitions()
     reward = outcomes.observe(transitions).outcome[:, :-1].astype(np.float64) @ legend.rewards

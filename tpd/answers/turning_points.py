@@ -28,7 +28,7 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     unknown.
     """
     if explainer.predictor.horizon < 2:
-        raise ValueError("turning points need a horizon of 2 steps or more")
+        raise ValueError("turning points need a horizon of at least 2 steps")
     episodes, legend = recording.episodes, explainer.legend
     forecasts = _Forecasts(recording, legend)
     every = explainer.explain(episodes.transitions.observation, episodes.transitions.action)

@@ -44,7 +44,7 @@ def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
 def _accounted(legend: Legend) -> float:
     """The bound of the reward; raises if the outcomes do not account for the reward."""
     if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward, so nothing follows from another one")
+        raise ValueError("these outcomes do not account for the reward, so other rewards cannot be evaluated")
     return legend.reward_bound
 
 
@@ -59,7 +59,7 @@ def reward_of(legend: Legend, outcome: str) -> float:
     weight = weights.get(outcome)
     if weight is None:
         known = ", ".join(name for name, weight in weights.items() if weight is not None)
-        raise ValueError(f"{outcome!r} is no part of the reward; these are: {known}")
+        raise ValueError(f"{outcome!r} is not part of the reward; its parts are: {known}")
     return weight
 
 
@@ -93,7 +93,7 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     fact, foil = contrast.fact[row : row + 1], contrast.foil[row : row + 1]
     reward = reward_of(fact.legend, outcome)
     if reward != reward_of(foil.legend, outcome):
-        raise ValueError(f"fact and foil are valued by different rewards of {outcome!r}")
+        raise ValueError(f"fact and foil have different rewards of {outcome!r}")
     sides = (returns_and_counts(side, outcome) for side in (fact, foil))
     difference, count = (float(one[0] - other[0]) for one, other in zip(*sides, strict=True))
     if np.isnan(difference) or abs(count) <= SAME_COUNT:
@@ -123,7 +123,7 @@ class RewardInterval(NamedTuple):
 def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[RewardInterval]:
     """The order of the pairs (such as all valid actions of a state) as a function of one reward."""
     if not low < high:
-        raise ValueError(f"rewards range from low to a higher high, got {low} to {high}")
+        raise ValueError(f"the range of rewards must have low < high, got {low} to {high}")
     now = reward_of(explanation.legend, outcome)
     worth, count = returns_and_counts(explanation, outcome)
     rows = np.flatnonzero(~np.isnan(worth))

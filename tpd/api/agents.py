@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SB3_MODEL = "stable_baselines3.common.base_class"
 MONITOR = "Monitor"
 """The wrapper that Stable-Baselines3 adds to every environment; it changes no step."""
-NOT_LOADED = "agent: load it first, tpd.load_agent({!r}, env=...)"
+NOT_LOADED = "agent: load it first with tpd.load_agent({!r}, env=...)"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def load_agent(
         made = make_env(DictConfig({"env": _without("env", "zoo", "path", "id")}), path=str(zipped), id=env)
         made = with_known_names(made)
     elif env is None:
-        raise ValueError("env: name the environment of the agent, by an id or a function that makes it")
+        raise ValueError("env: pass the environment of the agent, as an id or a function that creates it")
     else:
         made = environment(env)
     given = {
@@ -100,7 +100,7 @@ def environment_of(agent: AgentLike) -> EnvLike:
     envs = model.get_env() if _is_sb3_model(agent) else None
     spec: EnvSpec | None = None if envs is None else envs.get_attr("spec")[0]
     if spec is None:
-        raise ValueError("env: name the environment, by an id or a function that makes it")
+        raise ValueError("env: pass the environment, as an id or a function that creates it")
     plain = copy.copy(spec)
     plain.additional_wrappers = tuple(w for w in spec.additional_wrappers if w.name != MONITOR)
     return plain
@@ -128,7 +128,7 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
         config = _without("policy", "function", "function")
         return make_trainer(DictConfig({"policy": config}), env, rng, function=agent)
     raise TypeError(
-        "agent: expected what tpd.load_agent gives, a Stable-Baselines3 model, a policy or a function of "
+        "agent: expected a result of tpd.load_agent, a Stable-Baselines3 model, a policy or a function of "
         f"observations, got {type(agent).__name__}"
     )
 
@@ -150,8 +150,8 @@ def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
     made = environment(environment_of(agent) if env is None else env)
     if isinstance(agent, Agent):
         known, given = agent.env.registered_id, made.registered_id
-        said = f"the agent was loaded for {known} and is explained in {given}"
-        check_same_world(known, given, said, "load it for that one if that is meant")
+        said = f"the agent was loaded for {known}, but is explained in {given}"
+        check_same_world(known, given, said, "to explain it there, load it for that environment")
     return made
 
 

@@ -53,19 +53,19 @@ def _environment(given: EnvLike) -> Environment:
         return _of_spec(given)
     if isinstance(given, VectorEnv) or hasattr(given, "step_async"):
         raise TypeError(
-            f"env: a {type(given).__name__} holds many environments; pass what makes one of them, an id or a "
-            "function, and the statistics of a VecNormalize as vec_normalize=..."
+            f"env: a {type(given).__name__} contains many environments; pass one environment, as an id or a "
+            "function that creates it, and the statistics of a VecNormalize as vec_normalize=..."
         )
     if isinstance(given, gym.Env):
         if given.spec is None:
             raise ValueError(
-                f"env: this {type(given.unwrapped).__name__} has no spec to make another one from; pass a "
-                "function that makes it"
+                f"env: this {type(given.unwrapped).__name__} has no spec to create copies from; pass a "
+                "function that creates it"
             )
         return _of_spec(given.spec)
     if callable(given):
         return MadeEnvironment(getattr(given, "__name__", type(given).__name__), function=given)
-    raise TypeError(f"env: expected an id, a spec or a function that makes one, got {type(given).__name__}")
+    raise TypeError(f"env: expected an id, a spec or a function that creates one, got {type(given).__name__}")
 
 
 def _of_spec(spec: EnvSpec) -> Environment:
@@ -79,8 +79,8 @@ def _of_spec(spec: EnvSpec) -> Environment:
     lost = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
     if lost:
         raise ValueError(
-            f"env: the wrappers {', '.join(lost)} do not record how they were made, so {spec.id} cannot be "
-            "made again with them; pass a function that makes it"
+            f"env: the wrappers {', '.join(lost)} do not record their arguments, so {spec.id} cannot be "
+            "created again with them; pass a function that creates it"
         )
     return MadeEnvironment(spec.id, function=partial(gym.make, spec))
 
@@ -112,7 +112,7 @@ def why_not_known(env: Environment) -> str:
     A few steps are played in the environment and in the registered one, with the same seed and actions.
     """
     if type(env) is Environment and not env.wrappers:
-        return "it is made with other settings" if env.kwargs else ""
+        return "it was created with other settings" if env.kwargs else ""
     base = Environment(env.registered_id or env.id)
     changes = _changes(env, base)
     if changes:
@@ -122,7 +122,7 @@ def why_not_known(env: Environment) -> str:
     other.action_space.seed(0)
     for step in range(COMPARED_STEPS):
         if over and not _same(one.reset(seed=step)[0], other.reset(seed=step)[0]):
-            return "its episodes begin with other observations"
+            return "its episodes start with other observations"
         action = other.action_space.sample()
         mine, due = one.step(action), other.step(action)
         if not _same(mine[0], due[0]) or mine[1:3] != due[1:3]:
@@ -179,7 +179,8 @@ def one_observation(env: Environment, given: Any) -> Array:
     due, got = _shape_in_words(space, space.sample()), _shape_in_words(space, given)
     if due != got:
         raise ValueError(
-            f"an observation of {env.id} is {due}, got {got}; explainer.env.observation_space.sample() is an "
+            f"an observation of {env.id} must be {due}, got {got}; "
+            "explainer.env.observation_space.sample() is an "
             "example"
         )
     return batch(space, [given])
@@ -191,7 +192,7 @@ def check_moment(env: Environment, moment: Moment) -> None:
     hidden = due.ndim == seen.ndim == 1 and seen.size > due.size  # the hidden state of a policy is appended
     same = due.dtype.names == seen.dtype.names and (due.shape == seen.shape or hidden)
     if not same or (env.discrete and (moment.actions >= env.num_actions).any()):
-        raise ValueError(f"the moment is of another environment than {env.id}: {moment.name}")
+        raise ValueError(f"the moment does not belong to {env.id}: {moment.name}")
 
 
 def check_batch(env: Environment, observations: Array) -> None:
@@ -201,8 +202,8 @@ def check_batch(env: Environment, observations: Array) -> None:
         return
     due = ", ".join(["batch", *map(str, shape)])
     raise ValueError(
-        f"a batch of observations of {env.id} is an array of shape ({due}), got {observations.shape}; one "
-        "observation is explained as observation[None]"
+        f"a batch of observations of {env.id} must have shape ({due}), got {observations.shape}; pass one "
+        "observation as observation[None]"
     )
 
 

@@ -57,7 +57,7 @@ class PlayedEpisode(Sequence[Moment]):
         if isinstance(step, slice):
             return [self[number] for number in range(*step.indices(len(self)))]
         if not -len(self) <= step < len(self):
-            raise IndexError(f"the episode has {self._steps}, so there is none of number {step}")
+            raise IndexError(f"the episode has {self._steps}, so there is no step {step}")
         number = range(len(self))[step]
         return self._recording.moment(self._number, number)
 
@@ -87,7 +87,7 @@ class PlayedEpisode(Sequence[Moment]):
         try:
             points = [str(point) for point in self.turning_points()] or [NO_POINTS]
         except ValueError as error:
-            points = [f"turning points were not searched for: {error}"]
+            points = [f"turning points were not searched: {error}"]
         return "\n  ".join([repr(self), *points])
 
     @property
@@ -132,7 +132,7 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     def __getitem__(self, number: slice) -> list[PlayedEpisode]: ...
     def __getitem__(self, number: int | slice) -> PlayedEpisode | list[PlayedEpisode]:
         if not isinstance(number, slice) and not -len(self) <= number < len(self):
-            raise IndexError(f"there is no episode {number}; there are 0 to {len(self) - 1}")
+            raise IndexError(f"there is no episode {number}; the episodes are 0 to {len(self) - 1}")
         return self._episodes[number]
 
     def __iter__(self) -> Iterator[PlayedEpisode]:

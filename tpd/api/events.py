@@ -16,8 +16,8 @@ from tpd.sources.found_outcomes import FoundOutcomes, find_outcomes
 Events = Mapping[str, "Callable[[Transitions], Array] | Outcome"] | Sequence[Outcome] | OutcomeSet | None
 LARGEST_REWARD, REWARD = 1e6, "reward"
 WHOLE_REWARD = (
-    "beside the events given, the reward is one outcome: its terms are looked for only where no events are "
-    "given, and tpd.component names them"
+    "events are given, so the reward is one outcome: its terms are only detected if no events are "
+    "given; tpd.component defines a term"
 )
 
 
@@ -41,16 +41,16 @@ def given_outcomes(events: Events) -> OutcomeSet:
     if isinstance(events, Mapping):
         unnamed = [name for name in events if not isinstance(name, str) or not name.strip()]
         if unnamed:
-            raise TypeError(f"events: a name is a word, got {shown(unnamed[0])}")
+            raise TypeError(f"events: a name must be a string, got {shown(unnamed[0])}")
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
     elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
         given = [*events]
     else:
-        raise TypeError('events: give each function a name, {"crash": function}')
+        raise TypeError('events: pass each function with a name, {"crash": function}')
     firsts = [one.name for one in given if one.is_event and not one.first]
     if not any(one.weight is not None for one in given):
         if any(one.name == REWARD for one in given):
-            raise ValueError(f"events: {REWARD!r} is the name of the reward, which is explained beside them")
+            raise ValueError(f"events: {REWARD!r} is reserved for the reward, which is always explained")
         given.append(reward(-LARGEST_REWARD, LARGEST_REWARD))
     return OutcomeSet(given, accounts_for_reward=True, first=firsts)
 

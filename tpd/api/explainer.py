@@ -52,7 +52,7 @@ PATIENCE = 1.0
 """Seconds before a progress bar appears."""
 ENOUGH_EPISODES = 5
 """Episodes needed to compare their mean return with the expected one."""
-UNTOLD = "nothing is learned yet, and the simulator cannot be asked: {}; call learn() first"
+UNTOLD = "nothing is learned yet, and the simulator cannot be used: {}; call learn() first"
 
 
 class Explainer:
@@ -129,10 +129,12 @@ class Explainer:
         steps: upper bound on the steps of each episode.
         """
         if not isinstance(seeds, Iterable):
-            raise TypeError(f"seeds: name each, as in [0, 1] or range(20), got {shown(seeds)}")
+            raise TypeError(
+                f"seeds: expected a list of seeds such as [0, 1] or range(20), got {shown(seeds)}"
+            )
         chosen = [whole_number("seed", seed, at_least=0) for seed in seeds]
         if not chosen:
-            raise ValueError("seeds: name at least one")
+            raise ValueError("seeds: expected at least one seed")
         with one_thread(), ProgressBars(progress and len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
@@ -193,7 +195,7 @@ class Explainer:
             return NamedState(asked.observation[None], asked.name, picture_of(self.env, asked), asked)
         if isinstance(self.policy, RecurrentPolicy):
             raise ValueError(
-                "the agent has a hidden state, which an observation alone does not tell: ask about a moment "
+                "the agent has a hidden state, which an observation does not contain: ask about a moment "
                 "of an episode, for example explainer.play(seeds=[0])[0][10]"
             )
         if isinstance(asked, PlayedEpisode):

@@ -30,11 +30,11 @@ def load(
     >>> import tpd
     >>> tpd.load("nowhere")
     Traceback (most recent call last):
-    ValueError: nowhere: is no folder that Explainer.save or tpd-run has written
+    ValueError: nowhere: not a folder that Explainer.save or tpd-run has written
     """
     path = Path(folder)
     if not (path / saved_runs.EXPLAINER).is_dir():
-        raise ValueError(f"{path}: is no folder that Explainer.save or tpd-run has written")
+        raise ValueError(f"{path}: not a folder that Explainer.save or tpd-run has written")
     try:
         run = saved_runs.read(
             path,
@@ -47,10 +47,10 @@ def load(
         if isinstance(policy, AbsentPolicy):
             raise NotStoredError(f"the agent of this run is not stored ({policy.reason})", "agent")
     except NotStoredError as error:
-        raise ValueError(f"{error}; give it: tpd.load({str(folder)!r}, {error.what}=...)") from error
+        raise ValueError(f"{error}; pass it: tpd.load({str(folder)!r}, {error.what}=...)") from error
     if env is not None and run.about is not None and run.about.env.kind == "environment":
         stored, given = run.about.env.id.rpartition(":")[2], run.env.registered_id
-        check_same_world(stored, given, f"the run is about {stored} and env is {given}", "leave env out")
+        check_same_world(stored, given, f"the run is about {stored}, but env is {given}", "omit env")
     explainer = Explainer(policy, run.env, outcomes, run.explainer.predictor.horizon)
     explainer._adopt(run, Quality.read(path))
     return explainer

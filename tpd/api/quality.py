@@ -90,7 +90,7 @@ class Quality:
         if self.picture is not None:
             return draw(self.picture, "picture")
         reason = UNLEARNED if self.lines == (UNLEARNED,) else NOT_JUDGED
-        raise ValueError(f"there is nothing to draw: {reason}")
+        raise ValueError(f"there is nothing to plot: {reason}")
 
     def plot_survival(self) -> Any:
         """Survival curves at a few moments, learned and by rollouts: the chance of each event by each step.

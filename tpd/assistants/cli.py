@@ -9,11 +9,11 @@ HELP = """tpd-mcp answers questions about agents to a language model, over the M
 
   tpd-mcp [folder or store] [trust=[my_module]]
 
-  folder     of runs, as tpd-run and Explainer.save write them; outputs if left out
+  folder     the folder of runs that tpd-run or Explainer.save wrote; by default outputs
   store      an MLflow store, for example sqlite:////home/me/mlflow.db or http://host:5000
-  trust=     modules that environments, events or policies of the runs are of, if you trust them
+  trust=     trusted modules, which define environments, events or policies of the runs
 
-It is started by an assistant, which is told so in its settings:
+An assistant starts it, with these settings:
 
   {"mcpServers": {"tpd": {"command": "tpd-mcp", "args": ["/home/me/outputs"]}}}
 

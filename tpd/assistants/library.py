@@ -40,7 +40,7 @@ class Library:
         self._scratch = tempfile.TemporaryDirectory(prefix="tpd-mcp-")
         self._open: dict[tuple[str, int], OpenRun] = {}
         if not self.stored and not Path(place).is_dir():
-            raise ValueError(f"there is no folder {place}: name that of the runs, or an MLflow store")
+            raise ValueError(f"there is no folder {place}: pass the folder of the runs, or an MLflow store")
 
     @property
     def stored(self) -> bool:
@@ -81,14 +81,14 @@ class Library:
                 return folder
         known = [each for each, _ in self._folders()]
         raise ValueError(
-            f"there is no run {shown(name)} in {self.place}; list_runs names those that there are"
+            f"there is no run {shown(name)} in {self.place}; list_runs lists all runs"
             f"{did_you_mean(name[:LONGEST_NAME], known)}"
         )
 
     def _download(self, name: str) -> Path:
         """The folder of a run from the store; copied once."""
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-            raise ValueError(f"there is no run {shown(name)}; list_runs names those that there are")
+            raise ValueError(f"there is no run {shown(name)}; list_runs lists all runs")
         folder = Path(self._scratch.name) / hashlib.sha256(name.encode()).hexdigest()
         if not (folder / EXPLAINER / DESCRIPTION).is_file():
             from tpd.tracking.downloads import download

@@ -30,7 +30,7 @@ def worth_asking(opened: OpenRun, episode: int | None, most: int) -> Moments:
         return Moments(run=opened.id, moments=[], how="", doubts=[f"{run.name} has no recorded episodes"])
     count = len(recording.episodes)
     if episode is not None and not 0 <= episode < count:
-        raise ValueError(f"there is no episode {episode}; recorded are 0 to {count - 1}")
+        raise ValueError(f"there is no episode {episode}; the recorded episodes are 0 to {count - 1}")
     episodes = range(count) if episode is None else [episode]
     points, how = find_moments(run, Asking(), SECONDS, episodes)
     reasons = {(point.episode, point.step): f"turning point: {point.text}" for point in points[:most]}

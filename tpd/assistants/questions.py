@@ -77,11 +77,11 @@ class Questions:
 def place(episode: int | None, step: int | None, state: Any) -> Any:
     """The state asked about: a step of a recorded episode, or a state named otherwise."""
     if state is not None and (episode is not None or step is not None):
-        raise QuestionError("the place is given twice: name either episode and step, or state")
+        raise QuestionError("pass either episode and step, or state, not both")
     if state is not None:
         return state
     if episode is None or step is None:
-        raise QuestionError("name the place: episode and step of a recorded episode, or state")
+        raise QuestionError("pass episode and step of a recorded episode, or state")
     return {"episode": episode, "step": step}
 
 
@@ -166,7 +166,7 @@ def require_outcome(opened: OpenRun, outcome: str) -> None:
     if outcome not in names:
         known = ", ".join(names[:MOST_OUTCOMES])
         raise QuestionError(
-            f"there is no outcome {shown(outcome)}; there are: {known}{did_you_mean(outcome, names)}"
+            f"there is no outcome {shown(outcome)}; the outcomes are: {known}{did_you_mean(outcome, names)}"
         )
 
 
@@ -175,7 +175,7 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
     answer, fact = asked
     run, legend = fact.run, fact.run.explainer.legend
     if outcome is None and not rewards:
-        raise QuestionError("name an outcome, or rewards by outcome, for example {'crash': -20}")
+        raise QuestionError("pass an outcome, or rewards by outcome, for example {'crash': -20}")
     what_if.with_rewards(legend, dict(rewards))
     overtaking, returns = None, list[ActionReturn]()
     if outcome is not None:

@@ -79,7 +79,7 @@ class Server(MCPServer[None]):
             if key not in known:
                 has = ", ".join(known) or "none"
                 raise ToolError(
-                    f"{name} has no argument {shown(key)}, it has: {has}{did_you_mean(key, known)}"
+                    f"{name} has no argument {shown(key)}; the arguments are: {has}{did_you_mean(key, known)}"
                 )
 
 

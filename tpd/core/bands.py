@@ -41,7 +41,7 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
     number("level", level, 0, 1)
     outside = (1 - level) / 2
     if len(draws) * outside + 1e-9 < 1 - outside:
-        raise ValueError(f"{len(draws)} draws are too few for a band of {level:.3g}: all lie within it")
+        raise ValueError(f"{len(draws)} posterior samples are too few for a {level:.3g} band")
     ordered = np.sort(draws, axis=0)  # several times faster than np.quantile
     low, high = (_at(ordered, share * (len(draws) + 1) - 1) for share in (outside, 1 - outside))
     unknown = np.broadcast_to(

@@ -41,8 +41,8 @@ class Contrast:
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
         if self.drawn and len(self.fact.samples) != len(self.foil.samples) and not self._pairable:
-            drawn = f"{len(self.fact.samples)} draws with {len(self.foil.samples)}"
-            raise ValueError(f"cannot compare {drawn}: ask for as many of both")
+            drawn = f"{len(self.fact.samples)} posterior samples with {len(self.foil.samples)}"
+            raise ValueError(f"cannot compare {drawn}: request the same number for fact and foil")
 
     def __repr__(self) -> str:
         return f"<Contrast: {self.fact!r} minus {self.foil!r}>"

@@ -39,12 +39,14 @@ class Distribution:
         amiss = (np.abs(sums - 1) > INEXACT) | (self.probabilities < -INEXACT).any(axis=-1)
         if amiss.any():
             raise ValueError(
-                f"probabilities must be 0 or more and of sum 1, got {self.probabilities[amiss][0]}"
+                f"probabilities must be non-negative and sum to 1, got {self.probabilities[amiss][0]}"
             )
         lower, upper = self.values[..., :-1], self.values[..., 1:]
         amiss = ((lower > upper) & ~np.isclose(lower, upper)).any(axis=-1)
         if amiss.any():
-            raise ValueError(f"the values of a distribution must ascend, got {self.values[amiss][0]}")
+            raise ValueError(
+                f"the values of a distribution must be in ascending order, got {self.values[amiss][0]}"
+            )
 
     @property
     def mean(self) -> FloatArray:
@@ -151,7 +153,7 @@ def binned(outcome: Outcome, cuts: Sequence[float]) -> list[Outcome]:
     edges = [outcome.low, *map(float, cuts), outcome.high]
     if outcome.is_event or not all(low < high for low, high in pairwise(edges)):
         raise OutcomeError(
-            f"bins of {outcome.name!r} need a real-valued outcome and cuts that ascend between its bounds, "
+            f"bins of {outcome.name!r} need a real-valued outcome and ascending cuts between its bounds, "
             f"{outcome.low:g} and {outcome.high:g}, got {list(cuts)}"
         )
     return [
@@ -178,7 +180,7 @@ def with_bins(
     by_name = {outcome.name: outcome for outcome in outcomes}
     for name in bins:
         if name not in by_name:
-            raise OutcomeError(f"bins: there is no outcome {name!r}; there are {', '.join(by_name)}")
+            raise OutcomeError(f"bins: there is no outcome {name!r}; the outcomes are {', '.join(by_name)}")
     events = [bin_ for name, cuts in bins.items() for bin_ in binned(by_name[name], cuts)]
     return OutcomeSet([*outcomes, *events], partition, accounts_for_reward, first)
 
@@ -218,7 +220,7 @@ def _bins(names: Sequence[str], name: str) -> tuple[list[int], FloatArray, Float
     pattern = re.compile(re.escape(name) + r" in \[(\S+), (\S+)[)\]]")
     found = {column: match for column, each in enumerate(names) if (match := pattern.fullmatch(each))}
     if not found:
-        raise ValueError(f"there are no bins of {name!r} among {', '.join(names)}")
+        raise ValueError(f"{name!r} has no bins; the outcomes are {', '.join(names)}")
     edges = np.array([[float(end) for end in match.groups()] for match in found.values()])
     return list(found), edges[:, 0], edges[:, 1]
 

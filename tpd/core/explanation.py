@@ -29,8 +29,9 @@ ENOUGH_VISITS = 3
 FEW_VISITS = 30
 """With fewer visits of a pair the number of visits is reported, and without bands nothing is settled."""
 NO_DRAWS = (
-    "this explanation has no bands: either none were asked for, as by explain(..., draws=59), or the errors "
-    "of its predictor are not known: no moments were rolled out after learning (evaluation=monte_carlo)"
+    "this explanation has no bands: either none were requested, as with explain(..., draws=59), or the "
+    "errors "
+    "of its predictor are unknown, since no moments were rolled out after learning (evaluation=monte_carlo)"
 )
 OF_PAIRS = ("observations", "actions", "expected", "running", "support", "agent_value", "unknown")
 DRAWN = ("draws", "rollouts")
@@ -212,7 +213,7 @@ class Explanation:
         If the predictor does not track `unknown`, this also contains what it has not learned.
         """
         if not self.legend.partition:
-            raise ValueError("termination follows by exclusion only from a partition of events")
+            raise ValueError("termination can only be derived if the events form a partition")
         members = [self.legend.names.index(name) for name in self.legend.partition]
         return np.asarray(1 - self.expected[:, :, members].sum(axis=2) - self.unknown)
 

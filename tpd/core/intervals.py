@@ -108,7 +108,9 @@ def difference_band(
 def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
     """[rollout, ...]: fact minus foil; a single rollout (deterministic) is paired with every other one."""
     if len(fact) != len(foil) and 1 not in (len(fact), len(foil)):
-        raise ValueError(f"cannot pair {len(fact)} rollouts with {len(foil)}: ask for as many of both")
+        raise ValueError(
+            f"cannot pair {len(fact)} rollouts with {len(foil)}: request the same number for fact and foil"
+        )
     return np.asarray(fact - foil, dtype=np.float64)
 
 

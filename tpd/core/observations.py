@@ -45,7 +45,7 @@ def check_space(space: spaces.Space[Any], owner: str) -> None:
     known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     for part in parts:
         if not isinstance(part, known):
-            raise TypeError(f"{owner} has observations of {part}, which are not explained")
+            raise TypeError(f"{owner} has observations of {part}, which is not supported")
 
 
 def numbers(values: Any) -> str:

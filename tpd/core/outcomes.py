@@ -79,7 +79,7 @@ class Outcome:
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch], clipped to the declared bounds; for transitions of a learned model."""
         values = np.clip(self._given(transitions), self.low, self.high)
-        _refuse(np.isnan(values), transitions, lambda row: f"outcome {self.name!r} is no number")
+        _refuse(np.isnan(values), transitions, lambda row: f"outcome {self.name!r} is NaN")
         return np.rint(values) if self.is_event else values
 
     def _given(self, transitions: Transitions) -> FloatArray:
@@ -87,14 +87,14 @@ class Outcome:
         try:
             given = np.asarray(self.function(transitions.read_only()))
             if given.dtype.kind not in "biuf":
-                raise TypeError(f"it gave {given.dtype}, and no numbers")
+                raise TypeError(f"expected an array of numbers, got {given.dtype}")
             with np.errstate(over="ignore"):  # overflow gives inf, which the bounds refuse
                 return given.astype(np.float32)
         except (Exception, SystemExit) as error:  # a user's function may raise anything
             reason = " ".join(str(error).split())
             said = f"outcome {self.name!r} failed: {type(error).__name__}: {reason}"
             if isinstance(error, KeyError):
-                said += "; entries of info have to be named: event(name, function, info_keys=[...])"
+                said += "; list the entries of info that it reads: event(name, function, info_keys=[...])"
             raise OutcomeError(said) from error
 
 
@@ -227,19 +227,22 @@ class OutcomeSet:
             raise OutcomeError("an outcome set needs at least one outcome")
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) < len(names):
-            raise OutcomeError(f"outcome names must differ, got {names}")
+            raise OutcomeError(f"outcome names must be unique, got {names}")
         self.partition = boolean("partition", partition)
         self.accounts_for_reward = boolean("accounts_for_reward", accounts_for_reward)
         self._in_partition = np.array([o.is_event and not o.first for o in self.outcomes])
         if partition and not self._in_partition.any():
-            raise OutcomeError("a partition needs events, and this set has none")
+            raise OutcomeError("a partition needs events, but this set has none")
         if accounts_for_reward:
             self._check_weights()
 
     def _check_weights(self) -> None:
         for outcome, in_partition in zip(self.outcomes, self._in_partition, strict=True):
             if self.partition and in_partition and outcome.weight is None:
-                raise OutcomeError(f"event {outcome.name!r} needs a reward: the set claims to be complete")
+                raise OutcomeError(
+                    f"event {outcome.name!r} needs a reward, because partition and accounts_for_reward are "
+                    "set"
+                )
             if outcome.first and outcome.weight is not None:
                 raise OutcomeError(
                     f"{outcome.name!r} counts only its first occurrence and cannot carry a reward"
@@ -297,16 +300,16 @@ class OutcomeSet:
         """Refuse impossible values in stored outcomes whose transitions are not stored."""
         outcome = observed.outcome
         if outcome.shape[1:] != (self.width,):
-            raise OutcomeError(f"{outcome.shape[1:]} outcomes were stored, where there are {self.width}")
+            raise OutcomeError(f"expected {self.width} stored outcomes, got shape {outcome.shape[1:]}")
         for k, o in enumerate(self.outcomes):
             if not (allowed := o.allows(outcome[:, k])).all():
                 raise OutcomeError(f"outcome {o.name!r} must not be {outcome[:, k][~allowed][0]}")
         if not ((outcome[:, -1] == 0) | (outcome[:, -1] == 1)).all():
             raise OutcomeError("termination must be 0 or 1")
         if self.partition and (outcome[:, :-1][:, self._in_partition].sum(axis=1) != 1).any():
-            raise OutcomeError("the events are no partition")
+            raise OutcomeError("the events do not form a partition")
         if not np.array_equal(observed.continuation, self._continuation(outcome)):
-            raise OutcomeError("what goes on does not follow from the outcomes")
+            raise OutcomeError("the continuations do not match the outcomes")
 
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch, K]: the outcomes of a learned model's transitions, which need not account for the reward.
@@ -327,7 +330,7 @@ class OutcomeSet:
         def complaint(row: int) -> str:
             members = np.array(self.legend.partition)
             found = members[happened[row] > 0].tolist()
-            return f"the events are no partition: {found or 'no event'} in one transition"
+            return f"the events do not form a partition: {found or 'no event'} in one transition"
 
         _refuse(happened.sum(axis=1) != 1, transitions, complaint)
 
@@ -339,7 +342,7 @@ class OutcomeSet:
             parts = ", ".join(o.name for o, value in zip(self.outcomes, outcome[row], strict=False) if value)
             return (
                 f"the outcomes do not account for the reward: {parts or 'none of them'} "
-                f"should give {rebuilt[row]:g}, the transition gave {transitions.reward[row]:g}"
+                f"should give {rebuilt[row]:g}, but the reward is {transitions.reward[row]:g}"
             )
 
         _refuse(wrong, transitions, complaint)
@@ -349,7 +352,9 @@ def _first_occurrences(outcomes: Sequence[Outcome], names: Sequence[str]) -> lis
     by_name = {outcome.name: outcome for outcome in outcomes if outcome.is_event}
     for name in names:
         if name not in by_name:
-            raise OutcomeError(f"first: there is no event {name!r}; there are {', '.join(by_name) or 'none'}")
+            raise OutcomeError(
+                f"first: there is no event {name!r}; known events: {', '.join(by_name) or 'none'}"
+            )
     return [event(name, by_name[name].function, None, True, by_name[name].info_keys) for name in names]
 
 

@@ -46,7 +46,7 @@ class ActionParts:
     def check(self, owner: str) -> None:
         """Refuse a wrong number of names for parts or choices."""
         if not (self.counts > 1).any():
-            raise ValueError(f"the actions of {owner} have parts without any choice")
+            raise ValueError(f"the actions of {owner} have parts without choices")
         for what, names, due in (
             ("parts", self.names, len(self.counts)),
             ("choices", self.choice_names, int(self.counts.max())),
@@ -112,7 +112,7 @@ class ActionParts:
             place = self.names.index(part) if part in self.names else part
             if not _within(place, 0, len(flat)):
                 raise ValueError(
-                    f"there is no part {shown(part)} of an action; it has {', '.join(self.names)}"
+                    f"an action has no part {shown(part)}; its parts are {', '.join(self.names)}"
                 )
             first, count = int(self.first[place]), int(self.counts[place])
             number = first + self.choice_names.index(choice) if choice in self.choice_names else choice

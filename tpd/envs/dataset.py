@@ -27,12 +27,12 @@ def require_writable(folder: Path, run: str = "") -> None:
     """Refuse a folder that cannot be written to, or holds a dataset of another run."""
     _require_version(folder)
     if (folder / DESCRIPTION).exists() and not (run and DatasetDescription.read(folder).run == run):
-        raise ValueError(f"{folder} holds a dataset already: name another folder")
+        raise ValueError(f"{folder} already contains a dataset: choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise ValueError(f"no dataset can be written to {folder}: {error}") from error
+        raise ValueError(f"cannot write a dataset to {folder}: {error}") from error
 
 
 def _require_version(folder: Path) -> None:
@@ -77,16 +77,18 @@ class DatasetDescription:
         path = folder / DESCRIPTION
         _require_version(folder)
         if not path.is_file():
-            raise ValueError(f"{folder} holds no dataset: there is no {DESCRIPTION} in it")
+            raise ValueError(f"{folder} is not a dataset: it has no {DESCRIPTION}")
         try:
             plain = read_json(path)
             require_version(path, plain)
             if plain["format"] != FORMAT:
-                raise ValueError(f"it has format {plain['format']!r}, this is for {FORMAT}")
+                raise ValueError(
+                    f"it has format {plain['format']!r}, but this version of tpd reads format {FORMAT}"
+                )
             action_space = from_plain(plain["action_space"])
             names = _words("action_names", plain["action_names"])
             if names and not (isinstance(action_space, gym.spaces.Discrete) and action_space.n == len(names)):
-                raise ValueError(f"it names {len(names)} actions of {shown(action_space)}")
+                raise ValueError(f"it has {len(names)} action names, which do not fit {shown(action_space)}")
             return cls(
                 env=_words("env", [plain["env"]])[0],
                 observation_space=from_plain(plain["observation_space"]),
@@ -100,16 +102,16 @@ class DatasetDescription:
         except VersionError:
             raise
         except KeyError as error:
-            raise ValueError(f"{path} describes no dataset: it does not say {error}") from error
+            raise ValueError(f"{path} does not describe a dataset: {error} is missing") from error
         except Exception as error:  # any error while parsing the file
-            reason = brief(error) if str(error) else "no such space"
-            raise ValueError(f"{path} describes no dataset: {reason}") from error
+            reason = brief(error) if str(error) else "unknown space"
+            raise ValueError(f"{path} does not describe a dataset: {reason}") from error
 
 
 def _words(name: str, values: Any) -> tuple[str, ...]:
     """A list of strings in a description, checked."""
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{name} must be words, got {shown(values)}")
+        raise ValueError(f"{name} must be a list of strings, got {shown(values)}")
     return tuple(values)
 
 
@@ -118,7 +120,7 @@ class DatasetEnv(gym.Env[Any, Any]):
 
     def __init__(self, path: str | None = None, render_mode: str | None = None) -> None:
         if path is None:
-            raise ValueError("name the folder of the dataset: training.path=…")
+            raise ValueError("set the folder of the dataset: training.path=…")
         description = DatasetDescription.read(Path(path).expanduser())
         self.render_mode = render_mode
         self.observation_space = description.observation_space
@@ -127,7 +129,7 @@ class DatasetEnv(gym.Env[Any, Any]):
         self.info_keys = description.info_keys
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
-        raise RuntimeError("there is a dataset of this environment and nothing to step: no episode can start")
+        raise RuntimeError("this environment is a dataset: it cannot be reset or stepped")
 
     def step(self, action: Any) -> NoReturn:
         self.reset()
@@ -146,4 +148,4 @@ class DatasetEnvironment(Environment):
         for key in keys:
             if key not in self._probe.info_keys:
                 kept = ", ".join(self._probe.info_keys) or "none"
-                raise ValueError(f"the dataset has no info[{key!r}], only {kept}")
+                raise ValueError(f"the dataset has no info[{key!r}]; it has {kept}")

@@ -38,11 +38,11 @@ class PlainSteps(gym.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observed, reward, terminated, truncated, info = self.env.step(action)
         if not isinstance(reward, NUMBER):
-            reward = _single("the reward", reward, "biuf", "no number")
+            reward = _single("the reward", reward, "biuf", "a number")
         if not isinstance(terminated, FLAG):
-            terminated = _single("terminated", terminated, "biu", "neither true nor false")
+            terminated = _single("terminated", terminated, "biu", "true or false")
         if not isinstance(truncated, FLAG):
-            truncated = _single("truncated", truncated, "biu", "neither true nor false")
+            truncated = _single("truncated", truncated, "biu", "true or false")
         return observed, reward, terminated, truncated, info
 
 
@@ -50,9 +50,9 @@ def _single(name: str, value: Any, kinds: str, otherwise: str) -> Any:
     """The only element of an array of these dtype kinds."""
     array = np.asarray(value)
     if array.dtype.kind not in kinds:
-        raise TypeError(f"{name} is {shown(value)}, which is {otherwise}")
+        raise TypeError(f"{name} must be {otherwise}, got {shown(value)}")
     if array.size != 1:
-        raise TypeError(f"{name} is an array of shape {array.shape}, where a single number is expected")
+        raise TypeError(f"{name} must be a single number, got an array of shape {array.shape}")
     return array.item()
 
 
@@ -193,13 +193,13 @@ class Environment:
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env, needed_by(self.id):
                 if env.render_mode != "rgb_array":
-                    log.info("%s is made without render_mode, so there are no pictures of it", self.id)
+                    log.info("%s is created without render_mode, so it has no pictures", self.id)
                     return False
                 env.reset(seed=0)
                 draw(env)
         except Exception as error:  # any error of a renderer, for example without OpenGL
             reason = " ".join(str(error).split())
-            log.warning("%s cannot be drawn here, so there are no pictures of it: %s", self.id, reason)
+            log.warning("%s cannot be rendered, so it has no pictures: %s", self.id, reason)
             _UNDRAWABLE.add(self.id)
             if chosen is None:  # a setting that does not work here would break later imports of MuJoCo
                 os.environ.pop(MUJOCO_GL, None)
@@ -228,19 +228,19 @@ class Environment:
             self.table_shape()
         if isinstance(self.action_space, gym.spaces.Discrete):
             if self.action_space.start != 0:
-                raise ValueError(f"{self.id} does not number its actions from 0")
+                raise ValueError(f"{self.id}: actions must be numbered from 0, got {self.action_space}")
             masks = self._sample.has_wrapper_attr("action_masks")
             if masks and self.mask_function is None and self.model is None:
                 raise ValueError(
-                    f"{self.id} masks its actions: name a function of observations, "
+                    f"{self.id} masks its actions: set a function that computes the mask from observations, "
                     "+env.mask_function={_target_: my_module.mask, _partial_: true}"
                 )
         elif self.parts is not None:
             self.parts.check(self.id)
         elif not isinstance(self.action_space, gym.spaces.Box):
-            raise TypeError(f"{self.id} has actions of {self.action_space}, which are not explained")
+            raise TypeError(f"{self.id} has actions of {self.action_space}, which is not supported")
         elif not self.action_space.is_bounded():
-            raise ValueError(f"{self.id} has actions without bounds, so they cannot be explored")
+            raise ValueError(f"{self.id} has unbounded actions, which cannot be explored")
 
     @functools.cached_property
     def model(self) -> TabularModel | None:
@@ -252,7 +252,7 @@ class Environment:
         if table is None or start is None:
             return None
         if getattr(env, "fickle_passenger", False):
-            raise ValueError(f"{self.id} with fickle_passenger does what its table P does not say")
+            raise ValueError(f"the table P of {self.id} does not describe fickle_passenger=True")
         mask = None
         if hasattr(env, "action_mask"):
             due = (self.num_actions,)
@@ -263,7 +263,7 @@ class Environment:
     @property
     def num_actions(self) -> int:
         if not isinstance(self.action_space, gym.spaces.Discrete):
-            raise TypeError(f"{self.id} has no discrete actions but {self.action_space}")
+            raise TypeError(f"{self.id} must have discrete actions, got {self.action_space}")
         return int(self.action_space.n)
 
     def table_shape(self) -> tuple[int, int]:
@@ -273,7 +273,9 @@ class Environment:
                 f"a table needs discrete observations, but {self.id} has {self.observation_space}"
             )
         if self.observation_space.start != 0 or self.action_space.start != 0:  # type: ignore[attr-defined]
-            raise ValueError(f"{self.id} does not number its states and actions from 0, as tables do")
+            raise ValueError(
+                f"a table needs states and actions numbered from 0, which {self.id} does not have"
+            )
         return int(self.observation_space.n), self.num_actions
 
     def mask(self, observations: Array) -> BoolArray:
@@ -297,7 +299,7 @@ class Environment:
         none = np.flatnonzero(~mask.any(axis=1))
         if len(none):
             name = self.name_of_state(observations[none[0]])
-            raise MaskError(f"the mask of {self.id} allows no action in {name}, where there must be one")
+            raise MaskError(f"the mask of {self.id} allows no action in {name}; it must allow at least one")
 
     def name_of_action(self, action: Any) -> str:
         """The name of an action; continuous actions are given as numbers."""
@@ -325,7 +327,9 @@ class Environment:
         """
         if isinstance(name, Mapping) and self.parts is not None:
             if base is None:
-                raise ValueError(f"{shown(dict(name))} changes an action, and there is none to be changed")
+                raise ValueError(
+                    f"{shown(dict(name))} changes parts of an action, but there is no action to change"
+                )
             return self.parts.changed(base, name)
         if not self.discrete:
             values = _vector(name, self.action_space)
@@ -340,7 +344,7 @@ class Environment:
             return int(name)
         near = did_you_mean(name.replace("_", " "), self._action_names) if isinstance(name, str) else ""
         every = ", ".join(self._action_names)
-        raise ValueError(f"{self.id} has no action {shown(name)}; it has {every}{near}")
+        raise ValueError(f"{self.id} has no action {shown(name)}; the actions are {every}{near}")
 
     @functools.cached_property
     def _action_names(self) -> tuple[str, ...]:
@@ -358,7 +362,7 @@ class Environment:
         numbered = _numbered_features(space)
         if given and len(given) != len(numbered):
             raise ValueError(
-                f"{self.id} has observations of {len(numbered)} numbers but {len(given)} names: {given}"
+                f"observations of {self.id} have {len(numbered)} numbers but {len(given)} names: {given}"
             )
         return given or numbered
 
@@ -366,12 +370,16 @@ class Environment:
         """[...]: one observation, given by its number, by its fields or as a vector."""
         if isinstance(description, Mapping) and set(description) != set(self.state_fields):
             fields = ", ".join(self.state_fields)
-            has = f"it has the fields {fields}, all of which are needed" if fields else "it has no fields"
-            raise ValueError(f"{self.id} does not know the state {shown(dict(description))}: {has}")
+            has = (
+                f"a state is given by all of its fields, {fields}" if fields else "its states have no fields"
+            )
+            raise ValueError(f"{self.id} has no state {shown(dict(description))}: {has}")
         if not self.tabular:
             vector, shape = _vector(description, self.observation_space), self.observation_space.shape
             if vector is None or vector.shape != shape:
-                raise ValueError(f"{self.id} has observations of shape {shape}, got {shown(description)}")
+                raise ValueError(
+                    f"an observation of {self.id} must have shape {shape}, got {shown(description)}"
+                )
             return vector
         num_states, _ = self.table_shape()
         number = isinstance(description, int) and not isinstance(description, bool)
@@ -379,9 +387,7 @@ class Environment:
             return np.array(description)
         if isinstance(description, Mapping):
             return np.array(int(self._probe.encode(**description)))
-        raise ValueError(
-            f"{self.id} does not know the state {shown(description)}; it has {num_states} states"
-        )
+        raise ValueError(f"{self.id} has no state {shown(description)}; it has {num_states} states")
 
     @property
     def map_layout(self) -> Mapping[str, str]:
@@ -411,7 +417,7 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
     if numbered:
         number = int(action)
         if not 0 <= number < len(names):
-            raise ValueError(f"there is no action {number}, there are {len(names)}")
+            raise ValueError(f"there is no action {number}; there are {len(names)} actions")
         return names[number]
     if len(names) != np.size(action):
         return f"action {numbers(action)}"
@@ -440,7 +446,7 @@ def _checked_mask(what: str, given: Any, due: tuple[int, ...]) -> BoolArray:
     """[*due]: a mask from outside, checked for shape and boolean values."""
     mask = np.asarray(given)
     if mask.shape != due or mask.dtype.kind not in "biu":
-        raise MaskError(f"{what} {mask.dtype} of shape {mask.shape}, not true or false of shape {due}")
+        raise MaskError(f"{what} {mask.dtype} of shape {mask.shape}; expected booleans of shape {due}")
     return mask.astype(np.bool_)
 
 

@@ -74,14 +74,15 @@ def features_of(env: Environment, observation: Array) -> Features:
     """
     if env.tabular:
         if not env.state_fields:
-            raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no parts")
+            raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no features")
         fields = env.state_fields
         flags = tuple(name for name, values in fields.items() if isinstance(values[0], bool))
         return Features(tuple(fields), observation, _fields(env), flags)
     count = _width(env.observation_space)
     if count > MOST_FEATURES:
         raise FeatureError(
-            f"an observation of {env.id} has {count} numbers, and at most {MOST_FEATURES} are told apart"
+            f"an observation of {env.id} has {count} numbers, but at most {MOST_FEATURES} features are "
+            "supported"
         )
     features = Features(env.feature_names, observation)
     hidden = features.rows(observation).shape[1] - count
@@ -93,7 +94,7 @@ def _fields(env: Environment) -> FloatArray:
     values, num_states = env.state_fields, env.table_shape()[0]
     count = math.prod(map(len, values.values()))
     if max(count, num_states) > MOST_STATES:
-        raise FeatureError(f"{env.id} has {count} states, and at most {MOST_STATES} are listed")
+        raise FeatureError(f"{env.id} has {count} states, but at most {MOST_STATES} are supported")
     fields = np.full((num_states, len(values)), np.nan)
     for each in itertools.product(*values.values()):
         fields[int(env.state(dict(zip(values, each, strict=True))))] = each

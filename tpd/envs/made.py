@@ -27,7 +27,7 @@ class MadeEnvironment(Environment):
         made = self.function(render_mode=render_mode) if render_mode and named else self.function()
         if not isinstance(made, gym.Env):
             raise TypeError(
-                f"env: the function must make a gymnasium.Env, but it made a {type(made).__name__}"
+                f"env: the function must return a gymnasium.Env, but it returned a {type(made).__name__}"
             )
         return PlainSteps(made)
 

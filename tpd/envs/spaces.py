@@ -38,13 +38,15 @@ def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
             return {"kind": "MultiDiscrete", "shape": list(space.shape), "dtype": dtype, **sizes}
         case spaces.MultiBinary():
             return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
-    raise TypeError(f"{space} cannot be written down: it is neither made of numbers nor a dict of such")
+    raise TypeError(
+        f"{space} cannot be stored: only Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces can"
+    )
 
 
 def from_plain(plain: Mapping[str, Any]) -> spaces.Space[Any]:
     """The space written by `to_plain`; refused if it is too large."""
     if (size := _bytes(plain)) > LARGEST_SPACE:
-        raise ValueError(f"a space of {size} bytes is absurd")
+        raise ValueError(f"an element of the space has {size} bytes, more than the limit of {LARGEST_SPACE}")
     return _made(plain)
 
 
@@ -52,7 +54,7 @@ def _bytes(plain: Mapping[str, Any], depth: int = 0) -> int:
     """Size of an element of the space; refused if the space is nested too deep or has unnamed parts."""
     if plain["kind"] == "Dict":
         if depth == DEEPEST or "" in plain["spaces"]:
-            wrong = f"is nested more than {DEEPEST} deep" if depth == DEEPEST else "has a key without a name"
+            wrong = f"is nested more than {DEEPEST} levels deep" if depth == DEEPEST else "has an empty key"
             raise ValueError(f"a Dict space {wrong}")
         return sum(_bytes(part, depth + 1) for part in plain["spaces"].values())
     shape = np.atleast_1d(plain["n"]).tolist() if plain["kind"] == "MultiBinary" else plain.get("shape", [])
@@ -81,7 +83,7 @@ def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
             )
         case "MultiBinary":
             return spaces.MultiBinary(plain["n"])
-    raise ValueError(f"there is no space of kind {plain['kind']!r}")
+    raise ValueError(f"unknown kind of space: {plain['kind']!r}")
 
 
 def _digits(values: Array) -> Any:
@@ -94,7 +96,7 @@ def _array(plain: Mapping[str, Any], name: str, dtype: npt.DTypeLike) -> Array:
     digits = np.array(plain[name], dtype=object)  # text arrays have one element size
     for number in digits.flat:
         if not isinstance(number, str | int | float) or len(str(number)) > LONGEST_NUMBER:
-            raise ValueError(f"a number of a space is {shown(number)}")
+            raise ValueError(f"a bound or size of a space must be a number, got {shown(number)}")
     return np.array(np.broadcast_to(digits.astype(dtype), plain["shape"]))
 
 
@@ -113,7 +115,7 @@ def check_members(
     """
     if not _fits(values, space, hidden_state):
         found = f"{values.dtype!s:.80} of shape {values.shape[1:]}"
-        raise ValueError(f"{name} holds {found}, not what {shown(space)} has")
+        raise ValueError(f"{name} has {found}, which does not fit {shown(space)}")
     if isinstance(space, spaces.Dict):
         for key, part in space.items():
             check_members(f"{name}.{key}", values[key], part, first_row=first_row)
@@ -123,7 +125,7 @@ def check_members(
         if not np.all((seen.min(axis=0) >= low) & (seen.max(axis=0) <= high)):
             wrong = tuple(np.argwhere(~((seen >= low) & (seen <= high)))[0])
             row = first_row + wrong[0]
-            raise ValueError(f"{name} holds {seen[wrong]} in row {row}, not one of {shown(space)}")
+            raise ValueError(f"{name} has {seen[wrong]} in row {row}, which is not in {shown(space)}")
 
 
 def _fits(values: Array, space: spaces.Space[Any], hidden_state: int | None) -> bool:

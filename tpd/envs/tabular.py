@@ -74,9 +74,9 @@ def _check_table(probability: FloatArray, next_state: IntArray, reward: FloatArr
     """Refuse invalid dynamics [state, action, branch]; the error names the first invalid pair."""
     num_states = len(probability)
     wrong = {
-        "probabilities that do not add up to 1": ~np.isclose(probability.sum(axis=2), 1),
+        "probabilities that do not sum to 1": ~np.isclose(probability.sum(axis=2), 1),
         "a negative probability": (probability < 0).any(axis=2),
-        "a next state that there is not": ((next_state < 0) | (next_state >= num_states)).any(axis=2),
+        "a next state that does not exist": ((next_state < 0) | (next_state >= num_states)).any(axis=2),
         "a reward that is not finite": ~np.isfinite(reward).all(axis=2),
     }
     for what, pairs in wrong.items():
@@ -111,7 +111,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     ) -> tuple[IntArray, dict[str, Any]]:
         """Start an episode in every copy."""
         if isinstance(seed, list):
-            raise ValueError("the copies share one generator: give one seed, not a list")
+            raise ValueError("the copies share one generator: pass one seed, not a list")
         super().reset(seed=seed)
         self._state = self._start(self.num_envs)
         self._elapsed[:] = 0

@@ -137,7 +137,7 @@ def forecast_skill(
     """
     if explainer.legend.names != outcomes.legend.names:
         raise ValueError(
-            f"the explainer forecasts {explainer.legend.names}, the outcomes are {outcomes.legend.names}"
+            f"the explainer forecasts {explainer.legend.names}, but the outcomes are {outcomes.legend.names}"
         )
     course = Course(outcomes, episodes, foils)
     if not explainer.simulates:
@@ -231,7 +231,7 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
     wrong = ~np.isfinite(forecast).all(axis=(1, 2))
     if wrong.any():
         pair = pairs.describe(int(np.argmax(wrong)))
-        raise ValueError(f"a forecast with support must be finite, but is not at {pair}")
+        raise ValueError(f"a forecast with support must be finite, but the one for {pair} is not")
 
 
 def _reliability(bins: FloatArray, starts: Sequence[int]) -> Reliability:

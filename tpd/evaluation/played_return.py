@@ -52,8 +52,8 @@ class PlayedReturn:
             return ""
         return (
             f"the policy falls short of its expected return by {missing:.4g}: it may have been trained in "
-            "another version of the environment, or under VecNormalize, whose statistics are named by "
-            "policy.vec_normalize"
+            "another version of the environment, or under VecNormalize (set its statistics with "
+            "policy.vec_normalize)"
         )
 
     def metrics(self) -> dict[str, float]:

@@ -46,11 +46,14 @@ class Course:
         ends = np.append(begins[1:], len(transitions))
         lengths = ends - begins
         if len(begins) == 0 or begins[0] != 0 or (lengths <= 0).any():
-            raise ValueError(f"episodes must begin at 0 and have one step or more, they begin at {begins}")
+            raise ValueError(
+                "the first episode must begin at 0, and each must have at least one step, got beginnings "
+                f"{begins}"
+            )
         over = transitions.terminated | transitions.truncated
         over[ends - 1] = False
         if over.any():
-            raise ValueError(f"an episode goes on after it ended, at step {np.argmax(over)} of all")
+            raise ValueError(f"an episode continues after its end, at transition {np.argmax(over)}")
         self.outcome, self.continuation = outcomes.observe(transitions)
         self.episode = np.repeat(np.arange(len(begins)), lengths)
         self._end = ends[self.episode]
@@ -66,7 +69,9 @@ class Course:
         """[transition]: the number of steps that each one represents"""
         if foils:
             if transitions.own is None:
-                raise ValueError("foils are steps that the policy did not choose, and nothing says which")
+                raise ValueError(
+                    "foils cannot be told apart: the transitions do not say which actions the policy chose"
+                )
             self.steps = np.flatnonzero(~transitions.own)
             self._limit = np.minimum(self._limit, _next(~transitions.own))
 

@@ -78,9 +78,10 @@ class CheckedArrays:
             size in (length, None) for length, size in zip(array.shape, due, strict=True)
         )
         if not fits or array.dtype.kind not in kinds:
-            shown = " x ".join("any" if size in (None, ...) else str(size) for size in shape) or "no shape"
+            shown = " x ".join("any" if size in (None, ...) else str(size) for size in shape) or "()"
             raise ValueError(
-                f"{self._whose}{name} is {array.dtype} of shape {array.shape}, where {shown} numbers are due"
+                f"{self._whose}{name}: expected shape {shown} and a dtype kind in {kinds!r}, "
+                f"got {array.dtype} of shape {array.shape}"
             )
         if finite and array.dtype.kind == "f":
             self.check(name, np.isfinite(array))
@@ -103,7 +104,7 @@ class CheckedArrays:
         shape = due.shape if rows == "as many" else (rows, *due.shape[1:])
         array = self.take(name, shape, due.dtype.kind, finite=finite)
         if array.dtype != due.dtype:
-            raise ValueError(f"{self._whose}{name} is {array.dtype}, where {due.dtype} is due")
+            raise ValueError(f"{self._whose}{name}: expected {due.dtype}, got {array.dtype}")
         if low > -math.inf or high < math.inf:
             self.check(name, (array >= low) & (array <= high))
         return array
@@ -150,10 +151,10 @@ def read_json(path: Path) -> Any:
     try:
         text = path.read_bytes()
         if (parts := text.count(b"[") + text.count(b"{")) > MOST_PARTS:
-            raise ValueError(f"it has {parts} lists and tables")
+            raise ValueError(f"{parts} lists and objects, at most {MOST_PARTS} are read")
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no JSON ({brief(error)})") from error
+        raise ValueError(f"{path}: not valid JSON ({brief(error)})") from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -180,18 +181,18 @@ def read_arrays(path: Path) -> dict[str, Array]:
             require_plain_zip(entries)
             claimed = sum(entry.file_size for entry in entries)
             if claimed > _most_held(path):
-                raise ValueError(f"it claims to hold {claimed} bytes")
-            require_memory("what it holds", (claimed,), "uint8", "it does not fit here")
+                raise ValueError(f"it declares {claimed} bytes of contents, which is too large")
+            require_memory("its contents", (claimed,), "uint8", "the file does not fit into memory")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # corrupted bytes raise almost any error
-        raise ValueError(f"{path}: is no file of plain arrays, or a broken one ({brief(error)})") from error
+        raise ValueError(f"{path}: not an npz file of plain arrays, or corrupted ({brief(error)})") from error
 
 
 def require_plain_zip(entries: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse compression methods whose output may exceed the stated size: zipfile limits only deflate."""
     for entry in entries:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{entry.filename} is compressed in an unusual way")
+            raise ValueError(f"{entry.filename} has an unsupported compression method")
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
@@ -204,7 +205,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
         }
         shape, _, dtype = read_header[version](file)
     if math.prod(max(size, 1) for size in shape) * max(dtype.itemsize, 1) > max(entry.file_size, LITTLE):
-        raise ValueError(f"{entry.filename} claims the shape {shape}")
+        raise ValueError(f"{entry.filename} declares shape {shape}, but has only {entry.file_size} bytes")
     with archive.open(entry) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
@@ -214,7 +215,7 @@ def require_file(path: Path, largest: int | None = None) -> None:
     if not path.is_file():
         raise ValueError(f"{path}: there is no such file")
     if largest is not None and path.stat().st_size > largest:
-        raise ValueError(f"{path}: has an absurd size of {path.stat().st_size} bytes")
+        raise ValueError(f"{path}: too large, {path.stat().st_size} bytes (limit {largest})")
 
 
 def require_own_files(folder: Path) -> None:
@@ -227,9 +228,9 @@ def require_own_files(folder: Path) -> None:
             except FileNotFoundError:  # removed in the meantime
                 continue
             if stat.S_ISLNK(mode) and not path.resolve().is_relative_to(home):
-                raise ValueError(f"{path} leads out of {folder}, so nothing is written or sent here")
+                raise ValueError(f"{path} points outside {folder}, so nothing is written or sent")
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-                raise ValueError(f"{path} is neither a file nor a folder, so nothing is written or sent here")
+                raise ValueError(f"{path} is neither a file nor a folder, so nothing is written or sent")
 
 
 def brief(error: BaseException) -> str:
@@ -237,7 +238,7 @@ def brief(error: BaseException) -> str:
     said = " ".join(str(error).split())
     line = said if isinstance(error, ValueError) and said else f"{type(error).__name__}: {said}"
     if isinstance(error, KeyError):
-        line = f"there is no {said}"
+        line = f"{said} is missing"
     return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]} ..."
 
 

@@ -19,7 +19,7 @@ def shown(value: object) -> str:
     try:
         said = " ".join(repr(value).split())
     except ValueError:  # Python refuses to print integers with thousands of digits
-        return "a number without end"
+        return "a very long number"
     return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]} ..."
 
 
@@ -75,7 +75,9 @@ def one_of(name: str, value: T, allowed: Collection[T]) -> T:
 def numbered(name: str, values: npt.NDArray[Any], count: int | None = None) -> npt.NDArray[np.integer[Any]]:
     """The values [batch], if they are integers from 0, below `count` if it is given."""
     if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be one whole number each, got {values.dtype} of shape {values.shape}")
+        raise ValueError(
+            f"{name} must be a batch of whole numbers, got {values.dtype} of shape {values.shape}"
+        )
     wrong = values < 0 if count is None else (values < 0) | (values >= count)
     if wrong.any():
         last = "on" if count is None else f"to {count - 1}"

@@ -17,6 +17,6 @@ def require_memory(what: str, shape: tuple[int, ...], dtype: npt.DTypeLike, inst
     free = psutil.virtual_memory().available
     if needed > free:
         raise TooLargeError(
-            f"{what} of {' x '.join(map(str, shape))} {dtype} would take {needed / 1e9:.1f} GB, "
-            f"and {free / 1e9:.1f} GB are free: {instead}"
+            f"{what} of {' x '.join(map(str, shape))} {dtype} needs {needed / 1e9:.1f} GB of memory, "
+            f"but only {free / 1e9:.1f} GB are free: {instead}"
         )

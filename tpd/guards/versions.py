@@ -19,4 +19,4 @@ def require_version(what: object, record: Mapping[str, Any], advice: str = "") -
     """Refuse what another version wrote; the error names both versions."""
     version = str(record.get(WRITTEN_BY, FIRST_VERSION))
     if version.split(".")[:2] != __version__.split(".")[:2]:
-        raise VersionError(f"{what} was written by tpd {version[:20]}, and this is tpd {__version__}{advice}")
+        raise VersionError(f"{what} was written by tpd {version[:20]}, but this is tpd {__version__}{advice}")

@@ -33,7 +33,8 @@ class Followed:
     def __post_init__(self) -> None:
         if any(isinstance(policy, RecurrentPolicy) for policy in self.policies):
             raise ValueError(
-                f"{self.name}: it has a hidden state, which is not known at a moment of the agent's episode"
+                f"{self.name}: a recurrent policy cannot be followed, since its hidden state in the "
+                "agent's episode is unknown"
             )
 
     def at(self, step: int) -> Policy | None:
@@ -97,7 +98,7 @@ def observed(env: Environment, policy: Policy, observations: Array) -> Array:
 def in_turn(env: Environment, given: Sequence[Any]) -> Followed:
     """A behaviour that takes a sequence of actions, each given by name or number."""
     if not given:
-        raise ValueError(f"foil: actions one after the other, as [0, 1], got {shown(given)}")
+        raise ValueError(f"foil: expected a list of actions such as [0, 1], got {shown(given)}")
     actions = [np.asarray(env.action(action)) for action in given]
 
     def always(action: Array) -> Policy:

@@ -30,20 +30,25 @@ class FunctionPolicy:
         except Exception as error:  # a user's function may raise anything
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(
-                f"the policy failed on observations {np.shape(observations)}: {reason}; it takes a batch "
-                "[batch, ...], and gives an action for each"
+                f"the policy failed on observations {np.shape(observations)}: {reason}; it must accept a "
+                "batch "
+                "[batch, ...] and return one action for each"
             ) from error
         due = (len(observations), *(self.space.shape or ()))
         if actions.shape != due:
-            raise ValueError(f"the policy gave actions of shape {actions.shape}, which should be {due}")
+            raise ValueError(f"the policy returned actions of shape {actions.shape}, expected {due}")
         chosen = actions.astype(self.space.dtype)
         if isinstance(self.space, gym.spaces.Discrete):
             fit = (chosen == actions) & (chosen >= 0) & (chosen < self.space.n)
             if not fit.all():
-                raise ValueError(f"the policy gave the action {actions[~fit][0]}, not one of {self.space}")
+                raise ValueError(
+                    f"the policy returned the action {actions[~fit][0]}, which is not in {self.space}"
+                )
         parts = ActionParts.of(self.space)
         if parts is not None and not (held := parts.holds(actions)).all():
-            raise ValueError(f"the policy gave the action {actions[~held][0]}, not one of {self.space}")
+            raise ValueError(
+                f"the policy returned the action {actions[~held][0]}, which is not in {self.space}"
+            )
         return chosen
 
     def sample(self, observations: Array, rng: np.random.Generator) -> Array:

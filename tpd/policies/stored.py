@@ -22,7 +22,7 @@ class AbsentPolicy:
 
     def action(self, observations: Array) -> NoReturn:
         raise ValueError(
-            f"the agent is not stored with its explanations ({self.reason}): name the actions to explain"
+            f"the agent is not stored with its explainer ({self.reason}): pass the actions to explain"
         )
 
     def sample(self, observations: Array, rng: np.random.Generator) -> NoReturn:
@@ -37,11 +37,12 @@ class DatasetPolicy(Pretrained):
 
     def __init__(self, env: Environment, rng: np.random.Generator, *, path: str | None) -> None:
         if path is None:
-            raise ValueError("name the folder of the dataset: training.path=…")
+            raise ValueError("set the folder of the dataset: training.path=…")
         file = Path(path).expanduser() / POLICY
         if not file.is_file():
             raise ValueError(
-                f"{file} is missing: only policies of numbered states are saved with a dataset, name a policy"
+                f"{file} is missing: only policies of discrete states are saved with a dataset; set "
+                "another policy"
             )
         stored, shape = StoredArrays(file), env.table_shape()
         probabilities = stored.take("probabilities", shape, REAL)

@@ -16,7 +16,10 @@ class TabularPolicy:
         sums = probabilities.sum(axis=1)
         if (probabilities < 0).any() or not np.allclose(sums, 1):
             row = int(np.argmax(np.abs(sums - 1)))
-            raise ValueError(f"the probabilities of state {row} are {probabilities[row]}")
+            raise ValueError(
+                f"the probabilities of state {row} must be non-negative and sum to 1, got "
+                f"{probabilities[row]}"
+            )
         self.discount = number("discount", discount, 0, 1)
         self._probabilities = probabilities
         self._action_values = action_values
@@ -69,12 +72,10 @@ def state_numbers(observations: Array, count: int) -> IntArray:
     """[batch]: the observations as state numbers; raises if they are not."""
     if observations.ndim != 1 or observations.dtype.kind not in "iu":
         got = f"{observations.dtype} of shape {observations.shape}"
-        raise ValueError(f"states come as a batch of whole numbers, got {got}")
+        raise ValueError(f"states must be a batch of whole numbers, got {got}")
     wrong = (observations < 0) | (observations >= count)
     if wrong.any():
-        raise ValueError(
-            f"states are numbered from 0 to {count - 1}, the policy does not know {observations[wrong][0]}"
-        )
+        raise ValueError(f"states must be numbered from 0 to {count - 1}, got {observations[wrong][0]}")
     return observations
 
 

@@ -35,11 +35,11 @@ class ExactSolution:
     ) -> None:
         model = env.model if model is None else model
         if model is None:
-            raise ValueError(f"{env.id} publishes no table P, so its outcomes cannot be solved exactly")
+            raise ValueError(f"{env.id} has no table P, so its outcomes cannot be solved exactly")
         if outcomes.info_keys:
             raise ValueError(
                 f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
-                "of dynamics, which has none: use explainer=replayed and evaluation=none"
+                "of dynamics, which has no info: use explainer=replayed and evaluation=none"
             )
         self.env = env
         self.policy = policy

@@ -104,7 +104,7 @@ class Explainer:
         observations = np.asarray(observations)
         whole_number("draws", draws, at_least=0)
         if observations.ndim == 0:
-            raise ValueError(f"observations come in batches, got the single {observations}")
+            raise ValueError(f"observations must be a batch, got the single observation {observations}")
         if actions is None:
             actions = self.policy.action(observations)
         else:
@@ -122,7 +122,7 @@ class Explainer:
             unknown = predictor.unknown(observations, actions)
         drawn = None
         if draws and (isinstance(predictor, DrawingPredictor) or self.errors is not None):
-            require_memory("the draws", (draws, *predicted.shape), "float32", "ask for fewer pairs at once")
+            require_memory("the draws", (draws, *predicted.shape), "float32", "pass fewer pairs at once")
             drawn = self._draws(predictor, observations, actions, predicted, draws)[..., :-1]
             drawn = reconciled(drawn, self.legend)
         values = self.policy.action_values(observations)
@@ -214,10 +214,10 @@ class Explainer:
             return
         num_actions = self.policy.probabilities(observations).shape[1]  # refuses states that do not exist
         if actions.ndim != 1 or actions.dtype.kind not in "iu":
-            raise ValueError(f"actions are one whole number for each observation, got {actions}")
+            raise ValueError(f"actions must be one whole number for each observation, got {actions}")
         wrong = (actions < 0) | (actions >= num_actions)
         if wrong.any():
-            raise ValueError(f"actions are numbered from 0 to {num_actions - 1}, got {actions[wrong][0]}")
+            raise ValueError(f"actions must be numbered from 0 to {num_actions - 1}, got {actions[wrong][0]}")
 
     def action_returns(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: expected return to the horizon of every action; NaN if unknown.
@@ -226,7 +226,7 @@ class Explainer:
         `TOLERATED` probability), or if the return is not learned.
         """
         if not isinstance(self.policy, DiscretePolicy):
-            raise TypeError("only numbered actions can all be compared")
+            raise TypeError("all actions can only be compared if actions are discrete")
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]
         explanation = self.explain(

@@ -97,13 +97,18 @@ class KnownErrors:
         }
         for name, shape in due.items():
             if arrays[name].shape != shape or not moments:
-                raise ValueError(f"the known errors have {name} of shape {arrays[name].shape}, not {shape}")
+                raise ValueError(
+                    f"the known errors have {name} of shape {arrays[name].shape}, expected {shape}"
+                )
         once = arrays["once"].astype(np.int64)
         if ((once < NONE) | (once >= width)).any():
-            raise ValueError(f"the known errors speak of column {once.max()} of {width} outcomes")
+            raise ValueError(f"the known errors refer to column {once.max()}, but there are {width} outcomes")
         span = arrays["span"].astype(np.int64)
         if ((span < 0) | (span >= arrays["quantiles"].shape[1])).any():
-            raise ValueError(f"the known errors speak of span {span.max()} of {arrays['quantiles'].shape[1]}")
+            raise ValueError(
+                f"the known errors refer to span {span.max()}, but there are "
+                f"{arrays['quantiles'].shape[1]} spans"
+            )
         plain = (arrays["quantiles"], span, arrays["ranks"], arrays["steps"])
         return cls(*plain, once, arrays["ends"] == 1, events)
 

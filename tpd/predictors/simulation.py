@@ -142,8 +142,8 @@ class Simulator:
                 if not np.allclose(seen[0, certain], seen[1, certain], rtol=ROUNDING, atol=ROUNDING):
                     raise ValueError(
                         f"{self.env.id} cannot be forked: two rollouts of one moment differ, although "
-                        "neither policy nor world has drawn from a generator, so there is randomness in "
-                        "it that cannot be seeded"
+                        "neither policy nor environment has drawn from a generator, so it has randomness "
+                        "that cannot be seeded"
                     )
                 yield Sample(seen[:1], certain)
 

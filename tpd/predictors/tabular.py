@@ -57,9 +57,7 @@ class TabularFHTD:
         self.step_size = step_size
         num_states, num_actions = env.table_shape()
         shape = (num_states, num_actions, outcomes.width, horizon)
-        require_memory(
-            "a table", shape, dtype, "use explainer=replayed, which keeps only the pairs that are seen"
-        )
+        require_memory("a table", shape, dtype, "use explainer=replayed, which stores only visited pairs")
         self._values = np.zeros(shape, dtype)
         self._visits = np.zeros((num_states, num_actions), dtype=np.int64)
         self._next_probabilities = np.zeros((num_states, num_actions))

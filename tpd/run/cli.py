@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tpd.guards.terminal import as_text, only_text
 
-RUN_USAGE = """tpd-run learns to explain a policy, judges and draws what it learned, and keeps it in MLflow.
+RUN_USAGE = """tpd-run learns to explain a policy, evaluates and plots the result, and tracks it in MLflow.
 
   tpd-run experiment=fuel_taxi                                 the paper's taxi, explained from counts
   tpd-run experiment=lunar_lander policy.path=agent.zip        an agent of Stable-Baselines3
-  tpd-run experiment=agent env.id=MyEnv-v0 policy.path=my.zip  any other environment; its events are found
+  tpd-run experiment=agent env.id=MyEnv-v0 policy.path=my.zip  any other environment; its events are detected
   tpd-run -m experiment=paper 'seed=range(10)'                 a sweep over ten seeds
 
 Then:      tpd-explain run=outputs/runs/...                    ask why
@@ -39,7 +39,7 @@ def run() -> None:
     for word in sys.argv[1:]:
         group, _, option = word.partition("=")
         if option in ("null", "None") and (CONFIG_FOLDER / group.lstrip("+~")).is_dir():
-            sys.exit(f"{word}: {group} has to be one of its options, which --help lists")
+            sys.exit(f"{word}: {group} must be one of its options; --help lists them")
     try:
         check(sys.argv[1:])
     except SettingError as error:
@@ -52,7 +52,7 @@ def run() -> None:
 
         if Sweep.current is not None:
             Sweep.current.abandon()
-        sys.exit("interrupted; the same command again goes on from here")
+        sys.exit("interrupted; repeat the command to resume")
 
 
 def _run_to_the_end() -> None:
@@ -69,12 +69,12 @@ def _run_to_the_end() -> None:
         raise
 
 
-SYNC_USAGE = """tpd-sync delivers to the tracking store what it did not take while runs were under way.
+SYNC_USAGE = """tpd-sync delivers what the tracking store did not accept during a run.
 
 usage: tpd-sync [folder] [uri=...] [register=true]
-  folder         of runs or sweeps, else outputs
-  uri=           a store that you trust; those below the working directory need not be named
-  register=true  also register the explainers of finished runs, under the names that the folders say"""
+  folder         the folder of runs or sweeps; by default outputs
+  uri=           a store that you trust; stores below the working directory are always trusted
+  register=true  also register the explainers of finished runs, under the names in their folders"""
 
 
 @only_text("stdout", "stderr")
@@ -90,7 +90,7 @@ def sync() -> None:
     if len(known) < len(words) or len(folders) > 1:
         sys.exit(SYNC_USAGE)
     if not folders[0].is_dir():
-        sys.exit(f"there is no folder {folders[0]}: name that of the runs or sweeps\n{SYNC_USAGE}")
+        sys.exit(f"there is no folder {folders[0]}: pass the folder of runs or sweeps\n{SYNC_USAGE}")
     from tpd.tracking.backend_store import absolute, client_of, require_usable
     from tpd.tracking.delivery import below_here, deliver_all
 
@@ -107,7 +107,7 @@ def sync() -> None:
         lambda uri: uri in trusted or below_here(uri),
         register="register=true" in words,
     )
-    sys.exit(f"{left} folders are not delivered" if left else None)
+    sys.exit(f"{left} folders were not delivered" if left else None)
 
 
 @only_text("stdout", "stderr")

@@ -64,7 +64,7 @@ def _not_installed(said: str) -> str:
     if plugin is None:
         return ""
     extra = EXTRAS[plugin]
-    return f"{plugin} is not installed: the extra {extra!r} has it, pip install 'tpd[{extra}]'"
+    return f"{plugin} is not installed; install the extra {extra!r}: pip install 'tpd[{extra}]'"
 
 
 def check(words: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ def check(words: Sequence[str]) -> None:
     flags = {word for word in words if word.startswith("-")}
     for word in flags:
         if word.startswith("--") and word.partition("=")[0] not in HYDRA_FLAGS:
-            raise SettingError(f"{word}: a setting has no dashes: {word.lstrip('-')}")
+            raise SettingError(f"{word}: settings are written without dashes: {word.lstrip('-')}")
     if flags <= {"-m", "--multirun"}:
         overrides = [word for word in words if not word.startswith("-")]
         config = composed(_first_values(overrides) if flags else overrides)
@@ -141,10 +141,10 @@ def _unknown(overrides: Sequence[str]) -> str:
             continue
         if "=" not in word:
             near = "" if word in known else did_you_mean(word, named)
-            return f"{word}: settings are given as key=value{near}"
+            return f"{word}: expected key=value{near}"
         if key in options and value not in options[key]:
             near, every = did_you_mean(value, options[key]), ", ".join(options[key])
-            return f"{key}={value}: there is no such {key} (there are {every}){near}"
+            return f"{key}={value}: there is no such {key}; the options are {every}{near}"
         if key not in known:
             near = did_you_mean(key, [name for name in named if _of_hydra(name) == _of_hydra(key)])
             return f"{key}: there is no such setting (--help lists all){near}"

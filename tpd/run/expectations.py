@@ -123,8 +123,8 @@ class Expectations:
         dynamics = run.dynamics()
         if dynamics is None:
             raise ValueError(
-                f"{followed.name}: a behaviour is rolled out by the simulator or followed in a table, and "
-                f"here is neither: {self.reason}"
+                f"{followed.name}: a behaviour needs a simulator that can be forked, or a table, but "
+                f"there is neither: {self.reason}"
             )
         return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
 

@@ -164,7 +164,7 @@ def _resolved_returns(
 
     model, outcomes = run.model(), run.outcomes()
     if model is None:
-        raise QuestionError(f"the dynamics of {run.env.id} are not known, so nothing can be solved anew")
+        raise QuestionError(f"the dynamics of {run.env.id} are unknown, so no optimal policy can be computed")
     optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
     exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
     anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))

@@ -81,7 +81,9 @@ def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Com
     if question.against is not None:
         rival = saved_runs.read(fetch(question.against, question.store, scratch / "against"), question.trust)
         if rival.env.id != run.env.id:
-            raise QuestionError(f"{run.env.id} and {rival.env.id} are different worlds, and not compared")
+            raise QuestionError(
+                f"cannot compare {run.env.id} and {rival.env.id}, which are different environments"
+            )
         there, its_own = find_state(rival, question.state)
         foil = chosen_action(rival, there, its_own, question.foil or question.action, question.against)
         names = [run.name, rival.name] if run.name != rival.name else [question.run, question.against]
@@ -150,7 +152,7 @@ def find_state(run: SavedRun, state: Any) -> tuple[NamedState, Array | None]:
         _check_keys(run, state)
     if isinstance(state, Mapping) and set(state) <= PLACE:
         if run.recording is None:
-            raise QuestionError(f"{run.name} has no recorded episodes: name a state, state=[...]")
+            raise QuestionError(f"{run.name} has no recorded episodes: pass a state, state=[...]")
         return named_states.find_recorded(run.env, run.recording, **{"episode": 0, "step": 0, **state})
     policy = run.explainer.policy
     found = named_states.find(run.env, policy, state)
@@ -177,8 +179,8 @@ def chosen_action(run: SavedRun, state: NamedState, own: Array | None, wanted: A
         policy = run.explainer.policy
         reason = f" ({policy.reason})" if isinstance(policy, AbsentPolicy) else ""
         raise QuestionError(
-            f"the agent of run={name} is not stored with its explainer{reason}, so what it does in "
-            f"{state.name} is not known: name an action, or ask for an episode and step"
+            f"the agent of run={name} is not stored with its explainer{reason}, so its action in "
+            f"{state.name} is unknown: pass an action, or an episode and step"
         )
     return own
 
@@ -200,8 +202,8 @@ def _explained(here: Expectations, instead: Array) -> Explanation:
         return here.explain(instead)
     if not here.run.explainer.informed:
         raise QuestionError(
-            f"one part of the action can be changed in {len(instead)} ways, and nothing is learned that "
-            "would tell the best: name a foil, foil={part: choice}"
+            f"one part of the action can be changed in {len(instead)} ways, and no predictor is learned to "
+            "choose the best: pass a foil, foil={part: choice}"
         )
     return here.learned(instead)
 

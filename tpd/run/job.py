@@ -66,7 +66,7 @@ def run_job(cfg: DictConfig) -> float | None:
     exit_with_parent(read_record(Path(hydra.sweep.dir) / SWEEP).get("pid", 0))
     mine = fingerprint(settings(cfg))
     if read_record(folder / STATUS).items() >= {"status": FINISHED, "fingerprint": mine}.items():
-        log.info("seed %s has finished before", cfg.seed)
+        log.info("seed %s is already finished", cfg.seed)
         return None
     about = {"number": hydra.job.num, "seed": cfg.seed, "fingerprint": mine}
     try:
@@ -92,9 +92,9 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     known = read_record(folder / STATUS)
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
-        raise ConfigError(f"hydra.run.dir: {folder} holds a finished run already")
+        raise ConfigError(f"hydra.run.dir: {folder} already contains a finished run")
     if known and known.get("command") != about["command"]:
-        raise ConfigError(f"hydra.run.dir: {folder} holds an unfinished run of other settings or code")
+        raise ConfigError(f"hydra.run.dir: {folder} contains an unfinished run with other settings or code")
     parts = build(cfg)
     discard_other_run(folder / STATUS, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
@@ -143,7 +143,7 @@ def _finish(folder: Path) -> None:
 def discard_other_run(record: Path, mine: str) -> None:
     """Discard the tracked run if it was made by the same command but with other code or other user files."""
     if read_record(record).get("fingerprint", mine) != mine:
-        log.warning("%s is of other code or files, so this run starts anew", record)
+        log.warning("%s was written with other code or files, so this run starts from the beginning", record)
         outbox.forget(record.parent)
 
 

@@ -179,7 +179,7 @@ def _describe(
         {"name": spec.name, "title": spec.title, "states": [named_states.name(env, s) for s in spec.states]}
         for spec in figures
     ]
-    with blame("what is stored of the run"):
+    with blame("the description of the run"):
         about: RunDescription = validated(
             RunDescription,
             {
@@ -239,7 +239,7 @@ def _make(cfg: DictConfig, group: str, *arguments: Any, **given: Any) -> Any:
 
 def _instantiated(cfg: DictConfig, group: str) -> Any:
     if cfg[group] is None:
-        raise ValueError("it must be named, got null")
+        raise ValueError("must not be null")
     return instantiate(cfg[group], _convert_="all")
 
 

@@ -19,9 +19,9 @@ HELP = """tpd-explain answers why an agent did what it did, from a finished run.
   tpd-explain run=<MLflow run id, model URI or output folder> [key=value ...]
 
 Where:     row=2 col=0 fuel=6 passenger=false   the fields of a state, where the environment has them
-           state=417   state=[0.1, 0, 0.02, 0]  its number, or what is observed
+           state=417   state=[0.1, 0, 0.02, 0]  its number, or the observation
            episode=7 step=42                    a step of a recorded episode; state=start is the first one
-           (nothing but run=)                   lists the moments that are worth asking about, found within
+           (only run=)                          lists moments that are worth asking about, found within
                                                 seconds=20
 What:      action=south foil=east               by name or number; by default the agent's own and the
                                                 best of the others
@@ -30,14 +30,14 @@ Compare:   foil_state={row: 2, ...}             with another state, instead of a
 What if:   what_if=failure                      at which reward of an event another action overtakes
            rewards.failure=-20 resolve=true     the returns, and the optimal policy, under other rewards
 Why so:    drivers=true drivers=crash by=15     which parts of the state the learned forecast of an event
-                                                relies on; by default of the one with most at stake
+                                                relies on; by default the event with most at stake
 Simulator: rollouts=200 rollouts=0              the moment of a recorded episode is rolled out by default,
-                                                as often as precision=0.06 (half a band) needs; 0 does
-                                                without, and tells what was learned
+                                                as often as precision=0.06 (half a band) needs; 0 uses
+                                                the learned predictor instead
 Settings:  store=sqlite:///mlflow.db            the MLflow store
            out=outputs/answers/...              the folder for plots
-           trust=[my_module]                    modules that the environment, events or policy of the run
-                                                are of, if you trust them
+           trust=[my_module]                    trusted modules, which define the environment, events or
+                                                policy of the run
 """
 
 
@@ -93,22 +93,22 @@ def parse(arguments: Sequence[str]) -> Question:
             near = (
                 f"; did you mean run={argument}?" if Path(argument).is_dir() else did_you_mean_run(argument)
             )
-            raise QuestionError(f"settings are given as key=value, got {shown(argument)}{near}")
+            raise QuestionError(f"expected key=value, got {shown(argument)}{near}")
         if key in typed:
-            raise QuestionError(f"{key}= is given twice")
+            raise QuestionError(f"{key}= is duplicated")
         typed[key] = value
     for key in typed:
         whole = key.partition(".")[0]
         if whole != key and whole in typed:
-            raise QuestionError(f"{whole} is given twice: {whole}= and {key}=")
+            raise QuestionError(f"pass either {whole}= or {key}=, not both")
     texts = {key: typed[key] for key in TEXT if key in typed}
     given = _values([argument for argument in arguments if argument.partition("=")[0] not in TEXT])
     known = {f.name for f in fields(Question)}
     place = {key: given.pop(key) for key in list(given) if key not in known}
     if place and "state" in given:
-        raise QuestionError(f"the state is given twice: state={shown(given['state'])} and {', '.join(place)}")
+        raise QuestionError(f"pass either state={shown(given['state'])} or {', '.join(place)}, not both")
     if not texts.get("run"):
-        raise QuestionError("say of which run: run=<MLflow run id, model URI or output folder>")
+        raise QuestionError("run is missing: pass run=<MLflow run id, model URI or output folder>")
     empty = [key for key, value in texts.items() if not value]
     if empty:
         raise QuestionError(f"{empty[0]}= is empty")
@@ -122,7 +122,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
     try:
         given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
     except (OmegaConfBaseException, YAMLError, RecursionError) as error:
-        raise QuestionError(f"settings are given as key=value: {brief(error)}") from error
+        raise QuestionError(f"expected key=value: {brief(error)}") from error
     assert isinstance(given, dict)
     return {str(key): value for key, value in given.items()}
 
@@ -131,21 +131,23 @@ def checked(question: Question) -> Question:
     """Return the question if its settings have the right types; otherwise raise."""
     rewards, trust = question.rewards, question.trust
     if not isinstance(rewards, Mapping):
-        raise QuestionError(f"rewards are given by name, as rewards.failure=-20, got {shown(rewards)}")
+        raise QuestionError(
+            f"rewards must be given by name, such as rewards.failure=-20, got {shown(rewards)}"
+        )
     for name, reward in rewards.items():
         number(f"rewards.{name}", reward, -LARGEST_REWARD, LARGEST_REWARD)
     boolean("resolve", question.resolve)
     if not isinstance(question.drivers, bool | str):
-        raise QuestionError(f"drivers is true or the name of an event, got {shown(question.drivers)}")
+        raise QuestionError(f"drivers must be true or the name of an event, got {shown(question.drivers)}")
     if question.by is not None:
         whole_number("by", question.by, at_least=0)
         if question.drivers is False:
-            raise QuestionError(f"by={question.by} is said of drivers: drivers=true or drivers=<event>")
+            raise QuestionError(f"by={question.by} needs drivers=true or drivers=<event>")
     if question.rollouts is not None:
         whole_number("rollouts", question.rollouts, at_least=0)
     number("precision", question.precision, 0, 1, above_low=True)
     number("seconds", question.seconds, 0, MOST_SECONDS)
     trusted = [trust] if isinstance(trust, str) else trust
     if not isinstance(trusted, list | tuple) or not all(isinstance(module, str) for module in trusted):
-        raise QuestionError(f"trust names modules, as trust=[my_module], got {shown(trust)}")
+        raise QuestionError(f"trust must be a list of modules, such as trust=[my_module], got {shown(trust)}")
     return replace(question, trust=tuple(trusted))

@@ -37,7 +37,7 @@ def cancel(sweep_folder: Path) -> None:
         if left := queued(sweep_folder, 0):
             subprocess.run(["scancel", *sorted(left)], check=True, timeout=SECONDS_TO_ANSWER)
     except (TimeoutError, subprocess.SubprocessError) as error:
-        log.warning("jobs of %s may still run: %s", sweep_folder, error)
+        log.warning("jobs of %s may still be running: %s", sweep_folder, error)
 
 
 def queued(sweep_folder: Path, patience: float) -> set[str]:
@@ -59,6 +59,6 @@ def queued(sweep_folder: Path, patience: float) -> set[str]:
         except subprocess.TimeoutExpired:
             reason = f"no answer within {SECONDS_TO_ANSWER:.0f} s"
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"Slurm does not say whether it still has jobs of {sweep_folder}: {reason}")
-        log.warning("Slurm does not say what it has: %s", reason)
+            raise TimeoutError(f"squeue does not tell whether jobs of {sweep_folder} are left: {reason}")
+        log.warning("squeue failed: %s", reason)
         time.sleep(SECONDS_BETWEEN_CHECKS)

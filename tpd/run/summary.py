@@ -67,7 +67,7 @@ def finished_jobs(folder: Path) -> list[Job]:
         try:
             jobs.append(read_job(status.parent))
         except (ValueError, OSError) as error:
-            log.error("a finished job counts as missing: %s", error)
+            log.error("the results of a finished job cannot be read, so it counts as missing: %s", error)
             write_record(status, status=FAILED, error=str(error))
     return jobs
 
@@ -97,7 +97,9 @@ def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -
     require_file(folder / PLOTS / f"{spec.name}.png")
     with blame(path):
         if len(explanation.actions) != len(spec.states):
-            raise ValueError(f"it has {len(explanation.actions)} pairs, and the figure {len(spec.states)}")
+            raise ValueError(
+                f"it has {len(explanation.actions)} pairs, but the figure has {len(spec.states)}"
+            )
         for action in explanation.actions:
             about.actions.name(action)
     return explanation
@@ -126,7 +128,7 @@ def missing_jobs(folder: Path, jobs: Mapping[int, Sequence[str]]) -> dict[str, s
     for number, overrides in jobs.items():
         record = read_record(known[number]) if number in known else {}
         if record.get("status") != FINISHED:
-            missing[" ".join(overrides)] = str(record.get("error") or "it never ended")
+            missing[" ".join(overrides)] = str(record.get("error") or "it did not finish")
     return missing
 
 

@@ -68,7 +68,7 @@ def begin(config: DictConfig, config_name: str) -> None:
         plan = replace(plan, fingerprint=check(plan.jobs or [plan.fixed], config_name))
         if plan.jobs is None and not config.evaluation.forecast_episodes:
             raise ConfigError(
-                "evaluation: what is best shows in fresh episodes, forecast_episodes must be 1 or more"
+                "evaluation: the best job is chosen by fresh episodes, so forecast_episodes must be 1 or more"
             )
         Sweep.current = Sweep(config, plan)
 
@@ -81,7 +81,7 @@ def end() -> None:
         missing = sweep.finish()
     if missing:
         told = f"{missing} of {len(sweep.jobs)} jobs are missing; see {sweep.folder}"
-        sys.exit(told if sweep.plan.jobs is None else f"{told}; the same command again goes on with them")
+        sys.exit(told if sweep.plan.jobs is None else f"{told}; repeat the command to run them")
 
 
 @contextmanager
@@ -184,7 +184,7 @@ class Sweep:
                 require_own_version(folder)
         known = read_record(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
-            raise ConfigError(f"hydra.sweep.dir: {self.folder} holds a sweep already")
+            raise ConfigError(f"hydra.sweep.dir: {self.folder} already contains a sweep")
         with blame("hydra.sweep.dir"):  # jobs launched earlier that outlived their parent
             slurm.wait(self.folder)
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
@@ -317,7 +317,7 @@ def best_job(folder: Path) -> str:
     try:
         return read_best(folder / BEST)
     except ValueError as error:
-        return f"what is best is not known: {error}"
+        return f"the best settings are unknown: {error}"
 
 
 def read_best(path: Path) -> str:
@@ -325,7 +325,7 @@ def read_best(path: Path) -> str:
     found = read_yaml(path)
     with blame_file(path):
         if not isinstance(found, dict):
-            raise ValueError(f"it does not say what is best, but is a {type(found).__name__}")
+            raise ValueError(f"expected an object with the best settings, got a {type(found).__name__}")
         settings = ", ".join(f"{key}={value}" for key, value in found["best_params"].items())
         return f"best: {settings}, with a mean skill of {found['best_value']:.4f}"
 

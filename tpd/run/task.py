@@ -46,7 +46,7 @@ class SweepCallback(Callback):
             folder.mkdir(parents=True, exist_ok=True)
             require_own_files(folder)  # checked before Hydra opens its log there
         except OSError as error:
-            sys.exit(f"hydra.run.dir: the folder of the run cannot be made ({error})")
+            sys.exit(f"hydra.run.dir: the folder of the run cannot be created ({error})")
         except ValueError as error:
             sys.exit(f"hydra.run.dir: {error}")
 
@@ -85,4 +85,4 @@ def task(cfg: "DictConfig") -> float | None:
     except OSError as error:
         if error.errno not in NO_PLACE:
             raise
-        sys.exit(f"{error}; with room to write, the same command again goes on from here")
+        sys.exit(f"{error}; free some disk space, then repeat the command to resume")

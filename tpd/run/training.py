@@ -83,11 +83,11 @@ class Training:
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
-                "alongside the policy's training it is the trainer that explores: "
+                "during the training of the policy, the trainer explores: "
                 "with steps=0, least_tried must be false and restarts 0"
             )
         if self.steps < self.shards and (self.shards > 1 or self.dataset):
-            raise ValueError(f"steps={steps} are too few to be collected in {shards} shards")
+            raise ValueError(f"steps={steps} are too few for {shards} shards")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse settings that the environment does not support, before any work is done.
@@ -100,7 +100,9 @@ class Training:
         if env.tabular and self.steps:
             require_tables(env)
         if self.exploration.least_tried and not env.tabular:
-            raise ValueError(f"{env.id} has no numbered states to count visits of: least_tried must be false")
+            raise ValueError(
+                f"{env.id} has no discrete states whose visits can be counted: least_tried must be false"
+            )
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
         require_memory(
@@ -207,25 +209,29 @@ class DatasetTraining(Training):
 
     def __init__(self, *, path: str | None, processes: int | None) -> None:
         if path is None:
-            raise ValueError("name the folder of the dataset: training.path=…")
+            raise ValueError("set the folder of the dataset: training.path=…")
         folder = Path(path).expanduser()
         self.source, self._dataset = folder, DatasetDescription.read(folder)
         self._paths = shard_paths(folder, self._dataset)
         self.alongside, self.steps = False, sum(map(count_rows, self._paths))
         self.processes = _processes(processes, len(self._paths))
         if not self.steps:
-            raise ValueError(f"{folder} holds no transitions")
+            raise ValueError(f"{folder} has no transitions")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse a dataset with other spaces, or without the `info` keys that the outcomes read."""
         for name in ("observation_space", "action_space"):
             ours, theirs = getattr(env, name), getattr(self._dataset, name)
             if ours != theirs:
-                raise ValueError(f"the {name} of {env.id} is {ours}, but that of the dataset is {theirs}")
+                raise ValueError(
+                    f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}"
+                )
         missing = [key for key in info_keys if key not in self._dataset.info_keys]
         if missing:
             kept = ", ".join(self._dataset.info_keys) or "none"
-            raise ValueError(f"the outcomes read info[{missing[0]!r}], of which the dataset has {kept}")
+            raise ValueError(
+                f"the outcomes read info[{missing[0]!r}], which the dataset does not have; it has {kept}"
+            )
 
     def _learning_stages(
         self,

@@ -36,12 +36,14 @@ class MapSpec:
             return None
         known = {field.name for field in fields(cls)}
         if not {"across", "down"} <= set(config) <= known:
-            raise ValueError(f"a map has across, down, panels and pages, not {', '.join(map(str, config))}")
+            raise ValueError(
+                f"a map must have across, down, panels and pages, got {', '.join(map(str, config))}"
+            )
         wanted, had = sorted(map(str, config.values())), sorted(env.state_fields)
         if wanted != had:
             raise ValueError(
-                f"a map shows each field of a state once: {env.id} has {', '.join(had) or 'no fields'}, "
-                f"the map {', '.join(wanted)}"
+                f"a map must show each field of a state once: {env.id} has {', '.join(had) or 'no fields'}, "
+                f"the map has {', '.join(wanted)}"
             )
         return cls(**config)
 

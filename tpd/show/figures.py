@@ -78,14 +78,16 @@ class FigureSpec:
         """Resolve names; unknown ones are refused."""
         boolean("contrast", contrast)
         if Path(name).name != name:
-            raise ValueError(f"figure {name!r}: its name must be that of a file, without /")
+            raise ValueError(f"figure {name!r}: the name must be a file name without /")
         if not pairs or (contrast and len(pairs) != 2):
-            raise ValueError(f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, others 1 or more")
+            raise ValueError(
+                f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, other figures at least 1"
+            )
         states, actions = [], []
         for pair in pairs:
             unknown = set(pair) - {"state", "action"}
             if unknown or "state" not in pair:
-                raise ValueError(f"figure {name!r}: a pair has a state and an action, not {dict(pair)}")
+                raise ValueError(f"figure {name!r}: a pair must have a state and an action, got {dict(pair)}")
             named_states.check(env, pair["state"])
             states.append(pair["state"])
             action = pair.get("action", POLICY)

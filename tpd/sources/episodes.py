@@ -108,7 +108,9 @@ def record(
     if pictures and len(seeds) > MOST_PICTURED:
         pictures = False
         log.warning(
-            "%d episodes are recorded without pictures: at most %d have some", len(seeds), MOST_PICTURED
+            "%d episodes are recorded without pictures: at most %d episodes can have them",
+            len(seeds),
+            MOST_PICTURED,
         )
     parts, begins = list[Transitions](), list[int]()
     frames, frame_rows = list[bytes](), list[int]()
@@ -170,14 +172,14 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
             if time in wanted:
                 if not Moment(seed, step.action, step.observation[0]).shows(one.observation_space, shown):
                     log.warning(
-                        "%s is not repeatable, so pictures of episode %d end at step %d", env.id, seed, time
+                        "%s is not reproducible, so pictures of episode %d end at step %d", env.id, seed, time
                     )
                     break
                 try:
                     pages[time] = compressed(draw(one))
                 except Exception as error:  # any error of a renderer, for example a lost OpenGL context
                     log.warning(
-                        "%s cannot be drawn any more, so pictures of episode %d end at step %d: %s",
+                        "%s could not be rendered, so pictures of episode %d end at step %d: %s",
                         *(env.id, seed, time, " ".join(str(error).split())),
                     )
                     break
@@ -227,9 +229,9 @@ def check_frame(frame: bytes, name: str) -> None:
         with Image.open(io.BytesIO(frame), formats=["WEBP"]) as image:
             size = image.size
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{name} is no WebP picture") from error
+        raise ValueError(f"{name} is not a WebP image") from error
     if size[0] > FRAME_SIZE[0] or size[1] > FRAME_SIZE[1]:
-        raise ValueError(f"{name} is {size[0]} x {size[1]} large, and at most {FRAME_SIZE} is recorded")
+        raise ValueError(f"{name} has {size[0]} x {size[1]} pixels, at most {FRAME_SIZE} are allowed")
 
 
 def compressed(picture: Array) -> bytes:

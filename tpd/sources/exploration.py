@@ -42,16 +42,17 @@ class Exploration:
         boolean("cut_long", self.cut_long)
         number("restarts", self.restarts, 0, 1)
         if self.least_tried and self.epsilon == 0:
-            raise ValueError("least_tried says how to explore, but epsilon is 0: set it above 0")
+            raise ValueError("least_tried has no effect if epsilon is 0: set epsilon above 0")
 
     def _check_every(self, every: Sequence[int]) -> None:
         if not isinstance(every, list | tuple) or len(every) != 2:
-            raise ValueError(f"every must be [fewest steps, most steps], got {every!r}")
+            raise ValueError(f"every must be [minimum steps, maximum steps], got {every!r}")
         fewest = whole_number("every", every[0], at_least=1)
         whole_number("every", every[1], at_least=fewest)
         if self.epsilon or self.least_tried or self.restarts:
             raise ValueError(
-                "every replaces epsilon, least_tried and restarts: they must be 0, false and 0, or every null"
+                "every replaces epsilon, least_tried and restarts: set these to 0, false and 0, or every "
+                "to null"
             )
 
 

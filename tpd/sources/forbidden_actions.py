@@ -24,5 +24,5 @@ def forbidden_actions(env: Environment, transitions: Transitions, outcomes: Outc
         return ""
     return (
         f"the agent takes actions that the mask of {env.id} forbids, at {forbidden.mean():.1%} of the steps: "
-        "the mask or the agent may be the wrong one, and an event for invalid actions would show where"
+        "the mask or the agent may be wrong; an event for invalid actions would show where"
     )

@@ -136,9 +136,13 @@ class Forks:
         for step, action in enumerate(moment.actions.tolist() if self._env.discrete else moment.actions):
             observation, _, terminated, *_ = env.step(action)
             if terminated:
-                raise ValueError(f"the episode of seed {moment.seed} ends with step {step}: nothing follows")
+                raise ValueError(
+                    f"the episode of seed {moment.seed} terminates at step {step}, so it cannot be continued"
+                )
         if not moment.shows(self._env.observation_space, observation):
-            raise ValueError(self._unrepeatable(f"shows something else after {len(moment.actions)} steps"))
+            raise ValueError(
+                self._unrepeatable(f"gives another observation after {len(moment.actions)} steps")
+            )
         return env
 
     def _deep_copy(self, env: Env, moment: Moment) -> Env:
@@ -185,15 +189,15 @@ class Forks:
         if pickle.dumps(GLOBAL) != before:
             raise ValueError(
                 f"{self._env.id} draws from the global generator of numpy.random or random, which all "
-                "environments share, so it cannot be forked; it should draw from its own np_random"
+                "environments share, so it cannot be forked; draw from its own np_random instead"
             )
         if not same:
-            raise ValueError(self._unrepeatable("goes on differently"))
+            raise ValueError(self._unrepeatable("continues differently"))
 
     def _unrepeatable(self, what: str) -> str:
         return (
-            f"{self._env.id} cannot be forked: led by the same seed and actions it {what}, so there is "
-            "randomness in it that reset(seed=...) does not reach, or something that two of it share"
+            f"{self._env.id} cannot be forked: with the same seed and actions it {what}, so it has "
+            "randomness that reset(seed=...) does not control, or state that its copies share"
         )
 
     def _prove_copy(
@@ -244,8 +248,8 @@ class Forks:
     def _prove_seeding(self, moment: Moment, rng: np.random.Generator) -> None:
         if not self._same_future(self.fork(moment, [1, 1]), moment.observation, rng):
             raise ValueError(
-                f"{self._env.id} cannot be forked: two forks of one moment, seeded alike, go on "
-                "differently, so there is randomness in it that cannot be seeded"
+                f"{self._env.id} cannot be forked: two forks of one moment with the same seed continue "
+                "differently, so it has randomness that cannot be seeded"
             )
 
     def _prove_reach(self, rng: np.random.Generator) -> None:
@@ -263,8 +267,8 @@ class Forks:
         if not self._same_future(envs, observations[0], rng):
             raise ValueError(
                 f"{self._env.id} cannot be forked: its future depends on the seed of its reset, but not "
-                "through a NumPy or Python random generator held in its attributes, so its forks would "
-                "repeat one future"
+                "through a NumPy or Python random generator in its attributes, so all its forks would "
+                "have the same future"
             )
 
     def _same_future(self, envs: Sequence[Env], observation: Array, rng: np.random.Generator) -> bool:

@@ -70,14 +70,14 @@ def find_outcomes(env: Environment, policy: Policy, *, seed: int = 0) -> FoundOu
     claims no partition.
     """
     if not env.playable:
-        note = f"{env.id} cannot be played, so nothing was looked for: next actions, reward and termination"
+        note = f"{env.id} cannot be played, so no events were searched: next actions, reward and termination"
         return FoundOutcomes(default_outcomes(env), (note,))
     trials = try_out(env, policy, seed=seed)
     steps, notes = trials.transitions, list[str]()
     if not trials.in_time:
         notes.append(
             f"{env.id} is slow: only {len(steps):,} transitions were tried within {SECONDS:g} seconds, "
-            "and another time it may be others"
+            "so the outcomes may differ next time"
         )
     rewards, told = _rewards(steps)
     flags, seen = _flags(steps, {key for each in rewards for key in each.info_keys})
@@ -108,7 +108,7 @@ def _rewards(steps: Transitions) -> tuple[list[Outcome], list[str]]:
     weights, checked = find_terms(numbers, steps.reward), f"on {len(steps):,} transitions"
     if not weights:
         found = "no numbers in info add up to it" if numbers else "info has no numbers to add up to it"
-        some = ", though not all sums of so many were tried" if len(numbers) > MOST_CANDIDATES else ""
+        some = " (not all sums were tried)" if len(numbers) > MOST_CANDIDATES else ""
         note = f"the reward is one outcome: {found} {checked}{some}{_seen({'reward': steps.reward})}"
         return [reward(-_bound(steps.reward), _bound(steps.reward))], [note]
     terms = [
@@ -131,7 +131,7 @@ def _seen(columns: Mapping[str, Array]) -> str:
     """The observed range of some numbers, and the bound used for them, as text."""
     seen = ", ".join(f"{name} {values.min():.3g} to {values.max():.3g}" for name, values in columns.items())
     bound = max(map(_bound, columns.values()))
-    return f" (seen: {seen}; more than ±{bound:,.0f} would be refused)"
+    return f" (seen: {seen}; values beyond ±{bound:,.0f} raise an error)"
 
 
 def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], list[str]]:
@@ -144,11 +144,13 @@ def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], li
         same = taken.setdefault(up.tobytes(), key)
         count = f"true in {up.sum():,} of {len(up):,} transitions"
         if up.all() or not up.any():
-            notes.append(f"info[{key!r}] is no event: it was {'always' if up.all() else 'never'} true")
+            notes.append(f"info[{key!r}] is not an event: it was {'always' if up.all() else 'never'} true")
         elif steps.truncated.any() and (np.array_equal(up, steps.truncated) or np.array_equal(up, ends)):
-            notes.append(f"info[{key!r}] is no event: it says that the episode ends, also where time is up")
+            notes.append(
+                f"info[{key!r}] is not an event: it marks every end of an episode, time limits included"
+            )
         elif same != key:
-            notes.append(f"info[{key!r}] is no event: it was the same as info[{same!r}] throughout")
+            notes.append(f"info[{key!r}] is not an event: it always equals info[{same!r}]")
         else:
             found = _Event(
                 _name(key, [*keys, *terms]), partial(flag, key=key), (key,), bool(up.mean() >= OFTEN)
@@ -182,7 +184,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
     """The kinds of termination, except those that a flag already marks."""
     ends, count = steps.terminated, int(steps.terminated.sum())
     if not count:
-        return [], [f"no episode terminated in {len(steps):,} transitions, so that is no event"]
+        return [], [f"no episode terminated in {len(steps):,} transitions, so termination is not an event"]
     at_ends = [each for each in flags if ends[each.function(steps)].all()]
     if at_ends:
         return _other_endings(steps, at_ends)

@@ -42,7 +42,7 @@ def check(env: Environment, description: NamedStateDescription) -> None:
     if not _played(description):
         env.state(description)  # type: ignore[arg-type]
     elif not env.playable:
-        raise ValueError(f"{env.id} cannot be stepped, so no episode comes to {description}: name a state")
+        raise ValueError(f"{env.id} cannot be stepped, so no episode reaches {description}: pass a state")
 
 
 def name(env: Environment, description: NamedStateDescription) -> str:
@@ -72,7 +72,7 @@ def find_recorded(
     """A step of a recorded episode, and the action taken there."""
     episodes = recording.episodes
     if whole_number("episode", episode, at_least=0) >= len(episodes):
-        raise ValueError(f"there is no episode {episode}; recorded are 0 to {len(episodes) - 1}")
+        raise ValueError(f"there is no episode {episode}; the recorded episodes are 0 to {len(episodes) - 1}")
     steps = episodes[episode]
     if whole_number("step", step, at_least=0) >= len(steps):
         raise ValueError(f"episode {episode} has no step {step}; its steps are 0 to {len(steps) - 1}")

@@ -33,10 +33,10 @@ def pages(file: BinaryIO, begin: int, end: int) -> Iterator[Page]:
             within = header.get(VALUES.get(header[TYPE], 0), {})
             values, unpacked, packed = within.get(COUNT, 0), header[UNPACKED], header[PACKED]
         except (IndexError, KeyError, AttributeError) as error:
-            raise ValueError("the header of a page is broken") from error
+            raise ValueError("a page header is corrupted") from error
         for number in (values, unpacked, packed):
             if not isinstance(number, int) or not 0 <= number <= LARGEST:
-                raise ValueError(f"the header of a page says {number}")
+                raise ValueError(f"a page header has the invalid number {number}")
         begin += length + packed
         yield Page(values, unpacked, begin)
 
@@ -52,7 +52,7 @@ def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]
         else:
             field, at = _whole(data, at)
         if field in fields or nested > MOST_NESTED:
-            raise ValueError("the header of a page has a field twice, or is nested too deeply")
+            raise ValueError("a page header has a duplicate field, or is nested too deeply")
         fields[field] = None
         if kind in (SHORT, WHOLE, LONG):
             fields[field], at = _whole(data, at)
@@ -64,7 +64,7 @@ def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]
         elif kind in (TRUE, FALSE, BYTE, DOUBLE):
             at += {BYTE: 1, DOUBLE: 8}.get(kind, 0)
         else:
-            raise ValueError(f"the header of a page has a field of type {kind}")
+            raise ValueError(f"a page header has a field of unknown type {kind}")
     return fields, at + 1
 
 

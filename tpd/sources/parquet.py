@@ -121,7 +121,7 @@ def _to_arrow(name: str, values: Array) -> Any:
         fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
         return pa.StructArray.from_arrays(fields, names=values.dtype.names)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or not values.dtype.isnative:
-        raise DatasetError(f"{name} holds {values.dtype}, but only plain numbers can be write_shard")
+        raise DatasetError(f"{name} has dtype {values.dtype}, but only numbers and booleans can be stored")
     column = pa.array(values.ravel())
     for size in reversed(values.shape[1:]):
         column = pa.FixedSizeListArray.from_arrays(column, size)
@@ -158,7 +158,7 @@ def read_shard(
                 yield _checked(path, batch, description, hidden_state, streams, first_row)
                 first_row += len(table)
             if left:
-                raise DatasetError(f"{path}: a group of rows has {-left} more rows than it claims")
+                raise DatasetError(f"{path}: a row group has {-left} more rows than it declares")
 
 
 def count_rows(path: Path) -> int:
@@ -178,18 +178,18 @@ def _opened(path: Path) -> pq.ParquetFile:
         file = pq.ParquetFile(path, page_checksum_verification=True, thrift_container_size_limit=MOST_NODES)
         level = [field.type for field in file.schema_arrow]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise DatasetError(f"{path} is no Parquet file that can be read: {_line(error)}") from error
+        raise DatasetError(f"{path} cannot be read as a Parquet file: {_line(error)}") from error
     for _ in range(MOST_NESTED):
         level = [kind.field(k).type for kind in level for k in range(kind.num_fields)]
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     packed = [group.column(k).total_compressed_size for group in groups for k in range(group.num_columns)]
     size, rows = path.stat().st_size, [group.num_rows for group in groups]
     if level:
-        raise DatasetError(f"{path}: the types of its columns are nested more than {MOST_NESTED} deep")
+        raise DatasetError(f"{path}: the column types are nested more than {MOST_NESTED} levels deep")
     if sum(packed) > size or min(packed, default=0) < 0:
-        raise DatasetError(f"{path}: its columns claim {sum(packed)} bytes of the {size} that there are")
+        raise DatasetError(f"{path}: the columns declare {sum(packed)} bytes, but the file has only {size}")
     if sum(rows) > max(FEW_ROWS, ROWS_PER_BYTE * size) or min(rows, default=0) < 0:
-        raise DatasetError(f"{path}: {sum(rows)} rows are claimed to be in {size} bytes")
+        raise DatasetError(f"{path}: {sum(rows)} rows are declared, too many for a file of {size} bytes")
     return file
 
 
@@ -203,22 +203,26 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
     }
     for name in names:
         if schema.get_field_index(name) < 0:
-            raise DatasetError(f"{path}: the column {name} is missing or there twice; it has {schema.names}")
+            raise DatasetError(
+                f"{path}: the column {name} is missing or duplicated; the columns are {schema.names}"
+            )
         kind = schema.field(name).type
         if not (due[name](kind) if name in due else _plain(kind)):
-            raise DatasetError(f"{path}: the column {name} is of type {kind}, which is not of this place")
+            raise DatasetError(f"{path}: the column {name} has the unexpected type {kind}")
     before, after = schema.field("observation").type, schema.field("next_observation").type
     if before != after:
-        raise DatasetError(f"{path}: the column next_observation is of type {after}, not {before}")
+        raise DatasetError(
+            f"{path}: the column next_observation has type {after}, but observation has {before}"
+        )
 
 
 def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
     """Refuse rows and row groups that are larger than any that are written here."""
     row = sum(_bytes(field.type) for field in file.schema_arrow)
     groups = (file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups))
-    for what, size in (("a row", row), ("a group of rows", max(groups, default=0))):
+    for what, size in (("a row", row), ("a row group", max(groups, default=0))):
         if size > LARGEST_GROUP:
-            raise DatasetError(f"{path}: {what} claims an absurd size of {size} bytes")
+            raise DatasetError(f"{path}: {what} is too large, {size} bytes (limit {LARGEST_GROUP})")
 
 
 def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str]) -> None:
@@ -226,7 +230,7 @@ def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str])
     about = file.metadata.row_group(group)
     leaves = [leaf for field in file.schema_arrow for leaf in _leaves(field.name, field.type)]
     if len(leaves) != about.num_columns:
-        raise DatasetError(f"{path}: {about.num_columns} columns are stored, where {len(leaves)} are due")
+        raise DatasetError(f"{path}: expected {len(leaves)} stored columns, got {about.num_columns}")
     unpacked = 0
     with path.open("rb") as stored:
         for number, (name, size) in enumerate(leaves):
@@ -239,9 +243,13 @@ def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str])
                 for page in pages(stored, begin, begin + column.total_compressed_size):
                     unpacked += page.unpacked
                     if page.values > most:
-                        raise ValueError(f"a page holds {page.values} values, where there are {most}")
+                        raise ValueError(
+                            f"a page has {page.values} values, but its row group has only {most}"
+                        )
                     if unpacked > LARGEST_GROUP:
-                        raise ValueError(f"a group of rows holds an absurd size of {unpacked} bytes")
+                        raise ValueError(
+                            f"a row group is too large, {unpacked} bytes (limit {LARGEST_GROUP})"
+                        )
             except (ValueError, OSError) as error:
                 raise DatasetError(f"{path}: the column {name} cannot be read: {brief(error)}") from error
 
@@ -285,7 +293,7 @@ def _to_numpy(path: Path, name: str, column: Any) -> Array:
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         if "" in names or len({*names}) < len(names) or not names:
-            raise DatasetError(f"{path}: the column {name} has fields without a name of their own")
+            raise DatasetError(f"{path}: the column {name} has unnamed or duplicate fields")
         fields = zip(names, column.flatten(), strict=True)
         return pack({field: _to_numpy(path, f"{name}.{field}", values) for field, values in fields})
     shape = [len(column)]

@@ -55,7 +55,9 @@ def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
         elif isinstance(source, random.Random) and isinstance(like, random.Random):
             source.setstate(like.getstate())
         else:
-            raise TypeError(f"a {type(like).__name__} cannot be taken over by a {type(source).__name__}")
+            raise TypeError(
+                f"the state of a {type(like).__name__} cannot be copied to a {type(source).__name__}"
+            )
 
 
 def random_state(env: gym.Env[Any, Any]) -> bytes:

@@ -79,7 +79,7 @@ def check_numbers(space: gym.Space[Any], observed: Any) -> None:
     if isinstance(space, gym.spaces.Discrete):
         wrong = (observed < space.start) | (observed >= space.start + space.n)
         if wrong.any():
-            raise ValueError(f"it observed {observed[wrong][0]}")
+            raise ValueError(f"the observation {observed[wrong][0]} is not in the space")
 
 
 class StepError(ValueError):
@@ -96,7 +96,7 @@ def reporting_step_errors(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> 
         name = "the environment" if one.spec is None else one.spec.id
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         space = one.observation_space
-        raise StepError(f"{name}, which is to observe {space}, failed to step: {reason}") from error
+        raise StepError(f"{name} with observations in {space} failed to step: {reason}") from error
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
@@ -113,7 +113,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
             observed, reward, terminated, truncated, info = self.env.step(action)
             _check_observed(self.observation_space, observed)
             if not np.isfinite(reward):  # type: ignore[call-overload]
-                raise ValueError(f"the reward is {reward}")
+                raise ValueError(f"the reward must be finite, got {reward}")
         return observed, reward, terminated, truncated, info
 
 
@@ -127,7 +127,7 @@ def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the obser
             _check_observed(part, observed[key], f"{name} {key!r}")
     elif isinstance(space, gym.spaces.Box):
         if np.shape(observed) != space.shape:
-            raise ValueError(f"{name} has the shape {np.shape(observed)}")
+            raise ValueError(f"{name} has shape {np.shape(observed)}, expected {space.shape}")
         if not np.isfinite(observed).all():
             raise ValueError(f"{name} is not finite: {observed}")
 

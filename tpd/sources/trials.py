@@ -65,7 +65,7 @@ class _Infos:
             if not isinstance(key, str) or "${" in key:  # cannot be stored
                 continue
             if len(values) < self.steps:
-                unusable[key] = "is not there, or no number, in some steps"
+                unusable[key] = "is missing or not a number in some steps"
             elif len(self._kinds[key]) > 1:
                 unusable[key] = "is not always the same kind of number"
             elif not np.isfinite(values).all():
@@ -106,7 +106,7 @@ def try_out(env: Environment, policy: Policy, *, seed: int) -> Trials:
                 rows.append((action[0], float(reward), bool(terminated), bool(truncated)))
                 observation = _start(one, policy, infos, None) if terminated or truncated else following
     if not rows:
-        raise ValueError(f"{env.id} makes no step within {SECONDS:g} seconds, so no outcomes are found in it")
+        raise ValueError(f"{env.id} made no step within {SECONDS:g} seconds, so no outcomes can be detected")
     columns, unusable = infos.columns()
     return Trials(_transitions(rows, columns), unusable, in_time)
 

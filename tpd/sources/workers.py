@@ -45,8 +45,8 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
             done += 1
     except BrokenProcessPool as error:
         raise RuntimeError(
-            f"one of {processes} processes died, as from lack of memory, when {done} of {len(tasks)} tasks "
-            "were done: try fewer processes"
+            f"one of {processes} processes died, possibly out of memory, after {done} of {len(tasks)} tasks"
+            ": use fewer processes"
         ) from error
 
 

@@ -133,18 +133,18 @@ class ForkedWorlds:
         try:
             self._children[child][1].send(message)
         except OSError as error:
-            raise WorldError("a fork of the process has died while it stepped its environments") from error
+            raise WorldError("a forked process died while it stepped its environments") from error
 
     def _receive(self, child: int) -> Any:
         connection = self._children[child][1]
         if not connection.poll(self._patience):
-            raise WorldError(f"a fork of the process took more than {self._patience:g} s for one step")
+            raise WorldError(f"a forked process took more than {self._patience:g} s for one step")
         try:
             answer, failed = connection.recv()
         except (EOFError, OSError) as error:
-            raise WorldError("a fork of the process has died while it stepped its environments") from error
+            raise WorldError("a forked process died while it stepped its environments") from error
         if failed:
-            raise WorldError(f"an environment failed in a fork of the process: {answer}")
+            raise WorldError(f"an environment failed in a forked process: {answer}")
         return answer
 
 

@@ -50,13 +50,13 @@ class Checkpoint:
         try:
             stage, arrays = self.read(stages)
         except (ValueError, OSError) as error:
-            log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
+            log.warning("the checkpoint cannot be used (%s): the run starts from the beginning", error)
             return 0
         fresh = {name: {key: _copied(a) for key, a in part.state().items()} for name, part in parts.items()}
         try:
             self._restore(parts, arrays)
         except ValueError as error:
-            log.warning("the run starts anew, for its checkpoint cannot be taken up: %s", error)
+            log.warning("the checkpoint cannot be used (%s): the run starts from the beginning", error)
             for name, part in parts.items():  # some of them are already restored
                 part.restore(fresh[name])
             return 0
@@ -81,12 +81,12 @@ class Checkpoint:
         with blame(self._path):
             about = json.loads(str(arrays.pop(ABOUT)))
             if about["fingerprint"] != self._fingerprint:
-                raise ValueError("it is of other settings or code")
+                raise ValueError("it was written with other settings or code")
             stage = whole_number("its stage", about["stage"], at_least=0)
             if about["digest"] != self._digest(stage, arrays):
-                raise ValueError("it is not as it was saved")
+                raise ValueError("its digest does not match, so it was changed or corrupted")
             if stage > stages:
-                raise ValueError(f"it is of stage {stage}, and there are {stages}")
+                raise ValueError(f"it was written after stage {stage}, but there are only {stages} stages")
         return stage, arrays
 
     def _digest(self, stage: int, arrays: Mapping[str, Array]) -> str:

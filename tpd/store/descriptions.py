@@ -30,7 +30,7 @@ class UntrustedError(ValueError):
 def plain(value: Any, depth: int = 0) -> Any:
     """The value, if it consists of finite numbers, strings, lists and dicts; tuples become lists."""
     if depth > DEEPEST:
-        raise ValueError(f"is nested more than {DEEPEST} deep")
+        raise ValueError(f"is nested more than {DEEPEST} levels deep")
     match value:
         case None | bool():
             return value
@@ -45,7 +45,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case dict() if all(isinstance(key, str) and key != "_target_" for key in value):
             return {plain(key): plain(part, depth + 1) for key, part in value.items()}
     shown = repr(value)
-    raise ValueError(f"{shown[:80]} is no plain value")
+    raise ValueError(f"{shown[:80]} is not a plain value")
 
 
 Plain = Annotated[Any, AfterValidator(plain)]
@@ -72,7 +72,7 @@ def validated(kind: type[T] | Any, given: Any, place: str = "") -> T:
         told = ours or f"{first['msg']}, got {str(first['input'])[:80]!r}"
         raise ValueError(f"{field}: {told}") from None
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
     return found
 
 
@@ -98,10 +98,10 @@ class NamedFunction(Stored):
         try:
             found = getattr(importlib.import_module(self.module), self.name.partition(":")[2], None)
         except ImportError as error:
-            where = "a module of the working directory needs PYTHONPATH=."
+            where = "for a module in the working directory, set PYTHONPATH=."
             raise ValueError(f"{self.name!r} cannot be imported: {error}; {where}") from error
         if not isinstance(found, FunctionType | type) or not within(found.__module__, (*OURS, *trusted)):
-            raise UntrustedError(f"names {self.name!r}, which is no function that this module defines")
+            raise UntrustedError(f"refers to {self.name!r}, which is not a function defined in this module")
         return partial(found, **self.arguments) if self.arguments else found
 
 
@@ -110,14 +110,14 @@ def named(function: Any) -> NamedFunction:
     arguments: dict[str, Any] = {}
     while isinstance(function, partial):
         if function.args:
-            raise ValueError(f"{function.func} is given arguments without their names")
+            raise ValueError(f"{function.func} has positional arguments: pass them by keyword")
         arguments = {**function.keywords, **arguments}
         function = function.func
     if not isinstance(function, FunctionType | type):
-        raise ValueError(f"a {type(function).__name__} is no function of a module")
+        raise ValueError(f"a {type(function).__name__} is not a function of a module")
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
-        raise ValueError(f"{module}:{name} is no function that a module defines by this name")
+        raise ValueError(f"{module}:{name} is not a function defined at the top level of a module")
     return NamedFunction(name=f"{module}:{name}", arguments={key: plain(v) for key, v in arguments.items()})
 
 
@@ -127,7 +127,7 @@ def require_trust(module: str, trusted: Sequence[str]) -> None:
         root = module.partition(".")[0]
         advice = module if root == "tpd" else root
         raise UntrustedError(
-            f"needs {module!r}, which is none of tpd's events; if you trust it, say so: trust=[{advice}]"
+            f"needs {module!r}, which does not belong to tpd's events; if you trust it, pass trust=[{advice}]"
         )
 
 

@@ -172,12 +172,16 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     description = read_json(path)
     if not isinstance(description, dict):
-        raise ValueError(f"{path}: is no description of an explainer, but a {type(description).__name__}")
+        raise ValueError(
+            f"{path}: expected a description of an explainer, got a {type(description).__name__}"
+        )
     require_version(path, description)
     if description.get("format") != FORMAT:
-        raise ValueError(f"{path}: has format {description.get('format')!r}, this is for {FORMAT}")
+        raise ValueError(
+            f"{path}: has format {description.get('format')!r}, but this version of tpd reads format {FORMAT}"
+        )
     if not isinstance(description.get("network", {}), dict):
-        raise ValueError(f"{path}: its network is no table of settings")
+        raise ValueError(f"{path}: network must be an object with settings")
     return description
 
 
@@ -192,7 +196,7 @@ def _network(folder: Path, network: Mapping[str, Any], stored: StoredArrays, wid
     if network.get("kind") == MIXTURE:
         inner = network.get("network")
         if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
-            raise ValueError(f"{folder / DESCRIPTION}: its mixture has no network")
+            raise ValueError(f"{folder / DESCRIPTION}: the mixture has no network")
         one = _network(folder, inner, stored.under("network."), width)
         return read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch is slow to import, and tables do not need it
@@ -214,7 +218,9 @@ def _outputs(network: Mapping[str, Any], width: int) -> int:
     from tpd.predictors.network.columns import Columns
 
     if network["columns"]["width"] != width:  # checked before allocating anything of that size
-        raise ValueError(f"its network predicts {shown(network['columns']['width'])} outcomes, not {width}")
+        raise ValueError(
+            f"the network predicts {shown(network['columns']['width'])} outcomes, expected {width}"
+        )
     columns, horizon = (
         Columns.read(network["columns"]),
         whole_number("horizon", network["horizon"], at_least=1),
@@ -243,5 +249,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
     layers = [inputs if discrete else inputs + acted, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
-        raise ValueError(f"its network of layers {layers} is larger than the {values} values stored of it")
+        raise ValueError(
+            f"a network with layers {layers} has more weights than the {values} values that are stored"
+        )
     return acted if discrete else 1

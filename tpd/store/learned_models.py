@@ -43,7 +43,10 @@ def read_mixture(
     weights = stored.take(WEIGHTS, (width,), REAL)
     stored.check(WEIGHTS, (weights >= 0) & (weights <= 1))
     if model.horizon != network.horizon:
-        raise ValueError(f"{folder}: mixes {network.horizon} steps ahead with {model.horizon}")
+        raise ValueError(
+            f"{folder}: network and model must have the same horizon, got {network.horizon} and "
+            f"{model.horizon}"
+        )
     return MixturePredictor(network, model, weights)
 
 
@@ -55,7 +58,9 @@ def as_far_as_possible(predictor: Predictor) -> Predictor:
     network: Predictor | None = getattr(mixture, "network", None)
     if network is None:
         return predictor
-    log.warning("learned answers come from the network alone: the learned model needs agent and events")
+    log.warning(
+        "learned answers come from the network alone, because the learned model needs agent and events"
+    )
     return network
 
 
@@ -66,12 +71,15 @@ def _check(description: Mapping[str, Any], values: int) -> int:
         whole_number(name, description[name], at_least=1, at_most=MOST_STEPS)
     states, actions = from_plain(description["observation_space"]), from_plain(description["action_space"])
     if not isinstance(states, spaces.Box):
-        raise ValueError("a model is learned of vectors, and this one says otherwise")
+        raise ValueError(f"a model needs a Box observation space, got {shown(states)}")
     observed, acted = size_of(states), size_of(actions)
     hidden = widths(description["hidden"])
     layers = [observed + acted, *hidden, observed]
     if members * max(before * after for before, after in pairwise(layers)) > values:
-        raise ValueError(f"{members} models of layers {layers} are larger than the {values} values stored")
+        raise ValueError(
+            f"{members} models with layers {layers} have more weights than the {values} values that are "
+            "stored"
+        )
     return acted if isinstance(actions, spaces.Discrete) else 1
 
 

@@ -23,13 +23,13 @@ def read_legend(plain: Mapping[str, Any]) -> Legend:
         events=tuple(plain["events"]),
     )
     if not legend.names or not all(isinstance(name, str) for name in legend.names):
-        raise ValueError(f"its outcomes have no names, but {legend.names}")
+        raise ValueError(f"outcome names must be strings, got {legend.names}")
     if len(set(legend.names)) < len(legend.names):
-        raise ValueError(f"its outcomes have the same names: {legend.names}")
+        raise ValueError(f"outcome names must be unique, got {legend.names}")
     if not {*legend.partition, *legend.events} <= {*legend.names}:
-        raise ValueError(f"its events are not among its outcomes {legend.names}")
+        raise ValueError(f"the events are not among the outcomes {legend.names}")
     if len(legend.weights) != len(legend.names):
-        raise ValueError(f"it has {len(legend.weights)} weights of {len(legend.names)} outcomes")
+        raise ValueError(f"there are {len(legend.weights)} weights for {len(legend.names)} outcomes")
     for value in (*legend.weights, legend.reward_bound):
         if value is not None:
             number("a weight", value, -LARGEST, LARGEST)

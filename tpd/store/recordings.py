@@ -65,18 +65,20 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
         check_members(name, getattr(transitions, name), env.observation_space, hidden_state=None)
     check_members("action", transitions.action, env.action_space)
     if not np.isfinite(transitions.reward).all():
-        raise ValueError("a reward in it is not finite")
+        raise ValueError("a reward is not finite")
     if recording.happened.shape[1] != len(bounds):
-        raise ValueError(f"shows {recording.happened.shape[1]} outcomes, and {len(bounds)} are explained")
+        raise ValueError(
+            f"the recording has {recording.happened.shape[1]} outcomes, but {len(bounds)} are explained"
+        )
     low, high = np.array(bounds, dtype=np.float64).T
     slack = ROUNDING * (high - low)
     if ((recording.happened < low - slack) | (recording.happened > high + slack)).any():
-        raise ValueError("happened in it is not between the bounds of the outcomes")
+        raise ValueError("happened has values outside the bounds of the outcomes")
     masks = recording.masks
     if masks is not None and not (
         env.discrete and masks.shape[1] == env.num_actions and masks.any(axis=1).all()
     ):
-        raise ValueError("its masks leave no action, or are of other actions")
+        raise ValueError("the masks allow no action, or do not fit the actions of the environment")
 
 
 def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:
@@ -84,7 +86,9 @@ def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:
     joined, ends = stored.take("frames", (None,), "u"), stored.take("frame_ends", (None,), WHOLE)
     most = min(episodes, MOST_PICTURED) * (EARLY_FRAMES + LAST_FRAMES)
     if len(ends) > most:
-        raise ValueError(f"{stored.path}: has {len(ends)} pictures of {episodes} episodes, more than {most}")
+        raise ValueError(
+            f"{stored.path}: {len(ends)} pictures of {episodes} episodes, at most {most} are allowed"
+        )
     stored.check("frame_ends", (np.diff(ends, prepend=0) >= 0) & (ends <= len(joined)))
     frames = tuple(frame.tobytes() for frame in np.split(joined, ends)[:-1])  # the last part is the remainder
     for index, frame in enumerate(frames):

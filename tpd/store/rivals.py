@@ -36,5 +36,5 @@ def read_rival(
     limits = read_verdicts(stored, 1, horizon, width, LIMIT)
     with blame(folder):
         if limits is None:
-            raise ValueError("a network of another method does not say what that cannot tell")
+            raise ValueError("the arrays that say which quantities the method cannot predict are missing")
         return read(description, stored.every(ANY), limits)

@@ -101,7 +101,7 @@ def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
     """Import a function; a class is refused."""
     found = named.find(trusted)
     if isinstance(found, type):
-        raise ValueError(f"{named.name!r} is a class, where a function is due")
+        raise ValueError(f"{named.name!r} must be a function, got a class")
     return found
 
 
@@ -154,7 +154,8 @@ class OutcomesDescription(Stored):
         if unnamed:
             names = ", ".join(repr(outcome.name) for outcome in unnamed)
             raise NotStoredError(
-                f"the functions of {names} are not stored, for lambdas have no name: define them in a module",
+                f"the functions of {names} are not stored, because lambdas have no name: define them in a "
+                "module",
                 "events",
             )
         with _blame("outcomes"):
@@ -213,7 +214,7 @@ def read(folder: Path) -> RunDescription:
     require_file(path, LARGEST_RUN)
     plain = read_json(path)
     if not isinstance(plain, dict):
-        raise ValueError(f"{path}: is no description of a run, but a {type(plain).__name__}")
+        raise ValueError(f"{path}: expected a description of a run, got a {type(plain).__name__}")
     require_version(path, plain)
     with blame(path):
         run: RunDescription = validated(RunDescription, plain)
@@ -225,7 +226,9 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
     kinds = {made: kind for kind, made in KINDS.items()}
     try:
         if type(env) not in kinds:
-            raise ValueError(f"it is a {type(env).__module__}.{type(env).__qualname__}, which is code")
+            raise ValueError(
+                f"a {type(env).__module__}.{type(env).__qualname__} cannot be stored as plain values"
+            )
         mask = env.mask_function
         if type(env) is Environment:
             require_no_files(described(env.kwargs))
@@ -290,4 +293,4 @@ def _blame(part: str) -> Iterator[None]:
     except UntrustedError as error:
         raise UntrustedError(f"the {part} of this run {error}") from error
     except Exception as error:  # any error while building it
-        raise ValueError(f"the {part} of this run cannot be made: {brief(error)}") from error
+        raise ValueError(f"the {part} of this run cannot be built: {brief(error)}") from error

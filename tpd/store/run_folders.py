@@ -45,7 +45,7 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     try:
         lock.acquire(timeout=patience)
     except Timeout:
-        raise BusyError(f"another process works in {folder}") from None
+        raise BusyError(f"another process is using {folder}") from None
     try:
         yield
     finally:
@@ -79,20 +79,20 @@ def read_record(path: Path) -> dict[str, Any]:
 def parse_record(path: Path) -> dict[str, Any]:
     """The same, but raises an error for an unreadable record."""
     if not path.is_file() or path.stat().st_size > LARGEST_RECORD:
-        raise ValueError(f"{path}: is no file, or an absurdly large one")
+        raise ValueError(f"{path}: not a file, or larger than {LARGEST_RECORD} bytes")
     try:
         known = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no JSON ({error})") from error
+        raise ValueError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(known, dict):
-        raise ValueError(f"{path}: is a {type(known).__name__}, not a record of a run or sweep")
+        raise ValueError(f"{path}: expected a record of a run or sweep, got a {type(known).__name__}")
     return known
 
 
 @cache
 def _warn(reason: str) -> None:
     """Warn once per message, however often the record is read."""
-    log.warning("%s; it counts as unknown", reason)
+    log.warning("%s; its status counts as unknown", reason)
 
 
 def require_own_version(folder: Path) -> None:

@@ -79,7 +79,7 @@ def _described(policy: Policy, env: Environment, as_table: bool) -> tuple[Stored
     if not as_table and isinstance(policy, FunctionPolicy):
         return Function(function=named(policy.function), action_space=to_plain(policy.space)), {}
     if not isinstance(policy, DiscretePolicy) or not env.tabular:
-        raise ValueError(f"a {type(policy).__name__} cannot be written down")
+        raise ValueError(f"a {type(policy).__name__} cannot be stored")
     return Table(), _table(policy, np.arange(env.table_shape()[0]))
 
 
@@ -112,7 +112,9 @@ def make(
             return function_policy(function, discount, from_plain(record.action_space))
         case Agent():
             if record.library not in _kinds():
-                raise ValueError(f"policy.library: {record.library!r} is none of {', '.join(_kinds())}")
+                raise ValueError(
+                    f"policy.library must be one of {', '.join(_kinds())}, got {record.library!r}"
+                )
             made: Policy = _module(record.library).make(record.settings, arrays, discount, env)
             return made
         case Absent():

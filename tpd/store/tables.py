@@ -25,14 +25,14 @@ def read_table(path: Path, words: Sequence[str] = (), numbers: Sequence[str] = (
     with blame(path):
         frame = pd.DataFrame(plain["data"], columns=plain["columns"])
         if not frame.columns.is_unique or not len(frame):
-            raise ValueError("it has no rows, or two columns of one name")
+            raise ValueError("it has no rows, or duplicate column names")
         for name in words:
             if not all(isinstance(word, str) for word in frame[name]):
-                raise ValueError(f"its column {name} is not of words")
+                raise ValueError(f"the column {name} must contain strings")
         frame = frame.assign(**{str(name): math.nan for name in frame if frame[name].isna().all()})
         for name in [str(name) for name in frame if name not in words] if words else numbers:
             if frame[name].dtype.kind not in REAL:
-                raise ValueError(f"its column {name} is not of numbers")
+                raise ValueError(f"the column {name} must contain numbers")
         frame[[*words, *numbers]]
     return frame
 
@@ -55,14 +55,14 @@ def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
     """Refuse a table that does not have exactly one row per combination."""
     combinations = math.prod(frame[name].nunique() for name in by)
     if frame.duplicated(list(by)).any() or len(frame) != combinations:
-        raise ValueError(f"{path}: has {len(frame)} rows, not one for each {' and '.join(by)}")
+        raise ValueError(f"{path}: expected one row for each {' and '.join(by)}, got {len(frame)} rows")
 
 
 def read_metrics(path: Path) -> dict[str, float]:
     """Read the scalar error metrics of a run, by name."""
     metrics = read_json(path)
     if not isinstance(metrics, dict) or not all(isinstance(value, float) for value in metrics.values()):
-        raise ValueError(f"{path}: is no table of names and numbers")
+        raise ValueError(f"{path}: expected an object of names and numbers")
     if missing := [name for name in OVERALL if name not in metrics]:
         raise ValueError(f"{path}: has no {missing[0]}")
     return metrics

@@ -16,7 +16,7 @@ def read_overrides(folder: Path) -> list[str]:
     path = folder / OVERRIDES
     given = read_yaml(path)
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise ValueError(f"{path}: is no list of words")
+        raise ValueError(f"{path}: expected a list of strings")
     return given
 
 
@@ -28,7 +28,7 @@ def read_yaml(path: Path, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> An
         _check_growth(content)
         return yaml.load(content, loader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"{path}: is no YAML of plain values ({brief(error)})") from error
+        raise ValueError(f"{path}: expected YAML with plain values only ({brief(error)})") from error
 
 
 def _check_growth(content: bytes) -> None:
@@ -37,6 +37,6 @@ def _check_growth(content: bytes) -> None:
     for event in yaml.parse(content, yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST_CONFIG:
-            raise ValueError(f"it is nested more than {DEEPEST_CONFIG} deep")
+            raise ValueError(f"it is nested more than {DEEPEST_CONFIG} levels deep")
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("it repeats parts of itself by aliases")
+            raise ValueError("aliases are not allowed")

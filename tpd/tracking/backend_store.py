@@ -40,7 +40,7 @@ REFUSING = (
 )
 """A trigger that only raises an error; MLflow has one."""
 RUN_VERSION = "tpd.version"
-EXAMPLES = "as sqlite:///mlflow.db or http://host:5000"
+EXAMPLES = "such as sqlite:///mlflow.db or http://host:5000"
 
 
 def prepare(uri: str, experiment: str) -> str:
@@ -84,7 +84,7 @@ def client_of(uri: str) -> MlflowClient:
     try:
         return MlflowClient(tracking_uri=uri, registry_uri=uri)
     except MlflowException as error:  # also raised for store types that MLflow has dropped
-        raise ValueError(f"uri must name a store that MLflow knows, {EXAMPLES}, got {uri!r}") from error
+        raise ValueError(f"uri must be a store that MLflow supports, {EXAMPLES}, got {uri!r}") from error
 
 
 def _create(client: MlflowClient, uri: str, experiment: str) -> str:
@@ -115,7 +115,7 @@ def _require_version(client: MlflowClient, uri: str) -> None:
     )
     if others:
         wrote = {WRITTEN_BY: others[0].data.tags[RUN_VERSION]}
-        require_version(f"the store {uri}", wrote, ": name another one (tracking.uri=...)")
+        require_version(f"the store {uri}", wrote, ": use another store (tracking.uri=...)")
 
 
 def require_usable(uri: str) -> None:
@@ -127,33 +127,35 @@ def require_usable(uri: str) -> None:
     path = Path(uri.removeprefix(SQLITE)).absolute()
     for place in (path, Path.cwd()):  # run files are beside the store, or in the working directory
         if {"%", "?"} & set(str(place)):
-            raise ValueError(f"MLflow cannot keep runs where a name has % or ?, as {place}: work elsewhere")
+            raise ValueError(
+                f"MLflow cannot store runs in a path with % or ?, such as {place}: use another folder"
+            )
     if path.exists():
         _require_database(path)
         follow(path)
     made = next(parent for parent in path.parents if parent.exists())
     if not os.access(made, os.W_OK | os.X_OK):
-        raise ValueError(f"the store {path} cannot be written: {made} is no folder that you may write to")
+        raise ValueError(f"the store {path} cannot be written: {made} is not a writable folder")
 
 
 def _require_database(path: Path) -> None:
     """Refuse a file that is not a store of this MLflow version, or contains SQL that would be run."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        raise ValueError(f"the store {path} is no file that you may read and write")
+        raise ValueError(f"the store {path} is not a file with read and write permission")
     about = path.stat()
     try:
         _look_through(path, about.st_ino, about.st_size, about.st_mtime_ns)
     except (sqlite3.DataError, MemoryError) as error:
-        raise ValueError(f"the store {path} holds a value that is absurdly long") from error
+        raise ValueError(f"the store {path} contains a value of more than {LONGEST_VALUE} bytes") from error
     except sqlite3.DatabaseError as error:
         code = error.sqlite_errorcode & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return  # another process is writing
         if code == sqlite3.SQLITE_INTERRUPT:
-            told = f"the store {path} of {about.st_size / 2**20:.0f} MB is not looked through within"
-            known = "if you know whose it is, start mlflow server on it and name that, as http://host:5000"
+            told = f"the store {path} of {about.st_size / 2**20:.0f} MB could not be checked within"
+            known = "if you trust it, start mlflow server on it and use that URI, such as http://host:5000"
             raise ValueError(f"{told} {SECONDS_FOR_PAGES:.0f} s: {known}") from error
-        raise ValueError(f"the store {path} is no SQLite database, or a broken one ({error})") from error
+        raise ValueError(f"the store {path} is not an SQLite database, or corrupted ({error})") from error
 
 
 @functools.lru_cache(maxsize=1)
@@ -167,7 +169,7 @@ def _look_through(path: Path, *identity: int) -> None:
         with _interrupted(database, SECONDS_FOR_PAGES):  # pages that refer to themselves would never end
             for (wrong,) in database.execute("PRAGMA quick_check(1)"):
                 if wrong != "ok":
-                    raise ValueError(f"the store {path} is a broken SQLite database ({wrong!r:.100})")
+                    raise ValueError(f"the store {path} is a corrupted SQLite database ({wrong!r:.100})")
 
 
 @contextlib.contextmanager
@@ -193,7 +195,7 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
         harmless = kind in ("table", "index") or (kind == "trigger" and re.fullmatch(REFUSING, written))
         if called or virtual or not harmless or re.search(PATTERNS, written, re.IGNORECASE):
             raise ValueError(
-                f"the store {path} has a {kind} {name!r:.80} that runs, which MLflow makes none of"
+                f"the store {path} has a {kind} {name!r:.80} that would run code; MLflow creates none"
             )
         if kind == "table":
             tables.add(name)
@@ -203,14 +205,14 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
     found = database.execute("SELECT version_num FROM alembic_version") if ALEMBIC in tables else ()
     revisions = [str(revision) for (revision,) in found]
     if revisions != [due]:
-        told = f"is of revision {', '.join(revisions)!r:.80}, and MLflow here needs {due!r}"
-        raise ValueError(f"the store {path} {told}; an older one is brought there by: mlflow db upgrade")
+        told = f"has schema revision {', '.join(revisions)!r:.80}, but this MLflow needs {due!r}"
+        raise ValueError(f"the store {path} {told}; to upgrade an older one: mlflow db upgrade")
     for table, names in columns.items():
         rows = database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
         # a generated column counts only if MLflow itself defines it
         has = {name for name, hidden in rows if not hidden or (table, name) in computed}
         if lacking := names - has:
-            raise ValueError(f"the store {path} lacks {table}.{min(lacking)}, so it is none of MLflow")
+            raise ValueError(f"the store {path} is not an MLflow store: it lacks {table}.{min(lacking)}")
 
 
 @functools.cache
@@ -241,8 +243,8 @@ def own_places(uri: str, *locations: str | None) -> list[Path]:
         if place is None or not any(place.is_relative_to(home.resolve() / PLACE) for home in homes):
             where = " or ".join(str(home / PLACE) for home in dict.fromkeys(homes))
             raise PermissionError(
-                f"the store {uri} keeps files in {given!r:.200}, which is not below {where}: "
-                "copy that folder there if it is yours, and it is found"
+                f"the store {uri} has its files in {given!r:.200}, which is not below {where}: "
+                "if the folder is yours, copy it there"
             )
         places.append(place)
     return places
@@ -272,7 +274,7 @@ def _knock(uri: str) -> None:
 def absolute(uri: str) -> str:
     """The URI of the same store with an absolute path."""
     if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
-        raise ValueError(f"uri must name a store, {EXAMPLES}, got {uri!r}")
+        raise ValueError(f"uri must be a store, {EXAMPLES}, got {uri!r}")
     if not uri.startswith(SQLITE):
         return uri
     return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
@@ -290,7 +292,7 @@ def locked_store(uri: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=SECONDS_TO_LEAVE)
     except Timeout:
-        waited = f"waited {SECONDS_TO_LEAVE} s for another process that makes or changes {path}"
+        waited = f"waited {SECONDS_TO_LEAVE} s for another process that creates or changes {path}"
         raise TimeoutError(f"{waited}; if there is none, remove {lock.lock_file}") from None
     try:
         yield

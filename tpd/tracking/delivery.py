@@ -141,7 +141,7 @@ class Delivery:
         self._failures += 1
         if self._failures < TRIES:
             raise error
-        log.warning("%s: the store does not take %s: %s", self.folder, entries[0]["do"], first_line(error))
+        log.warning("%s: the store refuses %s: %s", self.folder, entries[0]["do"], first_line(error))
         refused = [{**entry, "error": first_line(error)} for entry in entries]
         self._note(refused=[*self.refused, *refused])
 
@@ -163,7 +163,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     }
     state = read_json(path)
     if not isinstance(state, dict):
-        raise ValueError(f"{path}: is no table of settings, but {state!r:.50}")
+        raise ValueError(f"{path}: expected an object with settings, got {state!r:.50}")
     require_version(path, state)
     for name, kind in due.items():
         if name not in state or not isinstance(state[name], kind):
@@ -176,7 +176,7 @@ def _read_state(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: delivered must be a number of entries, got {state['delivered']!r:.50}")
     _check_opened(state["opened"], f"{path}, opened")
     if state["store"].keys() != {"uri", "experiment", "register"}:
-        raise ValueError(f"{path}: it does not say in which store the run is")
+        raise ValueError(f"{path}: store must have uri, experiment and register")
     for number, entry in enumerate(state["refused"]):
         check_entry(entry, f"{path}, refused {number}")
     return state
@@ -185,13 +185,13 @@ def _read_state(path: Path) -> dict[str, Any]:
 def _check_opened(opened: dict[str, Any], where: str) -> None:
     """Refuse invalid run settings; a folder may not set MLflow's own tags."""
     if len(json.dumps(opened)) > LARGEST_OPENED:
-        raise ValueError(f"{where}: is longer than {LARGEST_OPENED} characters")
+        raise ValueError(f"{where}: longer than {LARGEST_OPENED} characters")
     match opened:
         case {"name": str(), "config": dict(), "tags": dict(tags), "parent": None | str() as parent}:
             own = all(isinstance(tag, str) and not name.startswith("mlflow.") for name, tag in tags.items())
             if len(opened) == 4 and own and (parent is None or re.fullmatch(RUN_ID, parent)):
                 return
-    raise ValueError(f"{where}: {opened!r:.80} is nothing that a run is opened with")
+    raise ValueError(f"{where}: {opened!r:.80} is not a valid description of a run")
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:
@@ -217,7 +217,7 @@ def _check_parent(delivery: Delivery) -> None:
     sweeps = [_read_state(state) for state in above if state.is_file()]
     tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
     if client_of(delivery.tracking.uri).get_run(parent).data.tags.get(TOKEN) not in tokens:
-        raise PermissionError(f"its sweep {parent} was not started from a folder above it")
+        raise PermissionError(f"its sweep {parent} was not started from a parent folder")
 
 
 def _last_entry(delivery: Delivery) -> Entry | None:
@@ -228,7 +228,9 @@ def _last_entry(delivery: Delivery) -> Entry | None:
             sends[entry["with"][0]] += 1
     for name, count in sends.most_common(1):
         if count > MOST_OFTEN:
-            raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times, as no run does")
+            raise ValueError(
+                f"{delivery.folder / JOURNAL}: sends {name} {count} times, at most {MOST_OFTEN} are allowed"
+            )
     return entry
 
 
@@ -237,9 +239,9 @@ def _inside(folder: Path, name: str) -> Path:
     path, home = folder / name, folder.resolve()
     for each in (path, *path.rglob("*")):
         if not each.resolve().is_relative_to(home):
-            raise ValueError(f"{each} leads out of {folder}, so it is not sent anywhere")
+            raise ValueError(f"{each} points outside {folder}, so it is not sent")
         if each.exists() and not each.is_file() and not each.is_dir():
-            raise ValueError(f"{each} is neither a file nor a folder, so it is not sent anywhere")
+            raise ValueError(f"{each} is neither a file nor a folder, so it is not sent")
     return path
 
 
@@ -261,7 +263,7 @@ def deliver_all(
             with locked(state.parent):
                 told, done = _deliver_folder(state.parent, trusts, register)
         except BusyError:
-            told, done = "its run is still under way", True
+            told, done = "its run is still in progress", True
         except Exception as error:
             told, done = f"not delivered: {first_line(error)}", False
         left += not done
@@ -280,7 +282,7 @@ def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, 
     if not waiting and not refused and ended and not (register and model):
         return "", True
     if not trusts(delivery.tracking.uri):
-        raise PermissionError(f"name its store, if you trust it: uri={delivery.tracking.uri}")
+        raise PermissionError(f"its store is not trusted; if you trust it, pass uri={delivery.tracking.uri}")
     if delivery.run_id is None:
         _check_parent(delivery)
     delivery.deliver()
@@ -293,7 +295,7 @@ def _deliver_folder(folder: Path, trusts: Trusts, register: bool) -> tuple[str, 
         delivery.begin().end("FINISHED")  # registers the explainer, unless that was done before
         told += f"; registered as {model}"
     elif model:
-        told += f"; not registered as {model}, which register=true does"
+        told += f"; not registered as {model}: pass register=true to register it"
     if delivery.refused:
         told += f"; {len(delivery.refused)} refused: {delivery.refused[0]['error']}"
     return told, not delivery.refused

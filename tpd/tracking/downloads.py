@@ -22,7 +22,7 @@ def download(name: str, uri: str, folder: Path) -> Path:
     """Copy a run into the folder; `name` is the run's id or the URI of its model."""
     absent = uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists()
     if absent:  # MLflow would create one
-        raise ValueError(f"run={name} is no folder of a run, and there is no store {uri}")
+        raise ValueError(f"run={name} is not the folder of a run, and there is no store {uri}")
     require_usable(uri)
     client = client_of(uri)
     try:
@@ -40,14 +40,14 @@ def download(name: str, uri: str, folder: Path) -> Path:
         )
     except MlflowException as error:
         reason = " ".join(error.message.split())
-        raise ValueError(f"run={name} is neither a folder of a run nor in {uri}: {reason}") from error
+        raise ValueError(f"run={name} is neither the folder of a run nor in {uri}: {reason}") from error
     except (ValueError, OSError):
         raise
     except Exception as error:  # rows of a store may contain anything
         raise ValueError(f"run={name} cannot be read from {uri}: {brief(error)}") from error
     found = [path.parent for path in (folder / "model").rglob(explainers.DESCRIPTION)]
     if len(found) != 1:
-        raise ValueError(f"run={name} has {len(found)} files {explainers.DESCRIPTION} in its model, not one")
+        raise ValueError(f"run={name}: expected one {explainers.DESCRIPTION} in its model, got {len(found)}")
     found[0].rename(folder / EXPLAINER)
     return folder
 
@@ -57,10 +57,10 @@ def _require_modest(place: Path) -> None:
     size = 0
     for path in place.rglob("*"):
         if path.is_symlink():
-            raise ValueError(f"{path} is a link, so nothing is copied")
+            raise ValueError(f"{path} is a symbolic link, so nothing is copied")
         size += path.stat().st_size if path.is_file() else 0
         if size > LARGEST_COPY:
-            raise ValueError(f"{place} holds more than {LARGEST_COPY:,} bytes, which no run of tpd leaves")
+            raise ValueError(f"{place} is too large: at most {LARGEST_COPY:,} bytes are copied")
 
 
 def _run_of_model(client: MlflowClient, name: str) -> str:

@@ -34,7 +34,7 @@ def lines(path: Path, offset: int = 0) -> Iterator[tuple[bytes, int]]:
             offset += len(line)
             yield line, offset
     if len(line) > LONGEST_LINE:
-        raise ValueError(f"{path}: has a line of more than {LONGEST_LINE} bytes")
+        raise ValueError(f"{path}: a line has more than {LONGEST_LINE} bytes")
     with blame(path):
         line.decode()  # even a partial line must be text
 
@@ -43,13 +43,13 @@ def read_entry(line: bytes, where: str) -> Entry:
     try:
         entry = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: is no JSON ({brief(error)})") from error
+        raise ValueError(f"{where}: not valid JSON ({brief(error)})") from error
     return check_entry(entry, where)
 
 
 def check_entry(entry: Any, where: str) -> Entry:
     if not isinstance(entry, dict) or not _is_call(entry.get("do"), entry.get("with")):
-        raise ValueError(f"{where}: {shown(entry)} is nothing that a run writes down")
+        raise ValueError(f"{where}: {shown(entry)} is not a valid journal entry")
     return entry
 
 

@@ -84,7 +84,7 @@ class MlflowTracking(Tracking):
         every |= {f"{SOURCE}name": every.pop(PROGRAM, COMMAND), f"{SOURCE}type": "LOCAL"}
         if parent is not None:
             if client.get_run(parent).info.experiment_id != experiment_id:
-                raise ValueError(f"the run {parent} is none of the experiment {self.experiment!r}")
+                raise ValueError(f"the run {parent} does not belong to the experiment {self.experiment!r}")
             every["mlflow.parentRunId"] = parent
         run = client.create_run(experiment_id, tags=every, run_name=name)
         params = [Param(key, str(value)[:LONGEST_PARAM]) for key, value in _flat(config).items()]

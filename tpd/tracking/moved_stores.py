@@ -36,7 +36,7 @@ def follow(store: Path) -> None:
     try:
         _follow(store, store.parent.resolve() / PLACE)
     except sqlite3.OperationalError as error:  # another process is writing
-        log.warning("whether %s was moved is not known: %s", store, error)
+        log.warning("cannot check whether %s was moved: %s", store, error)
 
 
 def _follow(store: Path, home: Path) -> None:
@@ -46,7 +46,7 @@ def _follow(store: Path, home: Path) -> None:
         for (old,) in database.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall():
             if (new := _beside(home, old)) is None:
                 continue
-            log.warning("%s was moved: the files of %s are now those in %s", store, old, new)
+            log.warning("%s was moved: the files of %s are now in %s", store, old, new)
             for table, column in COLUMNS:
                 database.execute(
                     f"UPDATE {table} SET {column} = ? || substr({column}, ?) "

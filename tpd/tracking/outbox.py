@@ -69,7 +69,7 @@ def open_run(
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
-            raise ValueError(f"{folder / DELIVERY_STATE} is of another store, {delivery.store['uri']}")
+            raise ValueError(f"{folder / DELIVERY_STATE} belongs to another store, {delivery.store['uri']}")
         return Outbox(delivery, needs_store=parent is None)
     except Exception:
         if new:
@@ -94,7 +94,7 @@ def _put_aside_if_broken(folder: Path) -> None:
         if (folder / DELIVERY_STATE).exists():
             deque(Delivery(folder).entries(), maxlen=0)
     except ValueError as error:
-        log.warning("%s; it is put aside, and what is tracked from here on goes to a new run", error)
+        log.warning("%s; the journal is renamed to .broken, and tracking continues in a new run", error)
         for name in (DELIVERY_STATE, JOURNAL):
             if (folder / name).exists():
                 (folder / name).replace(folder / f"{name}.broken")
@@ -220,7 +220,7 @@ class DeliveryThread:
                     self._delivery.deliver_refused()
             except Exception as error:
                 if self.trouble is None:
-                    log.warning("the store takes nothing: %s; the run goes on", first_line(error))
+                    log.warning("the store accepts nothing: %s; the run continues", first_line(error))
                 self.trouble = first_line(error)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 if last:

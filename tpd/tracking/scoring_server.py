@@ -60,7 +60,7 @@ def _catch(handle: Callable[[Any], Awaitable[Any]]) -> Any:
 
 def _require_small(size: int) -> None:
     if size > LARGEST_REQUEST:
-        raise _refused(f"the request has {size:,} bytes; ask with at most {LARGEST_REQUEST:,} at a time")
+        raise _refused(f"the request has {size:,} bytes; send at most {LARGEST_REQUEST:,} at a time")
 
 
 def answer(
@@ -70,16 +70,16 @@ def answer(
     _require_small(len(data))
     kind, _, parameters = (content_type or "").partition(";")
     if kind.strip() not in READERS:
-        raise _refused(f"ask in JSON or CSV, with the content type {JSON} or {CSV}")
+        raise _refused(f"send JSON or CSV, with the content type {JSON} or {CSV}")
     if parameters.strip().lower() not in ("", "charset=utf-8"):
-        raise _refused("ask in UTF-8")
+        raise _refused("the request must be UTF-8")
     name, read = READERS[kind.strip()]
     try:
         rows, params = read(data.decode())
     except RecursionError as error:
         raise _refused("the JSON is nested too deeply") from error
     except (ValueError, csv.Error) as error:
-        raise _refused(f"this is no {name} that can be read ({brief(error)})") from error
+        raise _refused(f"the request is not valid {name} ({brief(error)})") from error
     written = io.StringIO()
     scoring_server.predictions_to_json(model.predict(rows, params), written)  # type: ignore[no-untyped-call]
     return scoring_server.InvocationsResponse(written.getvalue(), 200, JSON)
@@ -94,7 +94,7 @@ def _read_json(text: str) -> Request:
     sent = json.loads(text)
     forms = {*sent} & {RECORDS, SPLIT, INPUTS, INSTANCES} if isinstance(sent, dict) else set()
     if len(forms) != 1:
-        raise _refused(f"give an object with one of {RECORDS}, {SPLIT}, {INPUTS} and {INSTANCES}")
+        raise _refused(f"send an object with one of {RECORDS}, {SPLIT}, {INPUTS} and {INSTANCES}")
     (form,) = forms
     content = sent[form]
     if _width(content) > MOST_COLUMNS:
@@ -107,12 +107,12 @@ def _read_json(text: str) -> Request:
         columns = _of_records(form, content)
     for name, values in columns.items():
         if not isinstance(values, list):
-            raise _refused(f"{form}: {name} is no list")
+            raise _refused(f"{form}: {name} must be a list")
     if len({len(values) for values in columns.values()}) > 1:
         raise _refused(f"{form}: the columns have different lengths")
     params = sent.get(PARAMS)
     if params is not None and not isinstance(params, dict):
-        raise _refused(f'{PARAMS}: give an object such as {{"{TEXT}": true}}')
+        raise _refused(f'{PARAMS}: expected an object such as {{"{TEXT}": true}}')
     return _frame(columns), params
 
 
@@ -126,7 +126,7 @@ def _width(content: Any) -> int:
 
 def _of_records(form: str, records: Any) -> dict[str, list[Any]]:
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise _refused(f'{form}: give a list of objects such as {{"{STATE}": ..., "{ACTION}": ...}}')
+        raise _refused(f'{form}: expected a list of objects such as {{"{STATE}": ..., "{ACTION}": ...}}')
     given = [name for name in COLUMNS if any(name in record for record in records)]
     return {name: [record.get(name) for record in records] for name in given}
 
@@ -134,10 +134,10 @@ def _of_records(form: str, records: Any) -> dict[str, list[Any]]:
 def _of_split(split: Any) -> dict[str, Any]:
     names, rows = (split.get(part) if isinstance(split, dict) else None for part in ("columns", "data"))
     if not isinstance(names, list) or not isinstance(rows, list):
-        raise _refused(f"{SPLIT}: give an object with the lists columns and data")
+        raise _refused(f"{SPLIT}: expected an object with the lists columns and data")
     for number, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != len(names):
-            raise _refused(f"{SPLIT}: row {number} is no list of {len(names)} values")
+            raise _refused(f"{SPLIT}: row {number} must be a list of {len(names)} values")
     _require_once(SPLIT, names)
     return {name: [row[names.index(name)] for row in rows] for name in COLUMNS if name in names}
 
@@ -147,7 +147,7 @@ def _read_csv(text: str) -> Request:
     lines = filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True))
     names = [name.strip() for name in next(lines, [])]
     if not names:
-        raise ValueError("it has no line of names")
+        raise ValueError("it has no header line")
     if len(names) > MOST_COLUMNS:
         raise _refused(f"the table has more than {MOST_COLUMNS} columns")
     _require_once("the table", names)
@@ -155,9 +155,9 @@ def _read_csv(text: str) -> Request:
     columns: dict[str, list[Any]] = {name: [] for name in places}
     for number, line in enumerate(lines):
         if len(line) != len(names):
-            raise _refused(f"row {number} has {len(line)} values, and there are {len(names)} columns")
+            raise _refused(f"row {number} has {len(line)} values, but there are {len(names)} columns")
         if number == MOST_ROWS:
-            raise _refused(f"more than {MOST_ROWS:,} rows; ask with 1 to {MOST_ROWS:,} at a time")
+            raise _refused(f"more than {MOST_ROWS:,} rows; send 1 to {MOST_ROWS:,} at a time")
         for name, place in places.items():
             columns[name].append(_value(line[place].strip()))
     return _frame(columns), None
@@ -179,7 +179,7 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
 def _require_once(form: str, names: Sequence[Any]) -> None:
     twice = [name for name in COLUMNS if names.count(name) > 1]
     if twice:
-        raise _refused(f"{form}: column {twice[0]} is there twice")
+        raise _refused(f"{form}: column {twice[0]} is duplicated")
 
 
 READERS = {JSON: ("JSON", _read_json), CSV: ("CSV", _read_csv)}

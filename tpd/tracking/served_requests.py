@@ -51,7 +51,7 @@ class Asked(NamedTuple):
         values = (len(self.states) + 2 * len(self.foils)) * horizon * outcomes
         if values > MOST_VALUES:
             raise RequestError(
-                f"that would take {values:,} values to answer; ask for at most {MOST_VALUES:,} at a time"
+                f"the answer would have {values:,} values; request at most {MOST_VALUES:,} at a time"
             )
 
 
@@ -73,12 +73,12 @@ class Questions:
     def read(self, rows: pd.DataFrame) -> Asked:
         """Parse all rows; an error names the first problem."""
         if not 0 < len(rows) <= MOST_ROWS:
-            raise RequestError(f"{len(rows)} rows; ask with 1 to {MOST_ROWS:,} at a time")
+            raise RequestError(f"{len(rows)} rows; send 1 to {MOST_ROWS:,} at a time")
         for column in (STATE, ACTION):
             if column not in rows:
                 raise RequestError(f"column {column} is missing")
         for column in rows.columns[rows.columns.duplicated()]:
-            raise RequestError(f"column {shown(column)} is there twice")
+            raise RequestError(f"column {shown(column)} is duplicated")
         foils = rows[FOIL].tolist() if FOIL in rows else [None] * len(rows)
         contrasted = np.array([not is_missing(foil) for foil in foils])
         return Asked(

@@ -85,7 +85,9 @@ class Categories:
         numbers = Numbers(self.low.shape, low, high).read(value)
         for place in np.argwhere(numbers != numbers // 1).tolist():
             found = float(numbers[tuple(place)])
-            raise RequestError(f"entry {', '.join(map(str, place))} is {found:g}, which is no whole number")
+            raise RequestError(
+                f"entry {', '.join(map(str, place))} is {found:g}, which is not a whole number"
+            )
         return numbers.astype(np.int64)
 
     @property

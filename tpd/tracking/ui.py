@@ -14,9 +14,9 @@ from tpd.tracking.runs import LOOPBACK, THIS_EXPERIMENT, THIS_RUN, page
 
 SETTINGS, STORE, PORT = ("store", "port"), "sqlite:///mlflow.db", 5000
 USAGE = """usage: tpd-ui [store=sqlite:///mlflow.db] [port=5000]
-  shows the runs in MLflow, on this machine only and without telemetry, and names the page of the newest
-  store=  where the runs are kept: what tracking.uri was
-  port=   of http://127.0.0.1:5000"""
+  shows the runs in MLflow, on this machine only and without telemetry, and prints the address of the newest
+  store=  the store of the runs, as in tracking.uri
+  port=   the port of http://127.0.0.1:5000"""
 PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONSAFEPATH": "1"}
 """No telemetry, and no modules from the working directory, in all processes that the server starts."""
 
@@ -35,7 +35,7 @@ def serve(arguments: Sequence[str]) -> None:
         print(USAGE)
         return
     if len(given) < len(arguments):
-        raise ValueError(f"a setting is given twice\n{USAGE}")
+        raise ValueError(f"a setting is duplicated\n{USAGE}")
     for word, value in given.items():
         if word not in SETTINGS:
             raise ValueError(f"{word}: there is no such setting{did_you_mean(word, SETTINGS)}\n{USAGE}")
@@ -45,7 +45,7 @@ def serve(arguments: Sequence[str]) -> None:
     digits = typed.isascii() and typed.isdecimal()
     port = whole_number("port", int(typed) if digits else typed, at_least=1, at_most=65535)
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-        raise ValueError(f"there is no store {uri}: run something first, or name it (store=...)")
+        raise ValueError(f"there is no store {uri}: start a run first, or pass another store (store=...)")
     require_usable(uri)
     print(f"open http://{LOOPBACK}:{port}/{newest_page(uri)}", flush=True)
     command = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", absolute(uri)]

@@ -70,7 +70,7 @@ def _dimensions(env: Environment) -> list[Outcome]:
     if isinstance(space, spaces.Box):
         low, high = np.ravel(space.low), np.ravel(space.high)
     else:
-        raise TypeError(f"{env.id} has actions of {space}, which are neither numbered nor made of numbers")
+        raise TypeError(f"{env.id} has actions of {space}, which is not supported")
     names: Sequence[str] = tuple(env.action_names) or [str(index) for index in range(len(low))]
     if len(names) != len(low):
         raise ValueError(f"an action of {env.id} has {len(low)} numbers but {len(names)} names: {names}")

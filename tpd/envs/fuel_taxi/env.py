@@ -111,7 +111,7 @@ class FuelTaxiVectorEnv(TabularVectorEnv):
         self, num_envs: int = 1, max_episode_steps: int | None = None, render_mode: str | None = None
     ) -> None:
         if render_mode is not None:
-            raise ValueError("many taxis are not drawn: use gymnasium.make for pictures")
+            raise ValueError("the vector env cannot be rendered: use gymnasium.make for pictures")
         super().__init__(dynamics().model, num_envs, max_episode_steps)
 
     def _step_info(

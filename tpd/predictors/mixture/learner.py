@@ -39,7 +39,7 @@ def network_and_model(
     try:
         return MixtureLearner(one, model(env, policy, outcomes))
     except ImpossibleModelError as error:
-        log.info("the network explains alone: %s", error)
+        log.info("no model is learned, the network predicts alone: %s", error)
         return one
 
 
@@ -53,7 +53,9 @@ class MixtureLearner(SolvingLearner[MixturePredictor]):
 
     def __init__(self, network: NetworkFHTD, model: LearnedModel) -> None:
         if network.horizon != model.horizon:
-            raise ValueError(f"the network looks {network.horizon} steps ahead, the model {model.horizon}")
+            raise ValueError(
+                f"network and model must have the same horizon, got {network.horizon} and {model.horizon}"
+            )
         self.network, self.model = network, model
         self.policy, self.outcomes = network.policy, network.outcomes
         self.weights: FloatArray = np.zeros(self.outcomes.width)

@@ -67,7 +67,7 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         members = whole_number("members", members, at_least=1)
         widths = [whole_number("hidden", width, at_least=1) for width in hidden]
         self._device = choose_device(device)
-        log.info("the model is learned on %s", self._device)
+        log.info("the model is trained on %s", self._device)
         observed, acted = size_of(env.observation_space), size_of(env.action_space)
         with seeded(seed, "model"):
             self._model = WorldModel(observed, acted, members, widths).to(self._device)

@@ -32,16 +32,17 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
-            f"a model is learned of vectors of real numbers, but {env.id} observes {shown(space)}"
+            f"a model needs observations that are real vectors, but {env.id} observes {shown(space)}"
         )
     if env.parts is not None:
         raise ImpossibleModelError(
-            f"a model is learned for numbered actions or vectors, but {env.id} has {env.action_space}"
+            f"a model needs Discrete or Box actions, but {env.id} has {env.action_space}"
         )
     for outcome in outcomes.outcomes:
         if outcome.info_keys:
             raise ImpossibleModelError(
-                f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which no model predicts"
+                f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which a model does not "
+                "predict"
             )
 
 
@@ -66,7 +67,9 @@ class ModelPredictor:
         mean: bool = False,
     ) -> None:
         if particles % model.members:
-            raise ValueError(f"particles must be a multiple of {model.members} members, got {particles}")
+            raise ValueError(
+                f"particles must be a multiple of the {model.members} ensemble members, got {particles}"
+            )
         self.model = model
         self.tried = tried
         """[num_actions]: how often each action was seen; one total if actions are not discrete"""
@@ -93,8 +96,9 @@ class ModelPredictor:
         for name in ("policy", "outcomes"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"a learned model predicts with policy and outcomes, and has no {name}: trust the module "
-                    "that it is of, or give it by `completed`"
+                    f"a learned model needs policy and outcomes to predict, but has no {name}: trust its "
+                    "module, "
+                    "or pass it to `completed`"
                 )
         assert self.policy is not None
         assert self.outcomes is not None

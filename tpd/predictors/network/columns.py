@@ -59,11 +59,14 @@ class Columns:
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
-            raise ValueError(f"the columns {sorted(self.order)} are predicted, of {self.width} outcomes")
+            raise ValueError(
+                f"each of the {self.width} outcomes must be predicted once, got the columns "
+                f"{sorted(self.order)}"
+            )
         if not {*self.exclusive} <= {*self.events}:
-            raise ValueError(f"the columns {self.exclusive} exclude each other, but are no such events")
+            raise ValueError(f"the mutually exclusive columns {self.exclusive} must be events")
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
-            raise ValueError(f"columns that belong together are missing: {self.again}, {self.ending}")
+            raise ValueError(f"columns refer to columns that are missing: {self.again}, {self.ending}")
 
     @classmethod
     def of(cls, outcomes: OutcomeSet) -> "Columns":

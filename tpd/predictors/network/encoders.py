@@ -189,7 +189,7 @@ def make_encoder(space: spaces.Space[Any], hidden_state: int) -> Encoder:
     """The encoder for observations of a space and the hidden state appended to them."""
     if hidden_state:
         if isinstance(space, spaces.Dict) or is_image(space):
-            raise TypeError(f"a recurrent policy is explained for vectors, not for observations of {space}")
+            raise TypeError(f"recurrent policies need vector observations, got {space}")
         return VectorEncoder(math.prod(space.shape or ()) + hidden_state)
     if isinstance(space, spaces.Discrete):
         return NumberEncoder(int(space.n))

@@ -133,7 +133,7 @@ def check_actions(actions: Array, tried: IntArray, discrete: bool) -> None:
     """Refuse numbered actions that are not among those counted in `tried`."""
     wrong = (actions < 0) | (actions >= len(tried))
     if discrete and wrong.any():
-        raise ValueError(f"actions are numbered from 0 to {len(tried) - 1}, got {actions[wrong][0]}")
+        raise ValueError(f"actions must be numbered from 0 to {len(tried) - 1}, got {actions[wrong][0]}")
 
 
 def tries(actions: Array, tried: IntArray, discrete: bool, unseen: BoolArray) -> FloatArray:

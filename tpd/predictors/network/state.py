@@ -56,7 +56,7 @@ def check_weights(module: nn.Module, state: State) -> None:
     stored, due, trained = CheckedArrays(state), module.state_dict(), dict(module.named_parameters())
     for name in due.keys() | state.keys():
         if name not in due:
-            raise ValueError(f"there are weights {name}, which the network has not")
+            raise ValueError(f"unexpected weights {name}, which the network does not have")
         largest = LARGEST_WEIGHT if name in trained else math.inf  # buffers hold statistics of any size
         value = stored.like(name, due[name].numpy(force=True), low=-largest, high=largest)
         if (kind := name.rpartition(".")[2]) in (*COUNTED, *DIVIDED_BY) and name not in trained:
@@ -79,7 +79,7 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
     stored, names = CheckedArrays(state), dict.fromkeys(key.partition(".")[2] for key in state)
     due = next((names for setting, names in REMEMBERED.items() if setting in optimizer.defaults), {STEP})
     if state and not due <= names.keys():
-        raise ValueError(f"an optimizer that remembers {sorted(names)}, and not {sorted(due)}")
+        raise ValueError(f"expected an optimizer state with {sorted(due)}, got {sorted(names)}")
     remembered: dict[int, dict[str, torch.Tensor | int]] = {}
     for number in sorted({_number(key.partition(".")[0], len(parameters)) for key in state}):
         parameter, of_parameter = parameters[number].numpy(force=True), remembered.setdefault(number, {})
@@ -89,7 +89,7 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
             if name in SQUARES:
                 stored.check(key, value >= 0)
             if name == STEP and value.dtype != np.float32 and "betas" in optimizer.defaults:
-                raise ValueError(f"{key} is {value.dtype}, where float32 is due")
+                raise ValueError(f"{key}: expected float32, got {value.dtype}")
             counted = value.dtype.kind == "i" and not value.ndim
             of_parameter[name] = int(value) if counted else torch.from_numpy(value)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": remembered})
@@ -98,7 +98,7 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
 def _number(word: str, count: int) -> int:
     """The index of a parameter, parsed from text; there are `count` parameters."""
     if not word.isdecimal() or int(word) >= count:
-        raise ValueError(f"there is no parameter {word!r}, but {count}")
+        raise ValueError(f"there is no parameter {word!r}; there are {count} parameters")
     return int(word)
 
 

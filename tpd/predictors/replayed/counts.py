@@ -41,7 +41,7 @@ class Counts:
 
         shape = (len(pair), self._outcome.shape[1])
         if next_state.shape != shape[:1] or outcome.shape != shape or continuation.shape != shape:
-            raise ValueError(f"transitions of {shape} pairs and outcomes have arrays of other shapes")
+            raise ValueError(f"expected arrays of shape {shape}, pairs x outcomes, got other shapes")
         begin = 0
         while begin < len(pair):
             begin, self._number = count_edges(
@@ -90,7 +90,7 @@ def counted_model(edges: Edges, outcomes: OutcomeSet, num_states: int, num_actio
     """
     legend = outcomes.legend
     if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward, so a model of them has none")
+        raise ValueError("these outcomes do not account for the reward, so a model of them has no reward")
     order = np.argsort(edges.pair, kind="stable")
     pair, count = edges.pair[order], edges.count[order]
     visits = np.bincount(pair, count, num_states * num_actions)

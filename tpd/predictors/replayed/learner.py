@@ -146,5 +146,7 @@ class ReplayedFHTD:
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for this number of pairs; raises if it is too large."""
         shape = (pairs, self.horizon, self.outcomes.width + 1)
-        require_memory("the table of pairs seen", shape, "float64", "use a shorter horizon or fewer outcomes")
+        require_memory(
+            "the table of visited pairs", shape, "float64", "use a shorter horizon or fewer outcomes"
+        )
         return shape

@@ -75,7 +75,7 @@ def return_table(
     whole_number("atoms", atoms, at_least=2)
     edges = table.edges
     if edges is None:
-        raise ValueError("this table keeps no counts to solve returns from: use explainer=replayed")
+        raise ValueError("this table has no counts to compute returns from: use explainer=replayed")
     if legend.reward_bound is None:
         raise ValueError("these outcomes do not account for the reward")
     over, unknown, size = len(table.pairs), len(table.pairs) + 1, len(table.pairs) + 2

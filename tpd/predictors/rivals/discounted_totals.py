@@ -60,8 +60,8 @@ def check_discount(discount: float, method: str) -> float:
     """Refuse a discount of 1, for which totals over an infinite horizon may be infinite."""
     if not 0 < discount < 1:
         raise ValueError(
-            f"{method} sums over an infinite horizon, so the policy's discount must lie between 0 and 1; "
-            f"it is {discount:g}"
+            f"{method} sums over an infinite horizon, so the policy's discount must lie between 0 and 1, "
+            f"got {discount:g}"
         )
     return discount
 

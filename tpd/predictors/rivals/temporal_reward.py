@@ -27,7 +27,7 @@ def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
         raise ValueError("temporal reward decomposition needs outcomes that account for the reward")
     worth = [(k, weight) for k, weight in enumerate(outcomes.legend.weights) if weight]
     if not worth:
-        raise ValueError("temporal reward decomposition needs a reward, and all outcomes are worth 0")
+        raise ValueError("temporal reward decomposition needs a reward, but all outcomes are worth 0")
     return worth[0]
 
 
