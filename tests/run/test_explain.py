@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from mlflow import MlflowClient
 
 from tests.support.commands import IN_TURN, ROOT, tpd_run
@@ -70,7 +71,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture
-def ask(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
+def ask_and_draw(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
     """Asks, and gives what is printed, spaces and line breaks as one space."""
 
     def asked(*arguments: str) -> str:
@@ -80,14 +81,23 @@ def ask(store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask
     return asked
 
 
+@pytest.fixture
+def ask(ask_and_draw: Ask, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """As above, but no figure is rendered: that takes longer than the answer."""
+    monkeypatch.setattr(Figure, "savefig", lambda *arguments, **settings: None)
+    return ask_and_draw
+
+
 def number(text: str, pattern: str) -> float:
     found = re.search(pattern, text)
     assert found is not None, text
     return float(found[1])
 
 
-def test_the_sentences_have_the_numbers_of_the_explanation(store: Store, ask: Ask, tmp_path: Path) -> None:
-    said = ask(f"run={store.seeds[0]}", *HERE, "action=south", "foil=east")
+def test_the_sentences_have_the_numbers_of_the_explanation(
+    store: Store, ask_and_draw: Ask, tmp_path: Path
+) -> None:
+    said = ask_and_draw(f"run={store.seeds[0]}", *HERE, "action=south", "foil=east")
     run = store.read(0)
     state = run.env.state({"row": 2, "col": 0, "fuel": 6, "passenger": False})
     names = run.explainer.legend.names
@@ -134,9 +144,9 @@ def test_without_names_the_agents_action_meets_the_best_of_the_others(store: Sto
 
 
 def test_what_the_forecast_relies_on_is_told_where_it_is_asked_for(
-    store: Store, ask: Ask, tmp_path: Path
+    store: Store, ask_and_draw: Ask, tmp_path: Path
 ) -> None:
-    run = f"run={store.seeds[0]}"
+    run, ask = f"run={store.seeds[0]}", ask_and_draw
     said = ask(run, *HERE, "action=south", "foil=east", "drivers=failure", "by=9")
     assert re.search(r"The forecast of failure by step 9 after south \(\d+ %; .* relies mainly on", said)
     assert "not what causes the event" in said
@@ -168,9 +178,14 @@ def test_states_and_runs_are_compared_too(store: Store, ask: Ask) -> None:
     assert re.search(r"tpd, seed 0 \(\w+\) against tpd, seed 1 \(\w+\)", seeds)
 
 
-def test_what_if_names_the_reward_at_which_the_foil_overtakes(store: Store, ask: Ask) -> None:
+def test_what_if_names_the_reward_at_which_the_foil_overtakes(
+    store: Store, ask_and_draw: Ask, tmp_path: Path
+) -> None:
     run = f"run={store.seeds[0]}"
-    said = ask(run, *HERE, "action=south", "foil=east", "what_if=move", "rewards.move=-3", "resolve=true")
+    here = (*HERE, "action=south", "foil=east")
+    said = ask_and_draw(run, *here, "what_if=move", "rewards.move=-3", "resolve=true")
+    drawn = {path.stem for path in tmp_path.glob("*.png")}
+    assert drawn == {"explanation", "returns", "what_if_move", "fragile_move", "fragile_map_move"}
     assert "ith the rest of the policy unchanged, " in said
     assert "re-solved" in said
     at = re.search(r"overtakes (\w+) at a move (penalty|reward) of ([\d.e+]+)", said)

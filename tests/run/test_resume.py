@@ -51,6 +51,18 @@ NETWORK = [
     "training.steps=4000",
 ]
 EXPLAINERS = [["explainer=paper"], ["explainer=replayed"], ["explainer=polynomial"], NETWORK]
+FAST = {("explainer=replayed", 1), ("explainer=paper", 3), ("explainer=network", 5)}
+"""Every kind of learner and every stage once; the other cases are slow."""
+INTERRUPTED = [
+    pytest.param(
+        words,
+        survived,
+        marks=() if (words[0], survived) in FAST else pytest.mark.slow,
+        id=f"{words[0]}-{survived}",
+    )
+    for words in EXPLAINERS
+    for survived in (1, 3, 5)
+]
 
 
 class Killed(BaseException):
@@ -96,8 +108,7 @@ def found_without_interruption() -> dict[str, Found]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("explainer", EXPLAINERS, ids=lambda words: words[0])
-@pytest.mark.parametrize("survived", [1, 3, 5])
+@pytest.mark.parametrize(("explainer", "survived"), INTERRUPTED)
 def test_learning_goes_on_to_the_same_bits(
     compose_config: Compose,
     tmp_path: Path,
@@ -170,7 +181,17 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("words", TRAININGS.values(), ids=TRAININGS)
+FAST_TRAININGS = {"Q-learning, alongside", "PPO", "DQN, alongside"}
+"""Every algorithm once, two of them with training alongside; the other cases are slow."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, marks=() if name in FAST_TRAININGS else pytest.mark.slow, id=name)
+        for name, words in TRAININGS.items()
+    ],
+)
 def test_training_of_the_policy_goes_on_to_the_same_bits(
     compose_config: Compose, tmp_path: Path, words: list[str]
 ) -> None:
@@ -272,6 +293,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert not (killed / CHECKPOINT).exists()
 
 
+@pytest.mark.slow  # the test above is killed too, and tests/tracking/test_outbox.py has stores that are away
 def test_what_is_killed_while_its_store_takes_nothing_has_lost_nothing(tmp_path: Path) -> None:
     """Not even the time to learn it all again."""
     server = Server(tmp_path)
