@@ -9,7 +9,8 @@ RAY := .venv-ray/.ready
 SLURM := /usr/sbin/slurmdbd
 # one worker more than cores, since tests also wait; files in the order of tests/conftest.py
 PARALLEL := -n $(shell $(PYTHON) -c "import os; print(os.cpu_count() + 1)") --dist loadfile --no-loadscope-reorder
-UNUSED := /(tests?|testing|pip|databricks|OpenGL|debugpy|networkx|_inductor)/
+# a third of all files that are installed: compiled when they are imported, which is rare
+RARE := /(tests?|testing|pip|databricks|OpenGL|debugpy|networkx|_inductor)/
 SERVICES := slurm-wlm slurmdbd munge mariadb-server postgresql
 
 .DEFAULT_GOAL := help
@@ -97,6 +98,5 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps mobile-env==2.1.0 # see pyproject.toml
 	rm -rf .venv/lib/python*/site-packages/tests # mobile-env's, which hides ours from scripts
-	# templates are no Python; a third of all files are rarely imported and compiled when they are
-	$(BIN)/python -m compileall -q -j 0 -x '$(UNUSED)' .venv/lib >/dev/null || true
+	$(BIN)/python -m compileall -q -j 0 -x '$(RARE)' .venv/lib >/dev/null || true # templates are no Python
 	@touch $(READY)

@@ -416,6 +416,8 @@ def test_what_happens_once_is_said_however_short_the_future() -> None:
 def test_what_fills_the_steps_is_said_only_where_there_is_nothing_else() -> None:
     busy = [[1.0, 0.0]] * 5
     assert describe(toy(busy, running=[1.0] * 5), 0, "run") == "Run: goal at every step."
+    seldom = [[0.97, 0.0]] * 5
+    assert describe(toy(seldom, running=[1.0] * 5), 0, "run") == "Run: goal at nearly every step."
     assert "goal" not in describe(toy([*busy, [0.0, 1.0]], running=[1.0] * 5 + [0.0]), 0, "run")
 
 

@@ -139,8 +139,11 @@ def clock(accounts: bool = True) -> OutcomeSet:
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("breaks", "confused", "goes_on"),
-    [(0.0, False, 1.0), (0.3, False, 0.7), (0.0, True, 2 / 3)],
-    ids=["truncated", "terminated", "confused"],
+    [
+        pytest.param(0.0, False, 1.0, id="truncated"),
+        pytest.param(0.3, False, 0.7, id="terminated", marks=pytest.mark.slow),
+        pytest.param(0.0, True, 2 / 3, id="confused"),
+    ],
 )
 def test_only_a_termination_ends_a_return(breaks: float, confused: bool, goes_on: float) -> None:
     """A clock that ticks three times, each worth 1, unless it breaks; a time limit does not break it."""

@@ -43,8 +43,15 @@ def squared_deviation(estimated: Cases, true: FloatArray) -> float:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("stochastic", [False, True])
-@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize(
+    ("stochastic", "limit"),
+    [
+        (False, None),
+        (True, 2),
+        pytest.param(True, None, marks=pytest.mark.slow),
+        pytest.param(False, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_agrees_with_the_exact_solution(stochastic: bool, limit: int | None) -> None:
     """Also where a time limit ends the episodes: it does not end what can be expected."""
     env, outcomes = Environment("SmallMDP-v0", max_episode_steps=limit), small_mdp.outcomes()

@@ -62,7 +62,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder where seeds 0 and 1 were run in parallel, and what the terminal showed."""
     folder = tmp_path_factory.mktemp("sweep")
-    words = [*SMALL, "overview=true", "seed=range(2)", "hydra.launcher.n_jobs=2"]
+    words = [*SMALL, "~figures.figure_1", "seed=range(2)", "hydra.launcher.n_jobs=2"]
     return folder, tpd_run(folder, "-m", *words, store=True).stdout
 
 
@@ -165,7 +165,7 @@ def test_the_parent_holds_table_and_plots(sweep: tuple[Path, str]) -> None:
         "plots",
     }
     plots = {file.path for file in client.list_artifacts(parent.info.run_id, "plots")}
-    assert {"plots/figure_1_seed_0.png", "plots/figure_2_pair_1_over_seeds.png"} <= plots
+    assert {"plots/figure_2_seed_0.png", "plots/figure_2_pair_1_over_seeds.png"} <= plots
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
     table = client.load_table(parent.info.experiment_id, "errors.json", run_ids=[parent.info.run_id])
     assert list(table["outcome"]) == list(EVENTS)
@@ -287,14 +287,6 @@ def test_a_network_is_a_model_that_is_asked_with_vectors(
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_a_wrong_value_stops_a_sweep_before_any_job(tmp_path: Path) -> None:
-    done = tpd_run(tmp_path, "-m", "explainer.horizon=0", "seed=range(3)", check=False)
-    assert done.returncode != 0
-    assert "explainer: horizon must be 1 or more, got 0" in done.stderr
-    assert not (tmp_path / "mlflow.db").exists()
-    assert not list(tmp_path.glob("outputs/sweeps/*/0"))
-
-
 def test_a_wrong_value_stops_a_run_with_one_line(tmp_path: Path) -> None:
     done = tpd_run(tmp_path, "training.epsilon=2", check=False)
     assert done.returncode != 0
@@ -305,10 +297,8 @@ def test_a_wrong_value_stops_a_run_with_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["seed=0,-1"], "seed: seed must be 0 or more, got -1"),
         (["seed=0,1", "explainer.horizon=5,0"], "explainer: horizon must be 1 or more, got 0"),
         (["policy.bogus=1,2"], "bogus"),
-        (["seed=0,1", "tracking.uri=foo://bar"], "tracking: "),
         (["seed=0,1", "tracking.uri=http://127.0.0.1:9"], "tracking: http://127.0.0.1:9 does not answer"),
         (["seed=0,0"], "two jobs of the sweep are the same: seed=0"),
     ],
@@ -325,19 +315,18 @@ def test_a_sweep_with_one_wrong_job_does_not_begin(
 
 
 def test_groups_of_a_sweep_are_kept_apart(tmp_path: Path) -> None:
-    words = [*SMALL, *ONE_FIGURE, "explainer=paper,replayed", "seed=0,1", IN_TURN]
+    words = [*SMALL, *ONE_FIGURE, "explainer=paper,replayed", IN_TURN]
     done = tpd_run(tmp_path, "-m", *words, store=True)
-    assert "Errors of paper, explainer=paper, 2 seeds" in done.stdout
-    assert "Errors of paper, explainer=replayed, 2 seeds" in done.stdout
+    assert "Errors of paper, explainer=paper, 1 seed" in done.stdout
+    assert "Errors of paper, explainer=replayed, 1 seed" in done.stdout
     (plots,) = tmp_path.glob("outputs/sweeps/*/plots")
     left = {str(path.relative_to(plots)) for path in plots.rglob("*.png")}
-    assert {f"explainer={name}/figure_2_seed_1.png" for name in ("paper", "replayed")} <= left
+    assert {f"explainer={name}/figure_2_seed_0.png" for name in ("paper", "replayed")} <= left
     assert "error_against_steps.png" in left
     (parent,) = runs(tmp_path, "sweep")
     metrics = parent.data.metrics
     names = {job.info.run_name for job in runs(tmp_path, "job")}
-    swept = [(name, seed) for name in ("paper", "replayed") for seed in (0, 1)]
-    assert names == {f"explainer={name}, seed {seed}" for name, seed in swept}
+    assert names == {f"explainer={name}, seed 0" for name in ("paper", "replayed")}
     assert "explainer" not in parent.data.tags
     assert metrics["explainer_replayed/move/pi_mse"] < metrics["explainer_paper/move/pi_mse"]
 
@@ -358,16 +347,12 @@ def test_a_sweep_in_which_nothing_is_known_is_told_all_the_same(tmp_path: Path) 
         assert len(steps) == len(set(steps))
 
 
-def test_nothing_is_tracked_where_that_is_not_wanted(tmp_path: Path) -> None:
-    tpd_run(tmp_path, *SMALL, *ONE_FIGURE, "tracking=none")
-    assert not (tmp_path / "mlflow.db").exists()
-    assert list(tmp_path.glob("outputs/runs/*/plots/figure_2.png"))
-
-
-def test_the_exact_solution_is_an_explainer_like_any_other(tmp_path: Path) -> None:
+def test_the_exact_solution_is_an_explainer_and_nothing_is_tracked_if_not_wanted(tmp_path: Path) -> None:
     tpd_run(tmp_path, *SMALL, *ONE_FIGURE, "explainer=exact", "tracking=none")
     (errors,) = tmp_path.glob("outputs/runs/*/errors.json")
     table = read_errors(errors)
+    assert not (tmp_path / "mlflow.db").exists()
+    assert list(tmp_path.glob("outputs/runs/*/plots/figure_2.png"))
     assert not table[list(METRICS)].to_numpy().any()
     assert (table[["pi_known", "foil_known"]] == 1).all(axis=None)
 

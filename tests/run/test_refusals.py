@@ -21,6 +21,7 @@ STARTS = {
     "experiment=agent env.id=CartPole-v1 policy.path=none.zip": "policy: none.zip: there is no such file",
     "experiment=agent env.id=CartPol-v1 policy.path=file": "; did you mean CartPole-v1?",
     "experiment=agent env.id=CartPole-v1 policy.path=file": "policy: ",
+    "experiment=agent policy.path=file": "env: set the environment of the agent, env.id=...",
     "experiment=cart_pol": "did you mean cart_pole?",
     "hydra.run.dir=file/x": "hydra.run.dir: the folder of the run cannot be created",
     "training=dataset training.path=/": "training: / is not a dataset",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,15 +326,19 @@ def small_model(algorithm: type[BaseAlgorithm], **settings: Any) -> Any:
     return build(algorithm, env, settings | {"policy_kwargs": TINY})
 
 
+small_ppo = partial(small_model, PPO, n_steps=250, batch_size=500, n_epochs=2, ent_coef=0.1)
+small_dqn = partial(small_model, DQN, train_freq=4, exploration_final_eps=0.3, learning_starts=500)
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize("when", ["alongside", "after"])
 @pytest.mark.parametrize(
-    "make",
+    ("make", "when"),
     [
-        lambda: small_model(PPO, n_steps=250, batch_size=500, n_epochs=2, ent_coef=0.1),
-        lambda: small_model(DQN, train_freq=4, exploration_final_eps=0.3, learning_starts=500),
+        pytest.param(small_ppo, "alongside", id="PPO-alongside"),
+        pytest.param(small_ppo, "after", id="PPO-after", marks=pytest.mark.slow),
+        pytest.param(small_dqn, "alongside", id="DQN-alongside", marks=pytest.mark.slow),
+        pytest.param(small_dqn, "after", id="DQN-after"),
     ],
-    ids=["PPO", "DQN"],
 )
 def test_explanations_converge_to_the_truth_of_the_final_policy(
     make: Callable[[], BaseAlgorithm], when: str

@@ -87,13 +87,18 @@ class Alternating:
 
 
 def network(
-    compose_config: Compose, env: Environment, policy: Policy, outcomes: OutcomeSet, steps: int
+    compose_config: Compose,
+    env: Environment,
+    policy: Policy,
+    outcomes: OutcomeSet,
+    steps: int,
+    updates: int = 1500,
 ) -> Explainer:
     """An explainer that learned from transitions around the policy."""
     cfg = compose_config(
         "explainer=network", f"explainer.horizon={HORIZON}", "explainer.target_update_rate=0.05"
     )
-    cfg.explainer.update({"hidden": [64, 64], "fit_updates": 1500, "updates_per_step": 0})
+    cfg.explainer.update({"hidden": [64, 64], "fit_updates": updates, "updates_per_step": 0})
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     rng = generator(0, "collection")
     for batch in collect(env, policy, rng, steps=steps, exploration=Exploration(0.2), num_envs=8):
@@ -132,7 +137,7 @@ def test_a_masked_agent_is_explained_within_its_mask(compose_config: Compose, fu
     learner = instantiate(compose_config("explainer=replayed", f"explainer.horizon={HORIZON}").explainer)
     explainer = Explainer(learner(fuel_taxi, policy, outcomes), policy, outcomes.legend)
     rng = generator(0, "collection")
-    for batch in collect(fuel_taxi, policy, rng, steps=200_000, exploration=Exploration(0.0), num_envs=100):
+    for batch in collect(fuel_taxi, policy, rng, steps=100_000, exploration=Exploration(0.0), num_envs=100):
         assert not outcomes.observe(batch).outcome[:, outcomes.legend.names.index("invalid")].any()
         explainer.predictor.update(batch)  # type: ignore[attr-defined]
     exact = ExactSolution(fuel_taxi, policy, outcomes, horizon=HORIZON)
@@ -142,7 +147,7 @@ def test_a_masked_agent_is_explained_within_its_mask(compose_config: Compose, fu
 @pytest.mark.no_cover
 def test_what_only_the_hidden_state_tells_is_learned(compose_config: Compose) -> None:
     env, policy, outcomes = Environment("Signal-v0"), Alternating(), signal_outcomes()
-    explainer = network(compose_config, env, policy, outcomes, 6000)
+    explainer = network(compose_config, env, policy, outcomes, 6000, updates=600)
     expected = explainer.explain(np.array([[0, 0], [0, 1]], dtype=np.float32)).expected[:, :, 0]
     steps = np.arange(HORIZON)
     alive = 0.95**steps

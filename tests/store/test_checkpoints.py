@@ -208,8 +208,8 @@ def test_an_array_of_another_kind_is_refused_and_a_new_part_stays_new(kind: str)
             if way == "short" and name.endswith(FREE):
                 continue
             assert refuses(part, forged), f"{name} was taken: {way}"
-            part.restore(new)
-            assert_as_new(part, new, f"{name} {way}")
+        part.restore(new)
+        assert_as_new(part, new, name)
     part.restore(good)
     assert_as_new(part, good, "good")
 

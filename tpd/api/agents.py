@@ -76,6 +76,8 @@ def load_agent(
         made = make_env(DictConfig({"env": _without("env", "zoo", "path", "id")}), path=str(zipped), id=env)
         made = with_known_names(made)
     elif env is None:
+        if not zipped.exists():
+            raise FileNotFoundError(f"policy: {zipped}: there is no such file or folder")
         raise ValueError("env: pass the environment of the agent, as an id or a function that creates it")
     else:
         made = environment(env)

@@ -93,7 +93,7 @@ def known_name(env_id: str) -> str | None:
 def with_known_names(env: Environment) -> Environment:
     """Add the action and observation names of the environment's config, unless a wrapper changes them."""
     known = known_base(env)
-    if known is None or env.action_names or getattr(env.make().unwrapped, "action_names", ()):
+    if known is None or env.action_names or env.make().has_wrapper_attr("action_names"):
         return env
     config, changes = group("env", known), _changes(env, Environment(env.registered_id or env.id))
     acted = () if "actions" in changes else config.get("action_names", ())

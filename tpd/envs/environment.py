@@ -154,6 +154,15 @@ class Environment:
     def _probe(self) -> Any:
         return self._sample.unwrapped
 
+    def _attribute(self, name: str) -> Any:
+        """An attribute of the outermost wrapper that has it, or of the environment itself; else None."""
+        return self._sample.get_wrapper_attr(name) if self._sample.has_wrapper_attr(name) else None
+
+    @functools.cached_property
+    def masking(self) -> Callable[[Array], BoolArray] | None:
+        """The function that computes masks from observations: given, or an attribute of the environment."""
+        return self.mask_function or self._attribute("mask_function")
+
     def check_info(self, keys: Sequence[str]) -> None:
         """Refuse keys that are missing in the environment's `info` after a step."""
         if keys:
@@ -230,10 +239,11 @@ class Environment:
             if self.action_space.start != 0:
                 raise ValueError(f"{self.id}: actions must be numbered from 0, got {self.action_space}")
             masks = self._sample.has_wrapper_attr("action_masks")
-            if masks and self.mask_function is None and self.model is None:
+            if masks and self.masking is None and self.model is None:
                 raise ValueError(
-                    f"{self.id} masks its actions: set a function that computes the mask from observations, "
-                    "+env.mask_function={_target_: my_module.mask, _partial_: true}"
+                    f"{self.id} masks its actions: add a static method mask_function(observations) to its "
+                    "class, which returns the masks [batch, actions] of a batch of observations (or set "
+                    "+env.mask_function={_target_: my_module.mask, _partial_: true} on the command line)"
                 )
         elif self.parts is not None:
             self.parts.check(self.id)
@@ -283,10 +293,10 @@ class Environment:
 
         A row may be all False where nobody acts, for example after the end of an episode.
         """
-        if self.mask_function is not None:
+        if self.masking is not None:
             owner, due = f"the mask function of {self.id}", (len(observations), self.num_actions)
             try:
-                given = self.mask_function(observations)
+                given = self.masking(observations)
             except (Exception, SystemExit) as error:  # any error of the user's function
                 raise MaskError(f"{owner} failed: {type(error).__name__}: {error}") from error
             return _checked_mask(f"{owner} gives", given, due)
@@ -348,7 +358,7 @@ class Environment:
 
     @functools.cached_property
     def _action_names(self) -> tuple[str, ...]:
-        names = self.action_names or getattr(self._probe, "action_names", ())
+        names = self.action_names or self._attribute("action_names") or ()
         names = tuple(names) or tuple(f"action {a}" for a in range(self.num_actions))
         if len(names) != self.num_actions:
             raise ValueError(f"{self.id} has {self.num_actions} actions but {len(names)} names: {names}")
@@ -358,7 +368,7 @@ class Environment:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the numbers in an observation; the parts of a Dict space are concatenated."""
         space = self.observation_space
-        given = tuple(self.observation_names) or tuple(getattr(self._probe, "observation_names", ()))
+        given = tuple(self.observation_names or self._attribute("observation_names") or ())
         numbered = _numbered_features(space)
         if given and len(given) != len(numbered):
             raise ValueError(

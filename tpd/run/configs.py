@@ -93,7 +93,11 @@ def _check_agent(policy: DictConfig | None) -> None:
 
 def _check_env(env: DictConfig | None) -> None:
     """Refuse an id that is not registered; an id with a module is checked when the module is imported."""
-    if not isinstance(env, DictConfig) or env.get("_target_") != "tpd.envs.Environment" or ":" in str(env.id):
+    if not isinstance(env, DictConfig) or env.get("_target_") != "tpd.envs.Environment":
+        return
+    if OmegaConf.is_missing(env, "id"):
+        raise SettingError("env: set the environment of the agent, env.id=...")
+    if ":" in str(env.id):
         return
     import gymnasium  # not needed for --help
 
@@ -102,7 +106,8 @@ def _check_env(env: DictConfig | None) -> None:
     try:
         gymnasium.spec(str(env.id))
     except gymnasium.error.Error as error:
-        raise SettingError(f"env: {error}{did_you_mean(str(env.id), gymnasium.registry)}") from error
+        near = did_you_mean(str(env.id), gymnasium.registry)
+        raise SettingError(f"env: Gymnasium has no environment {env.id!r}{near}") from error
 
 
 def _first_values(overrides: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from tpd.guards.files import brief
-from tpd.guards.settings import boolean, number, shown, whole_number
+from tpd.guards.settings import boolean, did_you_mean, number, shown, whole_number
 from tpd.predictors.simulation import PRECISION
 from tpd.tracking.fetch import did_you_mean_run
 
@@ -108,7 +108,8 @@ def parse(arguments: Sequence[str]) -> Question:
     if place and "state" in given:
         raise QuestionError(f"pass either state={shown(given['state'])} or {', '.join(place)}, not both")
     if not texts.get("run"):
-        raise QuestionError("run is missing: pass run=<MLflow run id, model URI or output folder>")
+        near = next(filter(None, (did_you_mean(key, known) for key in place)), "")
+        raise QuestionError(f"run is missing: pass run=<MLflow run id, model URI or output folder>{near}")
     empty = [key for key, value in texts.items() if not value]
     if empty:
         raise QuestionError(f"{empty[0]}= is empty")

@@ -54,7 +54,7 @@ def collect(
         batch, parts = joined[:size], [joined[size:]]
         gathered -= size
         done += size
-        if env.mask_function is not None:
+        if env.masking is not None:
             env.require_choice(batch.observation, env.mask(batch.observation))
         behaviour.remember(batch)
         yield batch

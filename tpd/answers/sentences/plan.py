@@ -267,7 +267,8 @@ def _all_along(pair: PairSummary, events: list[Term]) -> list[Clause]:
     for term in often[:2]:
         count = min(round(pair.count[term.number]), steps)
         about = "" if pair.exact[term.number] else "about "
-        share = "at every step" if count == steps else f"in {about}{count} of {steps} steps"
+        nearly = "nearly " if pair.count[term.number] < CERTAIN * pair.steps else ""
+        share = f"at {nearly}every step" if count == steps else f"in {about}{count} of {steps} steps"
         said.append(Clause(term.name, f"{term.name} {share}", 0, pair.horizon - 1))
     return said
 
