@@ -210,7 +210,7 @@ def _key(key: Any) -> Any:
     """A dictionary key, if hashing it is fast and cannot collide on purpose."""
     if isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**31):
         return key
-    raise RefusedPickleError(f"has the key {shown(key)}, expected a string")
+    raise RefusedPickleError(f"has {shown(key)} as a key, expected a string")
 
 
 def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:

@@ -218,7 +218,7 @@ def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: t
     assert "1.86e-04 ± 1.9e-05" in shown
     assert "7.77e-01 ± 6.6e-02" in shown
     assert "of the visits the explanations favour another action" in shown
-    assert "to look at the run: " in shown
+    assert "to view the run: " in shown
     assert "tpd-ui\n" in shown
 
 

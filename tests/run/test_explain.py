@@ -206,7 +206,7 @@ def test_what_if_names_the_reward_at_which_the_foil_overtakes(
         (["rolouts=0"], "(it has row, col, fuel, passenger); did you mean rollouts?"),
         (["episode=99", "step=0"], "the recorded episodes are 0 to 9"),
         (["episode=0", "step=999"], "has no step 999"),
-        ([*HERE, "action=up"], "has no action 'up'; it has south"),
+        ([*HERE, "action=up"], "has no action 'up'; the actions are south"),
         ([*HERE, "action=south", "foil=south"], "both south"),
         ([*HERE, "what_if=luck"], "'luck' is not part of the reward"),
         ([*HERE, "rewards.luck=2"], "'luck' is not part of the reward"),

@@ -120,7 +120,7 @@ def test_a_weight_is_where_its_strides_say() -> None:
         (tensor(0, (2**39,) * 8, (0,) * 8), "which is too large"),
         (tensor(0, (1,), (1,), "UntypedStorage"), "which is not a type of weights"),
         (b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x40\x85R.", "refers to builtins.bytearray"),
-        (shared_tuples(60), "has a tuple for a key"),
+        (shared_tuples(60), "has a tuple as a key"),
     ],
 )
 def test_weights_that_are_not_there_are_refused(pickled: bytes, complaint: str) -> None:

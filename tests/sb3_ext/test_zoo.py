@@ -252,8 +252,11 @@ def test_wrappers_are_stored_by_name(zoo: Any, given: Any) -> None:
         ({"env_wrapper": "rl_zoo3.wrappers.MaskVelocityWrapper"}, "rl_zoo3.wrappers.MaskVelocityWrapper"),
         ({"env_wrapper": ["utils.wrappers.HistoryWrapper", TIME]}, "utils.wrappers.HistoryWrapper"),
         ({"env_wrapper": "os.system"}, "os.system"),
-        ({"env_wrapper": "gymnasium.wrappers.importlib"}, "importlib .there is none"),
-        ({"env_wrapper": "gym.wrappers.FrameStack"}, "gym.wrappers.FrameStack .there is none"),
+        ({"env_wrapper": "gymnasium.wrappers.importlib"}, "importlib .there is no wrapper of this name"),
+        (
+            {"env_wrapper": "gym.wrappers.FrameStack"},
+            "gym.wrappers.FrameStack .there is no wrapper of this name",
+        ),
         ({"env_wrapper": "gymnasium.wrappers.NormalizeObservation"}, "its statistics are not in the folder"),
         ({"env_wrapper": [{"gymnasium.wrappers.RecordVideo": {"video_folder": "x"}}]}, "RecordVideo"),
         ({"env_wrapper": [{TIME: {"steps": 3}}]}, "unexpected keyword argument 'steps'"),

@@ -64,7 +64,7 @@ def test_pictures_beyond_what_a_note_holds_are_not_opened(
         run.describe(["x" * (LONGEST_NOTE - 3), *[tmp_path / "absent.png"] * 60])
         monkeypatch.setattr(mlflow_runs, "MOST_PIXELS_OF_NOTE", 3 * 20_000)
         run.describe([tmp_path / "large.png"] * 3)
-        with pytest.raises(ValueError, match=r"large\.png: has 200 x 100 pixels"):
+        with pytest.raises(ValueError, match=r"large\.png: too large, 200 x 100 pixels"):
             run.describe([tmp_path / "large.png"] * 4)
 
 

@@ -137,7 +137,7 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     unit = answer_tables.counted_as(explanation)
     show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards, told, unit))
     if question.rewards:
-        print("the rest of the policy is taken as it is, but for the column re-solved\n")
+        print("the rest of the policy is unchanged, except in the column re-solved\n")
     if question.what_if is not None:
         _what_if(run, question.what_if, names, explanation, out)
 
@@ -201,7 +201,7 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
         met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
     found = what_if.fragility(run.explainer, run.env, met, outcome)
     if (found.best < 0).all():
-        print(f"{some}: not told, because the return or the count of {outcome} was not learned\n")
+        print(f"{some}: no result, because the return or the count of {outcome} was not learned\n")
         return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
     rows = fragile_tables.most_fragile(run.env, met, found, now)

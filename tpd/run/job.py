@@ -176,8 +176,8 @@ def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings
 def print_address(tracking: Tracking, tracked: Run) -> None:
     """Print the command that shows a run, if it is tracked."""
     if tracked.id is not None:
-        print(f"to look at the run: {tracking.ui_command()}")
-        print(f"it is then at: {tracking.address}/{tracked.page()}")
+        print(f"to view the run: {tracking.ui_command()}")
+        print(f"its page: {tracking.address}/{tracked.page()}")
 
 
 def key_of(override: str) -> str:

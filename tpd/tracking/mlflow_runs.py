@@ -249,7 +249,7 @@ class MlflowRun(Run):
         with tempfile.TemporaryDirectory() as folder, Image.open(path, formats=PICTURES) as picture:
             pixels = picture.width * picture.height
             if pixels > min(MOST_PIXELS, most):
-                raise ValueError(f"{path}: has {picture.width} x {picture.height} pixels, which is absurd")
+                raise ValueError(f"{path}: too large, {picture.width} x {picture.height} pixels")
             picture.thumbnail((WIDEST_PICTURE, 10 * WIDEST_PICTURE))
             picture.save(Path(folder) / name, format=picture.format)
             self._client.log_artifact(self._run_id, str(Path(folder) / name), "note")
