@@ -206,8 +206,7 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
         if others:
             raise ValueError(f"is an agent of {' or '.join(others)}, not of {algorithm.__name__}")
         raise ValueError(
-            f"has the policy class {saved or 'unknown'}, which does not belong to {algorithm.__name__}; "
-            f"{TRUST}"
+            f"has the policy class {saved or 'unknown'}, which {algorithm.__name__} does not have; {TRUST}"
         )
     kind = "Linear" if name == "ARSLinearPolicy" else "Mlp"
     if isinstance(observations, spaces.Dict):
@@ -243,9 +242,7 @@ def build_policy(
             if not given[name].is_floating_point():
                 raise ValueError(f"its weights {name} are {given[name].dtype}, expected real numbers")
             if given[name].numel() and (largest := float(given[name].abs().max())) > LARGEST_WEIGHT:
-                raise ValueError(
-                    f"its weights {name} are as large as {largest:g}, which learned weights never are"
-                )
+                raise ValueError(f"its weights {name} are as large as {largest:g}, so they were not learned")
         policy.load_state_dict(given)
         if arguments.get("use_sde"):
             policy.reset_noise()

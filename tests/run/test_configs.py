@@ -78,6 +78,8 @@ PARTNERS: dict[str, list[str]] = {
     # what reads a dataset goes with what knows its folder
     "policy=dataset": ["training=dataset"],
     "env=dataset": ["experiment=dataset"],
+    "env=agent": ["env.id=CartPole-v1", "outcomes=cart_pole", *NO_TABLES],
+    "experiment=agent": ["env.id=FuelTaxi-v0"],
     "training=buffer": [option for option in CART_POLE if option != "training=agent"],
 }
 # agents are explained from their zip

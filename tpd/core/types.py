@@ -297,7 +297,4 @@ class Trainer(Protocol):
         on_metrics: MetricsCallback = no_metrics,
         stage: int | None = None,
     ) -> None:
-        """Train, and pass each batch of transitions, with `info_keys`, to every callback.
-
-        Runs all stages, or only stage number `stage` (from 0), which needs the stages before it to be done.
-        """
+        """Train all stages, or only `stage` (from 0); pass every batch, with `info_keys`, to callbacks."""

@@ -55,9 +55,8 @@ class Delivery:
         """The run in the store, created if it does not exist yet."""
         if self.run is None:
             token = self._state["token"]
-            self.run = self.tracking.resume(self._state["run_id"], token) or self.tracking.open(
-                **self._state["opened"], token=token
-            )
+            resumed = self.tracking.resume(self._state["run_id"], token)
+            self.run = resumed or self.tracking.open(**self._state["opened"], token=token)
             self._note(run_id=self.run.id)
         return self.run
 
@@ -167,9 +166,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     require_version(path, state)
     for name, kind in due.items():
         if name not in state or not isinstance(state[name], kind):
-            raise ValueError(
-                f"{path}: {name} must be {getattr(kind, '__name__', kind)}, got {state.get(name)!r:.50}"
-            )
+            raise ValueError(f"{path}: {name} must be {kind}, got {state.get(name)!r:.50}")
     if not re.fullmatch(RUN_ID, state["token"]):
         raise ValueError(f"{path}: token must be 32 hex digits, got {state['token']!r:.50}")
     if isinstance(state["delivered"], bool) or not 0 <= state["delivered"] < LARGEST_JOURNAL:
@@ -228,9 +225,7 @@ def _last_entry(delivery: Delivery) -> Entry | None:
             sends[entry["with"][0]] += 1
     for name, count in sends.most_common(1):
         if count > MOST_OFTEN:
-            raise ValueError(
-                f"{delivery.folder / JOURNAL}: sends {name} {count} times, at most {MOST_OFTEN} are allowed"
-            )
+            raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times, at most {MOST_OFTEN}")
     return entry
 
 

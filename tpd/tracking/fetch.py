@@ -3,6 +3,7 @@
 from difflib import get_close_matches
 from pathlib import Path
 
+from tpd.guards.versions import VersionError
 from tpd.store.explainers import DESCRIPTION
 from tpd.store.run_folders import require_own_version
 from tpd.store.saved_runs import CONFIG, EXPLAINER
@@ -21,6 +22,8 @@ def fetch(name: str, uri: str, folder: Path) -> Path:
 
     try:
         return download(name, uri, folder)
+    except VersionError:
+        raise
     except ValueError as error:
         raise ValueError(f"{error}{did_you_mean_run(name)}") from error
 
