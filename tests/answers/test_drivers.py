@@ -340,7 +340,7 @@ def test_a_forecast_that_rollouts_contradict_is_not_explained() -> None:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"there is no outcome 'flies'; there are falls, reward"):
+    with pytest.raises(ValueError, match=r"there is no outcome 'flies'; the outcomes are falls, reward"):
         asked().drivers("flies")
     with pytest.raises(ValueError, match="by"):
         asked().drivers(by=HORIZON)

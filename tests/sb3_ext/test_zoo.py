@@ -278,7 +278,7 @@ def test_what_cannot_be_applied_is_refused_by_name(zoo: Any, config: dict[str, A
 
 def test_all_that_is_refused_is_named(zoo: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"behind a\.B, c\.D, e\.F \(a vec_env_wrapper\), frame_stack=4, which"
+        ValueError, match=r"with the wrappers a\.B, c\.D, e\.F \(a vec_env_wrapper\), frame_stack=4, which"
     ):
         read_zoo_folder(zoo(env_wrapper=["a.B", TIME, "c.D"], vec_env_wrapper="e.F", frame_stack=4))
 

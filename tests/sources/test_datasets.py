@@ -500,7 +500,7 @@ def test_outcomes_of_what_the_dataset_has_not_are_refused(
 ) -> None:
     config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
-    with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\], only none"):
+    with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\]; it has none"):
         build(config)
 
 
