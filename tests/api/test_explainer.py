@@ -335,6 +335,7 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
         tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
     loaded = tpd.load(tmp_path / "saved", env=make, events=events, trust=["tests"])
     observations = np.zeros((1, 4), dtype=np.float32)
+    assert "whether they are those that were learned is not checked" in loaded.notes[-1]
     assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
 
 

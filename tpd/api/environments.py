@@ -64,7 +64,8 @@ def _environment(given: EnvLike) -> Environment:
             )
         return _of_spec(given.spec)
     if callable(given):
-        return MadeEnvironment(getattr(given, "__name__", type(given).__name__), function=given)
+        name = getattr(given, "__name__", type(given).__name__)
+        return MadeEnvironment("the environment" if name == "<lambda>" else name, function=given)
     raise TypeError(f"env: expected an id, a spec or a function that creates one, got {type(given).__name__}")
 
 

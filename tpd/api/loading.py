@@ -12,6 +12,11 @@ from tpd.policies.stored import AbsentPolicy
 from tpd.store import saved_runs
 from tpd.store.run_descriptions import NotStoredError
 
+UNCHECKED = (
+    "events: the functions passed to tpd.load are used as they are; whether they are those that were learned "
+    "is not checked, because functions cannot be stored"
+)
+
 
 def load(
     folder: str | Path,
@@ -53,4 +58,6 @@ def load(
         check_same_world(stored, given, f"the run is about {stored}, but env is {given}", "omit env")
     explainer = Explainer(policy, run.env, outcomes, run.explainer.predictor.horizon)
     explainer._adopt(run, Quality.read(path))
+    if events is not None:
+        explainer.notes = (*explainer.notes, UNCHECKED)
     return explainer

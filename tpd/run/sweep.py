@@ -278,6 +278,8 @@ class JobWatch:
 
     def __init__(self, folder: Path, count: int | None) -> None:
         self._folder = folder
+        self._log = logging.Logger(__name__)
+        self._log.handlers = [*logging.getLogger().handlers]  # jobs in this process mute those of the root
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
         self._thread.start()
@@ -304,7 +306,7 @@ class JobWatch:
                     ended.add(path)
                     advance(1)
                     if record["status"] == FAILED:
-                        log.error(
+                        self._log.error(
                             "seed %s failed: %s\n%s",
                             record.get("seed"),
                             record.get("error"),
