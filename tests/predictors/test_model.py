@@ -251,7 +251,7 @@ def test_numbered_observations_are_refused() -> None:
 
 
 def test_particles_are_shared_evenly_by_the_members() -> None:
-    with pytest.raises(ValueError, match="particles must be a multiple of 2 members, got 5"):
+    with pytest.raises(ValueError, match="particles must be a multiple of the 2 ensemble members, got 5"):
         model(particles=5)
 
 
