@@ -124,5 +124,5 @@ def test_env_without_table_is_refused_by_name() -> None:
 
 
 def test_an_exact_solution_that_is_too_large_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"would take .* shorter horizon, or explainer=replayed"):
+    with pytest.raises(ValueError, match=r"needs .* shorter horizon, or explainer=replayed"):
         ExactSolution(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)

@@ -135,7 +135,7 @@ def test_counts_grow_and_lose_nothing() -> None:
 
 
 def test_a_horizon_that_is_too_long_for_a_single_pair_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"would take .* use a shorter horizon"):
+    with pytest.raises(ValueError, match=r"needs .* use a shorter horizon"):
         ReplayedFHTD(small_mdp.environment(), small_mdp.policy(), small_mdp.outcomes(), horizon=10**15)
 
 

@@ -150,7 +150,7 @@ def test_normalised_dicts() -> None:
 def test_normalisation_within_other_wrappers_is_refused() -> None:
     with pytest.raises(ValueError, match="wrapped in VecFrameStack"):
         shown_in(build(A2C, VecFrameStack(VecNormalize(Walks().env), 2), ON_POLICY))
-    with pytest.raises(ValueError, match="inside VecNormalize"):
+    with pytest.raises(ValueError, match="wrapped in VecNormalize"):
         shown_in(build(A2C, VecNormalize(VecNormalize(Walks().env)), ON_POLICY))
 
 

@@ -130,7 +130,7 @@ gym.register(id="Vast-v0", entry_point="tests.sources.test_exploration:Vast")
 
 def test_a_policy_with_a_table_that_is_too_large_is_refused(compose_config: Compose) -> None:
     overrides = ["env.id=tests.sources.test_exploration:Vast-v0", "outcomes=reward", "evaluation=none"]
-    message = r"policy: .*1000000000000000 x 2 float64 would take 16000000.0 GB.*observes vectors"
+    message = r"policy: .*1000000000000000 x 2 float64 needs 16000000.0 GB.*observes vectors"
     with pytest.raises(ConfigError, match=message):
         build(compose_config(*overrides))
 
