@@ -150,7 +150,10 @@ class TrainedAgent:
         envs = DummyVecEnv([lambda: Monitor(CheckedEnv(env.make()))] * copies)
         self.model = algorithm(env=envs, seed=reset_seed(rng), device="cpu")
         if isinstance(self.model, MaskablePPO) and not is_masking_supported(envs):
-            raise ValueError(f"{env.id} has no method action_masks, which MaskablePPO needs for training")
+            raise ValueError(
+                f"{env.id} has no method action_masks, which MaskablePPO needs for training: add it to the "
+                "environment, or use policy=sb3_ppo"
+            )
         self.policy = as_policy(
             self.model,
             deterministic=boolean("deterministic", deterministic),

@@ -20,7 +20,7 @@ from sb3_ext.weights import Weights
 Algorithm = type[BaseAlgorithm]
 Space = spaces.Space[Any]
 
-TRUST = "trust=true runs the file's own code"
+TRUST = "if you trust the file, set trust=true, which runs its code"
 
 # the layers of each head of net_arch, and which of these networks lack an output layer
 ACTOR_CRITIC = {"pi": "mlp_extractor.policy_net", "vf": "mlp_extractor.value_net"}

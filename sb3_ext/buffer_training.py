@@ -31,7 +31,7 @@ class BufferTraining(Training):
         self.alongside, self.dataset = False, None
         self.steps = count(self._buffer)
         if not self.steps:
-            raise ValueError(f"{self._path} has no transitions")
+            raise ValueError(f"{self._path} has no transitions: save the replay buffer after training")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse a buffer of something else, or without what the outcomes read."""
@@ -59,6 +59,7 @@ class BufferTraining(Training):
         """Read, and learn from it."""
         if isinstance(policy, RecurrentPolicy):
             raise ValueError(
-                "recurrent agents are not supported: a replay buffer does not store hidden states"
+                "a recurrent agent cannot be explained from a replay buffer, which does not store hidden "
+                "states: use training=agent"
             )
         return in_stages(partial(learn_in_turn, learning), [partial(self._batches, env, info_keys)])

@@ -13,12 +13,7 @@ from stable_baselines3.common.preprocessing import is_image_space
 from sb3_ext.inert_pickles import PickledObject, array_of, read_pickle
 from sb3_ext.unpickling import one_line
 from tpd.core.observations import pack
-from tpd.core.types import (
-    Array,
-    BoolArray,
-    IntArray,
-    Transitions,
-)
+from tpd.core.types import Array, BoolArray, IntArray, Transitions
 from tpd.guards.settings import boolean, whole_number
 from tpd.guards.sizes import require_memory
 
@@ -63,9 +58,15 @@ def load_replay_buffer(path: str | Path) -> SavedBuffer:
             require_memory("the replay buffer", (2, file.stat().st_size), "uint8", "save a smaller one")
         record = read_pickle(file, LARGEST_BUFFER)
         if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
-            raise ValueError(f"contains a {type(record).__name__}, not a replay buffer")
+            raise ValueError(
+                f"contains a {type(record).__name__}, not a replay buffer: pass the file that "
+                "model.save_replay_buffer wrote"
+            )
         if record.origin not in ORIGINS:
-            raise ValueError(f"contains a {record.origin}, but only plain replay buffers can be read")
+            raise ValueError(
+                f"contains a {record.origin}, but only ReplayBuffer and DictReplayBuffer of "
+                "Stable-Baselines3 can be read"
+            )
         return _saved(record.state)
     except ValueError as error:
         raise ValueError(one_line(path, error)) from error
@@ -173,7 +174,7 @@ def _checked(
             "from it: use ExplainerCallback during training, or collect transitions afterwards"
         )
     if not len(rows):
-        raise ValueError("the replay buffer is empty")
+        raise ValueError("the replay buffer is empty: train the agent first, or load a saved replay buffer")
     done = buffer.dones[rows] > 0
     if buffer.optimize_memory_usage and done[:-1].any():
         raise ValueError(

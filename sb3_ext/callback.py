@@ -134,7 +134,7 @@ class TransitionCallback(BaseCallback):
 
 def _entry(info: Mapping[str, Any], key: str) -> Any:
     if key not in info:
-        raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
+        raise KeyError(f"an outcome reads info[{key!r}], but the environment's info has only {sorted(info)}")
     return info[key]
 
 
@@ -160,7 +160,10 @@ class ExplainerCallback(TransitionCallback):
         verbose: int = 0,
     ) -> None:
         if not isinstance(explainer.predictor, Learner):
-            raise TypeError(f"{type(explainer.predictor).__name__} does not learn from transitions")
+            raise TypeError(
+                f"{type(explainer.predictor).__name__} does not learn from transitions: use a learner such "
+                "as explainer=network_alongside"
+            )
         if info_keys is None:
             info_keys = getattr(getattr(explainer.predictor, "outcomes", None), "info_keys", ())
         self.when = one_of("when", when, ("alongside", "after"))

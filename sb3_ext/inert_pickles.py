@@ -76,7 +76,7 @@ class InertUnpickler:
         """Read the next pickle of the content."""
         for count, (opcode, argument, _) in enumerate(pickletools.genops(self._content)):
             if count >= MOST_OPCODES:
-                raise RefusedPickleError(f"has more than {MOST_OPCODES} opcodes")
+                raise RefusedPickleError(f"is too large a pickle: it has more than {MOST_OPCODES} opcodes")
             if opcode.name == "STOP":
                 return self._stack.pop()
             if not (self._push(opcode.name, argument) or self._gather(opcode.name)):

@@ -97,7 +97,7 @@ def _algorithm(agent: SavedAgent, name: str | None) -> Algorithm:
         for algorithm, has_sign in SIGNS.items():
             if has_sign(agent):
                 return algorithm
-        raise ValueError(f"does not show its algorithm: pass algorithm=, one of {known}")
+        raise ValueError(f"its algorithm cannot be detected: set algorithm to one of {known}")
     for algorithm in SIGNS:
         if algorithm.__name__.casefold() == name.casefold():
             return algorithm
@@ -153,7 +153,7 @@ def _observation_space(space: Space, saved: Any) -> Space:
             listed = str(saved["spaces"])
             places = {key: max(listed.find(f"{key!r}: "), listed.find(f"({key!r}, ")) for key in keys}
             if min(places.values()) < 0:
-                raise ValueError(f"is an agent for observations {listed}, but the environment has {space}")
+                raise ValueError(f"is an agent for observations {listed}, not for {space}")
             keys.sort(key=places.__getitem__)
         return spaces.Dict(OrderedDict((key, _observation_space(space[key], None)) for key in keys))
     if isinstance(space, spaces.Box) and is_image_space(space):
@@ -181,7 +181,10 @@ def _check_space(space: Space, saved: Any, what: str) -> None:
         its = _in_words(kind[1] if kind else "a space", shape, {n: saved[n] for n in numbers if n in saved})
         own = {name: getattr(space, name) for name in numbers if hasattr(space, name)}
         here = _in_words(type(space).__name__, space.shape, own)
-        raise ValueError(f"is an agent for {what} of {its}, but the environment has {here}")
+        raise ValueError(
+            f"is an agent for {what} of {its}, but the environment has {here}: use the environment of its "
+            "training"
+        )
 
 
 def _in_words(kind: str, shape: Sequence[int] | None, numbers: Mapping[str, Any]) -> str:
@@ -225,24 +228,21 @@ def build_policy(
     """A policy of this class with these weights, all of which must fit."""
     if "lr_schedule" in inspect.signature(policy_class).parameters:
         arguments = {**arguments, "lr_schedule": BasePolicy._dummy_schedule}
+    unfit = f"does not fit observations {observations} and actions {actions}"
     with torch.random.fork_rng(devices=[]):  # the initial weights are replaced anyway
         try:
             policy = policy_class(observations, actions, **arguments)
         except UNFIT as error:
             reason = str(error).partition("\n")[0]
-            raise ValueError(
-                f"does not fit observations {observations} and actions {actions}: {reason}"
-            ) from error
+            raise ValueError(f"{unfit}: {reason}") from error
         given, complaints = _fitted(weights, policy.state_dict())
         if complaints:
-            raise ValueError(
-                f"does not fit observations {observations} and actions {actions}: {complaints[0]}"
-            )
+            raise ValueError(f"{unfit}: {complaints[0]}")
         for name, _ in policy.named_parameters():
             if not given[name].is_floating_point():
                 raise ValueError(f"its weights {name} are {given[name].dtype}, expected real numbers")
             if given[name].numel() and (largest := float(given[name].abs().max())) > LARGEST_WEIGHT:
-                raise ValueError(f"its weights {name} are as large as {largest:g}, so they were not learned")
+                raise ValueError(f"its weights {name} reach {largest:g}: diverged or corrupted")
         policy.load_state_dict(given)
         if arguments.get("use_sde"):
             policy.reset_noise()

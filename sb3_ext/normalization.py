@@ -75,10 +75,14 @@ def frozen(
 def _untrusted_state(path: Path) -> dict[str, Any]:
     record = read_pickle(path)
     if not isinstance(record, PickledObject) or not isinstance(record.state, dict):
-        raise ValueError(f"contains a {type(record).__name__}, not the statistics of a VecNormalize")
+        raise ValueError(
+            f"contains a {type(record).__name__}, not the statistics of a VecNormalize: pass the file that "
+            "VecNormalize.save wrote"
+        )
     if record.origin != ORIGIN:
         raise ValueError(
-            f"contains a {record.origin}, not a VecNormalize of Stable-Baselines3; trust=true runs it"
+            f"contains a {record.origin}, not a VecNormalize of Stable-Baselines3; if you trust the file, "
+            "set trust=true, which runs its code"
         )
     return record.state
 
@@ -98,7 +102,8 @@ def _check_own(normalize: VecNormalize) -> None:
     for method in ("normalize_obs", "_normalize_obs"):
         if getattr(type(normalize), method) is not getattr(VecNormalize, method):
             raise ValueError(
-                f"contains a {type(normalize).__name__}, a subclass that may normalise differently"
+                f"contains a {type(normalize).__name__}, a subclass with its own normalize_obs, which is not "
+                "supported"
             )
 
 
@@ -110,7 +115,9 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
     if not (0 <= epsilon < np.inf and clip > 0):
-        raise ValueError(f"has epsilon={epsilon:g} and clip_obs={clip:g}, which a VecNormalize cannot have")
+        raise ValueError(
+            f"has epsilon={epsilon:g} and clip_obs={clip:g}, expected epsilon >= 0 and clip_obs > 0"
+        )
     statistics = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
         return ObservationNormalization(*_mean_and_variance(statistics, space, "observations"), epsilon, clip)

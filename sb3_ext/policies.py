@@ -46,7 +46,10 @@ def as_policy(
     }
     known = spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary
     if not isinstance(model.action_space, known):
-        raise TypeError(f"actions of {model.action_space} are not supported")
+        raise TypeError(
+            f"actions of {model.action_space} are not supported: use Discrete, Box, MultiDiscrete or "
+            "MultiBinary"
+        )
     if not deterministic and getattr(model, "use_sde", False):
         raise ValueError(
             "an agent with gSDE keeps its noise for many steps, so its actions do not depend on the "

@@ -77,7 +77,8 @@ def _entry(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     require_plain_zip([entry])
     held = entry.compress_size
     most = min(largest, LARGEST_COMPRESSION * max(held, 1024), max(MUCH, 2 * held))
-    _check_claim(entry.file_size, most, name)
+    if entry.file_size > most:
+        raise ValueError(f"{name} in it declares {entry.file_size} bytes, which is too large (limit {most})")
     return archive.read(entry)
 
 
@@ -102,11 +103,6 @@ def _weights(content: bytes) -> Weights:
     if endless:
         raise ValueError(f"its weights {endless[0]} are not finite")
     return weights
-
-
-def _check_claim(claimed: int, largest: int, name: str) -> None:
-    if claimed > largest:
-        raise ValueError(f"{name} in it declares {claimed} bytes, which is too large")
 
 
 def _renamed(weights: Weights) -> Weights:

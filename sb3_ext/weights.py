@@ -81,7 +81,7 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
     for key in keys:
         (count,) = struct.unpack("<q", stream.read(8))
         if not 0 <= count <= len(content):
-            raise ValueError(f"declares {count} numbers for one array")
+            raise ValueError(f"declares an array of {count} numbers, which does not fit the file")
         storages[key] = stream.read(count * sizes[key])
     return table, storages
 
@@ -123,7 +123,7 @@ def _tensor(name: str, record: Any, storages: Mapping[str, bytes], largest: int)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count = int(np.prod(size, dtype=object))
     if count * item > largest:
-        raise ValueError(f"declares {count * item} bytes for {name}, which is too large")
+        raise ValueError(f"declares {count * item} bytes for {name}, which is too large (limit {largest})")
     if count and last >= len(numbers):
         raise ValueError(f"has fewer bytes of {name} than it declares")
     steps = [step * item for step in stride]

@@ -127,10 +127,11 @@ def _read(path: Path) -> tuple[ZooFolder, list[Layer]]:
     with blame(parameters / ARGS):
         kwargs |= _keywords(args.get("env_kwargs"))
     kwargs.pop(RENDER_MODE, None)
+    given = zipped.stem if name is None and zipped.name != BEST else name
     found = ZooFolder(
         zip=zipped,
         vec_normalize=_statistics(path, parameters, normalised),
-        env_id=_env_id(name, zipped),
+        env_id=given if isinstance(given, str) and ENV_ID.fullmatch(given) else None,
         max_episode_steps=kwargs.pop(TIME_LIMIT, None),
         env_kwargs=kwargs,
         wrappers=(),
@@ -198,12 +199,6 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
             "observations"
         )
     return found
-
-
-def _env_id(name: Any, zipped: Path) -> str | None:
-    """The environment id from args.yml, or else from the name of the zip."""
-    given = zipped.stem if name is None and zipped.name != BEST else name
-    return given if isinstance(given, str) and ENV_ID.fullmatch(given) else None
 
 
 def _names(paths: Sequence[Path]) -> str:

@@ -195,6 +195,7 @@ def measure_world(settings: Settings, name: str, seed: int) -> None:
             figures = measured(case, method, batches) if size else simulated(case, ROLLOUTS[method])
             figures["seconds to collect"] = collecting
             about = {"world": name, "method": method, "transitions": size, "seed": seed}
+            about |= {"moments": len(case.asked), "episodes": settings.episodes}
             keep(settings, figures, about)
 
 

@@ -107,7 +107,7 @@ class Settings:
                 sys.exit(f"{what}: there is no {missing[0]!r}; there are {', '.join(known)}")
         for name in settings.worlds:
             if WORLDS[name].agent and not settings.agents_folder:
-                sys.exit(f"{name} explains an agent of other people: say where they are, agents_folder=...")
+                sys.exit(f"{name} needs downloaded agents: set their folder, agents_folder=...")
         return settings
 
     def wanted(self, methods: Sequence[str]) -> list[str]:

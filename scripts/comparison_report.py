@@ -1,123 +1,31 @@
 """Write the tables and picture of docs/results/comparison.md, from the results of `scripts/comparison.py`."""
 
-import json
 import re
 import textwrap
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-from comparison_scores import STEPS, Figures
+from comparison_results import NAMES, NONE, WORLDS, Row, by_world, gathered, number, power
+from comparison_scores import STEPS
 
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
-NAMES = {
-    "replayed": "tpd: replayed (tables)",
-    "auto": "tpd: auto (vectors)",
-    "network": "tpd: network alone",
-    "paper": "FHTD, as in the paper",
-    "model": "learned model, rolled out",
-    "model_rollouts": "learned model, 200 rollouts",
-    "most_likely_trajectory": "most likely trajectory",
-    "most_likely_model": "most likely trajectory",
-    "temporal_reward": "temporal reward decomposition",
-    "temporal_reward_network": "temporal reward decomposition",
-    "reward_decomposition": "reward decomposition",
-    "reward_decomposition_network": "reward decomposition",
-    "outcome_gvfs": "outcomes as GVFs",
-    "outcome_gvfs_network": "outcomes as GVFs",
-    "belief_map": "belief map",
-    "rollouts_20": "simulator, 20 rollouts",
-    "rollouts_200": "simulator, 200 rollouts",
-}
-WORLDS = {
-    "fuel_taxi": "FuelTaxi",
-    "frozen_lake": "FrozenLake 8x8",
-    "cart_pole": "CartPole",
-    "acrobot": "Acrobot",
-    "lunar_lander": "LunarLander",
-}
 OURS = ("replayed", "auto")
-NONE = "n/a"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 WITHIN = 0.05
-"""Relative margin: how much worse than the best learning method ours may be without a remark."""
-
-
-@dataclass
-class Row:
-    """One method with one number of transitions, in one world."""
-
-    method: str
-    transitions: int
-    seeds: list[Figures] = field(default_factory=list)
-
-    def values(self, *names: str) -> list[float]:
-        """By seed: the mean of these figures; seeds without any of them are left out."""
-        found = [[seed[name] for name in names if name in seed] for seed in self.seeds]
-        means = [float(np.mean(each)) for each in found if each]
-        return [mean for mean in means if not np.isnan(mean)]
-
-    def mean(self, *names: str) -> float:
-        return float(np.mean(self.values(*names) or [np.nan]))
-
-    def median(self, name: str) -> float:
-        """The median over seeds: the first seed also includes imports and compilation."""
-        return float(np.median(self.values(name) or [np.nan]))
-
-    @property
-    def seconds(self) -> float:
-        """CPU seconds to collect and to learn."""
-        return self.median("seconds to learn") + self.median("seconds to collect")
-
-    def cell(self, *names: str, percent: bool = False) -> str:
-        """Mean over the seeds, with minimum and maximum."""
-        values = self.values(*names)
-        if not values:
-            return NONE
-        shown = [_percent(value) if percent else _number(value) for value in values]
-        mean = _percent(float(np.mean(values))) if percent else _number(float(np.mean(values)))
-        low, high = shown[int(np.argmin(values))], shown[int(np.argmax(values))]
-        return mean if low == high else f"{mean} ({low}..{high})"
-
-    @property
-    def name(self) -> str:
-        """The name in tables."""
-        size = f", {_power(self.transitions)}" if self.transitions else ""
-        return f"{NAMES[self.method]}{size}"
-
-    def skill_names(self) -> list[str]:
-        """The names of the Brier skill figures by the last step."""
-        told = {name for seed in self.seeds for name in seed}
-        measured = sorted(name for name in told if name.endswith(f": skill by {STEPS[-1]}"))
-        return measured or sorted(name for name in told if name.endswith(": skill by the moments"))
-
-
-def read(folder: Path) -> dict[str, list[Row]]:
-    """All results, by world."""
-    rows: dict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
-    for path in sorted(folder.glob("*.json")):
-        one = json.loads(path.read_text())
-        key = one["method"], one["transitions"]
-        rows[one["world"]].setdefault(key, Row(*key)).seeds.append(one["figures"])
-    order = list(NAMES)
-    return {
-        world: sorted(rows[world].values(), key=lambda row: (order.index(row.method), row.transitions))
-        for world in WORLDS
-        if world in rows
-    }
+"""The skill that ours may lose, relative to the best learning method."""
+R_SQUARED = "R² of the surrogate"
 
 
 def write_report(folder: Path, page: Path) -> None:
-    """Insert the tables between two marks of the page, and write the picture beside it."""
-    found = read(folder)
+    """Insert the tables between two marks of the page; write the picture and all results beside it."""
+    found = by_world(gathered(folder, page.with_suffix(".json")))
     if not found:
         raise SystemExit(f"nothing was measured in {folder}")
-    text = "\n\n".join(section(world, rows) for world, rows in found.items())
+    text = "\n\n".join([best(found), *(section(world, rows) for world, rows in found.items())])
     markdown = page.with_suffix(".md")
     before = markdown.read_text()
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
@@ -128,14 +36,26 @@ def write_report(folder: Path, page: Path) -> None:
 
 
 def section(world: str, rows: Sequence[Row]) -> str:
-    """Both tables of one world, and where ours is not the best."""
+    """Both tables of one world."""
     seeds = sorted({len(row.seeds) for row in rows})
-    counted = (
-        f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else f"{seeds[0]} seed{'s' * (seeds[0] > 1)}"
-    )
-    accuracy, cost = _accuracy(rows), _cost(rows)
-    remarks = "\n".join(f"- {remark}" for remark in behind(rows))
-    return f"### {WORLDS[world]} ({counted})\n\n{accuracy}\n\n{cost}\n\n{remarks}".rstrip()
+    sizes = [size for row in rows for size in row.sizes]
+    moments, episodes = (sorted({*each}) for each in zip(*sizes, strict=True))
+    counted = f"{_span(seeds)} seed{'s' * (seeds != [1])}"
+    measured = f"{counted}, {_span(moments)} moments and {_span(episodes)} fresh episodes for each."
+    surrogates = [_faithful(row) for row in rows if row.values(R_SQUARED)]
+    if surrogates:
+        measured += f" R² of the surrogate of the GVFs, {', '.join(surrogates)}."
+    return f"### {WORLDS[world]} ({counted})\n\n{measured}\n\n{_accuracy(rows)}\n\n{_cost(rows)}"
+
+
+def _span(values: Sequence[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def _faithful(row: Row) -> str:
+    values = row.values(R_SQUARED)
+    ends = dict.fromkeys(f"{value:.3f}" for value in (min(values), max(values)))
+    return f"{power(row.transitions)}: {' to '.join(ends)}"
 
 
 def _accuracy(rows: Sequence[Row]) -> str:
@@ -143,9 +63,9 @@ def _accuracy(rows: Sequence[Row]) -> str:
     heads = (
         "method, transitions",
         "pairs answered",
-        f"mse at {steps}",
-        f"mse by {steps}",
-        "Brier skill by 29",
+        f"mse at step {steps}",
+        f"mse by step {steps}",
+        "Brier skill by step 29",
         "90 % bands hold",
         "interval score",
         "contrasts with the wrong sign, or none",
@@ -173,7 +93,7 @@ def _cost(rows: Sequence[Row]) -> str:
         "method, transitions",
         "equivalent rollouts, policy's action / foil",
         "CPU s to collect and learn",
-        "CPU s an answer",
+        "CPU s per answer",
         "MB kept",
         "pays from so many questions",
     )
@@ -184,9 +104,9 @@ def _cost(rows: Sequence[Row]) -> str:
             (
                 row.name,
                 " / ".join(row.cell(f"by rollouts, {whose}") for whose in ("policy", "foil")),
-                _number(row.seconds) if row.transitions else "0",
-                _number(row.median("seconds an answer")),
-                _number(row.mean("bytes") / 1e6) if row.transitions else "0",
+                number(row.seconds) if row.transitions else "0",
+                number(row.median("seconds an answer")),
+                number(row.mean("bytes") / 1e6) if row.transitions else "0",
                 _pays(row, rollout),
             )
             for row in rows
@@ -213,32 +133,73 @@ def _pays(row: Row, rollout: float) -> str:
     return str(int(np.ceil(row.seconds / saved)))
 
 
-def behind(rows: Sequence[Row]) -> list[str]:
-    """Where ours is clearly worse than the best learning method, by decisive event."""
-    said = list[str]()
-    for size in sorted({row.transitions for row in rows if row.transitions}):
-        here = [row for row in rows if row.transitions == size]
-        ours = next((row for row in here if row.method in OURS), None)
-        for name in ours.skill_names() if ours is not None else ():
-            assert ours is not None
-            best = max(here, key=lambda row: np.nan_to_num(row.mean(name), nan=-np.inf))
-            lost = best.mean(name) - ours.mean(name)
-            if lost > WITHIN * abs(best.mean(name)):
+def best(found: Mapping[str, Sequence[Row]]) -> str:
+    """Ours against the best learning method, by decisive event: the Brier skill, and the mse of "by h"."""
+    heads = (
+        "environment: event",
+        "transitions",
+        f"Brier skill by {STEPS[-1]}",
+        "best skill",
+        f"within {100 * WITHIN:.0f} %",
+        "mse by h",
+        "smallest mse",
+    )
+    lines = list[Sequence[str]]()
+    for world, rows in found.items():
+        for ours in (row for row in rows if row.method in OURS):
+            here = [row for row in rows if row.transitions == ours.transitions]
+            for name in ours.skill_names():
                 event = name.partition(":")[0]
-                said.append(
-                    f"{event}: {NAMES[ours.method]} has skill {ours.mean(name):.3f} by {STEPS[-1]}, "
-                    f"{NAMES[best.method]} {best.mean(name):.3f} ({_power(size)} transitions)"
+                skill, mse = max(_known(here, name)), min(_known(here, f"{event}: by all"))
+                lost = skill[0] - ours.mean(name)
+                within = NONE if np.isnan(lost) else "yes" if lost <= WITHIN * abs(skill[0]) else "**no**"
+                lines.append(
+                    (
+                        f"{WORLDS[world]}: {event}",
+                        power(ours.transitions),
+                        _skill(ours.mean(name), ours.method),
+                        _skill(*skill),
+                        within,
+                        f"{number(ours.mean(f'{event}: by all'))} `{ours.method}`",
+                        f"{number(mse[0])} `{mse[1]}`",
+                    )
                 )
-    return said
+    return f"### tpd against the best learning method\n\n{_table(heads, lines)}"
+
+
+def _skill(value: float, method: str) -> str:
+    return NONE if np.isnan(value) else f"{value:.3f} `{method}`"
+
+
+def _known(rows: Sequence[Row], name: str) -> list[tuple[float, str]]:
+    """The figure of each row that has it, with the method; if none has, NaN."""
+    found = [(row.mean(name), row.method) for row in rows if row.values(name)]
+    return found or [(np.nan, NONE)]
 
 
 def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Accuracy against the cost of an answer: one point per method, one panel per stochastic world."""
-    panels = {world: rows for world, rows in found.items() if any(_placed(row) for row in rows)}
+    """Accuracy against the cost of an answer: one point per method, one panel per stochastic world.
+
+    Worlds without rollouts of the simulator, to compare with, are left out.
+    """
+    panels = {
+        world: rows for world, rows in found.items() if any(_placed(r) and not r.transitions for r in rows)
+    }
+    if not panels:
+        return
+    columns = min(2, len(panels))
+    rows_of_panels = -(-len(panels) // columns)
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 4.6), sharey=True, squeeze=False, layout="constrained"
+        rows_of_panels,
+        columns,
+        figsize=(5.2 * columns, 4.6 * rows_of_panels),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
     )
-    for panel, (world, rows) in zip(axes[0], panels.items(), strict=True):
+    for panel in axes.flat[len(panels) :]:
+        panel.remove()
+    for panel, (world, rows) in zip(axes.flat, panels.items(), strict=False):
         most = max(row.transitions for row in rows)
         shown = [row for row in rows if row.transitions in (0, most)]
         for row in filter(_placed, shown):
@@ -256,11 +217,12 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
             )
         silent = dict.fromkeys(NAMES[row.method] for row in shown if np.isnan(row.mean("by 29")))
         without = textwrap.fill(f"no probability over time: {', '.join(silent)}", 60) if silent else ""
-        panel.set_xlabel(f"CPU seconds an answer\n{without}", fontsize=8)
+        panel.set_xlabel(f"CPU seconds per answer\n{without}", fontsize=8)
         panel.set(xscale="log", yscale="log", title=WORLDS[world])
         panel.margins(0.25)
         panel.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("accuracy: rollouts that are as good\n(has it happened by step h?)")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("accuracy: rollouts that are as good\n(has it happened by step h?)")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -271,30 +233,10 @@ def _placed(row: Row) -> bool:
 
 
 def _three(row: Row, what: str) -> str:
-    cells = [_number(row.mean(f"{what} {h}")) for h in STEPS]
+    cells = [number(row.mean(f"{what} {h}")) for h in STEPS]
     return NONE if set(cells) == {NONE} else " / ".join(cells)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _number(value: float) -> str:
-    if np.isnan(value):
-        return NONE
-    if np.isinf(value):
-        return "more than can be told"
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _power(count: int) -> str:
-    """1000000 as 10⁶."""
-    digits = f"{count:e}".partition("e")
-    exponent = str(int(digits[2])).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    factor = float(digits[0])
-    return f"10{exponent}" if factor == 1 else f"{factor:g}·10{exponent}"

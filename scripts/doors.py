@@ -1,4 +1,4 @@
-"""Try hostile inputs at every entry point ("door") that reads data. Fails if anything got in.
+"""Pass hostile inputs to every function that reads data (a "door"). Fails if any input executes code.
 
 python scripts/doors.py     writes docs/results/doors.md by door, and outputs/doors.md by input
 """
@@ -17,145 +17,172 @@ from tests.support.doors import RAN, READ, ROOM, SECONDS, TOLD, Case, Result, at
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results" / "doors.md"
 TABLE = ROOT / "outputs" / "doors.md"
-HEAD = f"""# Doors
+HEAD = f"""# Hostile inputs
 
-A door is a function that reads a file or a request. Each was handed hostile inputs, each in a process of its
-own with {SECONDS} s and {ROOM // 2**30} GB: pickles that run code, broken and empty files, pipes and links,
-arrays and nesting of absurd sizes, settings of the wrong kind. None of their code ran. An input is refused in
-one line that names it, or read as plain data where nothing depends on it.
+tpd reads files and requests that may come from untrusted sources. `python scripts/doors.py` passes hostile
+inputs to every function that reads one (a *door* in the code): pickles that run code, broken and empty files,
+pipes and links, absurdly large or deeply nested data, settings of the wrong type. Each input is read in a
+separate process with {SECONDS} s and {ROOM // 2**30} GB. None of them executed code: each was refused
+with a one-line error that names it, or read as plain data without effect.
 
-`python scripts/doors.py` makes this page, writes the answer to every input to `outputs/doors.md`, and fails
-if something ran, hung, or was not refused in one line. `tests/store/test_doors.py` asserts the same.
+The script writes this page, and the result for every input to `outputs/doors.md`. It fails if an input
+executes code, hangs, or is not refused in one line. `tests/store/test_doors.py` tests the same.
 
-| door | read by | hostile inputs | refused | read as plain data |
+| input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
 """
 TOLD_HEAD = """
-## Only when told
+## If you trust the input
 
-These run the code of the file, because the user said so.
+These calls execute code of the input, because the user allows it.
 
-| file | hostile input | told by | what came of it |
+| input | hostile input | allowed by | result |
 |---|---|---|---|
 """
 OTHER_HEAD = """
-## Doors that are no files
+## Other attacks and errors
 
-| what is hostile | what comes of it | shown by |
+Tests check these cases one by one.
+
+| input | result | test |
 |---|---|---|
 """
 OTHERS = (
     (
         "`.numba_config.yaml` in the working directory",
-        "not read; the cache is private",
+        "not read; numba's cache is in a private folder",
         "kernels/test_compiler",
     ),
-    ("composing a config", "changes nothing on disk", "store/test_run_folders"),
+    ("a config that is composed but not run", "nothing on disk changes", "store/test_run_folders"),
     (
-        "a run that a synced folder did not start",
-        "left alone: the token must be its own",
+        "a folder given to `tpd-sync` that names an MLflow run of someone else",
+        "that run is not changed: the folder must have its token",
         "tracking/test_outbox",
     ),
-    ("a picture in PostScript in a synced folder", "not opened: PNG and JPEG only", "tracking/test_outbox"),
-    ("a model name in a synced folder", "not registered without `register=true`", "tracking/test_outbox"),
+    ("a PostScript image in such a folder", "not opened: only PNG and JPEG are", "tracking/test_outbox"),
+    ("a model name in such a folder", "not registered without `register=true`", "tracking/test_outbox"),
     (
-        "pickles and weights that swell, nest or hang",
-        "refused by counted opcodes",
+        "counts, tags or parent runs in such a folder that no run could have",
+        "refused",
+        "tracking/test_outbox",
+    ),
+    (
+        "pickles and weights that expand, nest deeply or loop",
+        "refused: the number of opcodes is limited",
         "sb3_ext/test_inert_pickles",
     ),
     (
-        "spaces and arrays larger than their file",
-        "refused before there is room made",
+        "spaces and arrays that claim to be larger than their file",
+        "refused before memory is allocated",
         "envs/test_large_spaces",
     ),
     (
-        "a checkpoint with forged arrays, links or weights, and a digest that fits",
-        "one warning, and the run starts anew with new parts",
+        "a checkpoint with forged arrays, links or weights and a matching digest",
+        "one warning; the run starts from the beginning",
         "store/test_checkpoints",
     ),
     (
-        "pages of Parquet that hold more than the footer says, rows that a file cannot hold",
-        "refused by the headers of the pages and the size of the file",
+        "Parquet pages with more data than the footer says; more rows than fit into the file",
+        "refused by page headers and file size",
         "sources/test_datasets",
     ),
     (
-        "values that a space does not hold, hidden states of another length",
-        "refused, with file and column",
+        "values outside of their space; hidden states of the wrong length",
+        "refused; the error names file and column",
         "sources/test_datasets",
     ),
     (
-        "numbers far outside of a Box, or outside of one of whole numbers",
-        "refused, with file, column, row and value",
+        "numbers far outside of a Box, or not integers in a Box of integers",
+        "refused; the error names file, column, row and value",
         "sources/test_datasets",
     ),
-    ("more pictures than are taken of an episode", "refused before they are opened", "sources/test_episodes"),
-    ("streams below 0 or too many of them", "refused, with file and column", "sources/test_datasets"),
+    ("more images than tpd records of an episode", "refused before they are opened", "sources/test_episodes"),
     (
-        "JSON of many lists, numbers of a million digits",
-        "refused before they are made",
+        "negative stream numbers, or too many streams",
+        "refused; the error names file and column",
+        "sources/test_datasets",
+    ),
+    (
+        "JSON with very many lists, or numbers of a million digits",
+        "refused before memory is allocated",
         "envs/test_large_spaces",
     ),
-    ("masks without a valid action", "refused, with the state", "envs/test_masks"),
+    ("action masks without a valid action", "refused; the error names the state", "envs/test_masks"),
     (
-        "requests that are deep, large or wide, CSV or Parquet",
-        "400 with the reason",
+        "deeply nested, large or wide requests; requests in CSV or Parquet",
+        "HTTP 400 with the reason",
         "tracking/test_served_model",
     ),
+    ("a request of a gigabyte", "not kept in memory; HTTP 400 with the reason", "tracking/test_served_model"),
+    ("an outcome function that modifies its input", "refused: its input is read-only", "core/test_outcomes"),
     (
-        "a request of a gigabyte",
-        "read to its end and not kept; 400 with the reason",
-        "tracking/test_served_model",
+        "an agent without its VecNormalize statistics",
+        "refused, unless `vec_normalize=false`",
+        "sb3_ext/test_lost_normalization",
     ),
-    ("an outcome function that writes", "refused: its batch is read-only", "core/test_outcomes"),
-    ("an agent without its VecNormalize", "refused, unless told", "sb3_ext/test_lost_normalization"),
-    ("words as rewards or ends", "refused at the step", "sources/test_stepping"),
-    ("stores that cannot be used", "refused at once", "tracking/test_outbox, run/test_refusals"),
-    ("a `uri` or folder that there is not", "refused in one line that names it", "run/test_refusals"),
-    ("questions of other kinds", "refused in one line", "run/test_explain"),
-    ("escape sequences in names", "shown as text", "guards/test_terminal"),
-    ("scripts in a changed report", "not run, by its policy", "browser/test_report_in_browser"),
-    ("telemetry of the MLflow UI", "off in `tpd-ui`, which listens on loopback", "tracking/test_runs"),
+    ("strings as rewards or termination flags", "refused at that step", "sources/test_stepping"),
+    ("tracking stores that cannot be used", "refused at once", "tracking/test_outbox, run/test_refusals"),
+    ("a `uri` or folder that does not exist", "refused in one line that names it", "run/test_refusals"),
+    ("arguments of the wrong type for `tpd-explain`", "refused in one line", "run/test_explain"),
+    ("terminal escape sequences in names", "printed as text", "guards/test_terminal"),
     (
-        "places of files that a store names",
-        "refused, unless below `mlruns` beside it or here; in a moved folder those beside it are taken",
+        "scripts added to a report",
+        "not executed: the page has a content security policy",
+        "browser/test_report_in_browser",
+    ),
+    (
+        "telemetry of the MLflow UI",
+        "switched off by `tpd-ui`, which listens on loopback only",
+        "tracking/test_runs",
+    ),
+    (
+        "artifact paths in a store",
+        "refused, unless below `mlruns` in the working directory or beside the store",
         "tracking/test_outbox",
     ),
-    ("links and gigabytes among the files of a store", "not copied", "tracking/test_runs"),
     (
-        "a store with views, triggers, computed columns, functions or circles, or of another schema",
+        "symbolic links and very large files among the artifacts of a store",
+        "not copied",
+        "tracking/test_runs",
+    ),
+    (
+        "a store with views, triggers, computed columns, functions or cycles, or with another schema",
         "refused before MLflow opens it",
         "tracking/test_outbox",
     ),
     (
         "a store that cannot be checked within seconds",
-        "refused, with what to do",
+        "refused; the error says what to do",
         "tracking/test_outbox",
     ),
     (
-        "a run folder with links that lead out, pipes or devices",
+        "a run folder with pipes, devices, or links that lead out of it",
         "refused before anything is opened",
         "store/test_run_folders, run/test_refusals",
     ),
-    ("a journal of long lines, or of what no run writes", "refused by line", "tracking/test_outbox"),
     (
-        "many or large pictures in a note",
-        "bounded together; those beyond its length are not opened",
+        "a journal with very long lines, or with lines that no run writes",
+        "refused; the error names the line",
+        "tracking/test_outbox",
+    ),
+    (
+        "many or large images in a note",
+        "their total size is limited; the rest is not opened",
         "tracking/test_runs",
     ),
     (
-        "counts, tags and parents in a synced folder",
-        "refused, unless a run could have them",
-        "tracking/test_outbox",
-    ),
-    ("settings of a stored environment", "bounded, and without a render mode", "store/test_run_descriptions"),
-    (
-        "recorded episodes of another world",
-        "refused, with the part that does not fit",
+        "settings of a stored environment",
+        "their size is limited; a render mode is not allowed",
         "store/test_run_descriptions",
     ),
     (
-        "names of Slurm jobs in a sweep folder",
-        "not believed: Slurm says whose script a job runs",
+        "recorded episodes of another environment",
+        "refused; the error names what does not fit",
+        "store/test_run_descriptions",
+    ),
+    (
+        "ids of Slurm jobs in a sweep folder",
+        "verified with Slurm, which knows the script of a job",
         "run/test_refusals",
     ),
 )
@@ -174,13 +201,13 @@ def main() -> None:
     page = HEAD + "".join(_row(*door, [result for _, result in rows]) for door, rows in doors.items())
     page += _row("**all**", "", [result for _, result in tried]) + TOLD_HEAD
     for case, result in told:
-        came = "it ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
+        came = "its code ran" if result.what == RAN else f"{result.what}: {_cell(result.line)}"
         page += f"| {case.door.kind} | {case.name} | {case.door.reader} | {came} |\n"
     PAGE.write_text(
         page + OTHER_HEAD + "".join(f"| {what} | {came} | tests/{test} |\n" for what, came, test in OTHERS)
     )
     TABLE.parent.mkdir(exist_ok=True)
-    TABLE.write_text("# Doors\n" + "".join(_section(*door, rows) for door, rows in doors.items()))
+    TABLE.write_text("# Hostile inputs\n" + "".join(_section(*door, rows) for door, rows in doors.items()))
     open_ = [str(case) for case, result in tried if not result.fine(case)]
     shut = [str(case) for case, result in told if result.what != RAN]
     print(f"{len(tried)} hostile inputs at {len(doors)} doors: {PAGE} and {TABLE}")

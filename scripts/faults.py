@@ -70,26 +70,27 @@ AGENT = (
     "checkpoint_seconds=0",
     "overview=false",
 )
-KILLED = {"a run with a table": WITH_OVERVIEW, "a run with an agent of SB3 and a network": AGENT}
+KILLED = {"a run with discrete states": WITH_OVERVIEW, "a run with an SB3 agent and a network": AGENT}
 KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
-Each fault was injected into a real run, started as a user starts it. The same command was then repeated
-until the run finished. Its results were compared bit for bit with those of an undisturbed run: the error
-tables, the learning curve, the forecasts, every array of the explainer, and every metric of every step in
-the tracking store, which must be there exactly once. `python scripts/faults.py` generates this page, and
-fails if anything is lost.
+`python scripts/faults.py` injects each fault into a real run and then repeats the same command until the run
+finishes. It compares the results bit for bit with those of a run without faults: the error tables, the
+learning curve, the forecasts, every array of the explainer, and every metric of every step in the tracking
+store, which must be there exactly once. The script writes this page, and fails if a result is lost.
 
 {faults}
 
-The runs are small, with a checkpoint after each stage (`checkpoint_seconds=0`). Most of the recovery time is
-spent on starting Python and importing libraries.
+*Time to finish* is the time that the repeated command takes. If the fault is in the MLflow server, it is the
+time that `tpd-sync` takes to deliver the missing data. The runs are small, with a checkpoint after each stage
+(`checkpoint_seconds=0`); most of the time is spent on starting Python and importing libraries.
 
 ## Concurrent writers
 
-All processes start at the same time, on a store that does not exist yet. A metric is first written to the
-folder of its run, and the process waits only for that; metrics are delivered from there in batches.
+Several processes start at the same time and log metrics to one store, which does not exist yet. A metric is
+first written to the folder of its run. The process waits only for that; *per metric* is this waiting time.
+The metrics are then delivered from the folder to the store in batches.
 
 {load}
 """
@@ -261,8 +262,8 @@ def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -
             row.lost += differences(due, left_by(only_run(where)))
             row.lost += untracked(due_tracked, tracked(store(where)))
             print(f"{row.fault}: {row.tried}, lost: {row.lost}", flush=True)
-    said = ", ".join(f"{number} {stage}" for stage, number in moments.most_common())
-    row.remark = f"{said}; undisturbed {undisturbed:.1f} s"
+    said = ", ".join(f"{stage} ({number})" for stage, number in moments.most_common())
+    row.remark = f"killed during {said}; {undisturbed:.1f} s without a fault"
     return row
 
 
@@ -289,11 +290,11 @@ def sweeps(count: int) -> Iterator[Row]:
     rng = random.Random(1)
     for fault, strike in (
         ("`kill -9` of a whole sweep", lambda process: kill(process)),
-        ("`kill -9` of a sweep, but not of its workers", kill_parent),
+        ("`kill -9` of the parent process of a sweep, but not of its workers", kill_parent),
         ("`kill -9` of one worker of a sweep", kill_worker),
         ("Ctrl-C in a sweep", lambda process: kill(process, signal.SIGINT)),
     ):
-        row = Row(fault, remark=f"undisturbed {undisturbed:.1f} s")
+        row = Row(fault, remark=f"{undisturbed:.1f} s without a fault")
         while row.tried < count:
             with folder() as where:
                 process = start(where, *words)
@@ -339,7 +340,7 @@ def servers(count: int) -> Iterator[Row]:
     for fault, strike, mend in (
         ("the MLflow server is killed in the middle of a run", Server.stop, Server.start),
         ("the MLflow server stops answering in the middle of a run", Server.freeze, Server.thaw),
-        ("the MLflow server reads but cannot write any more", Server.lock, Server.unlock),
+        ("the MLflow server can read but no longer write", Server.lock, Server.unlock),
     ):
         row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
         for _ in range(count):
@@ -365,7 +366,8 @@ def servers(count: int) -> Iterator[Row]:
 
 def full_disks(count: int) -> Iterator[Row]:
     """The disk is full in the middle of a run, and has space again afterwards."""
-    row = Row("the disk is full in the middle of a run", remark="one line says so; the same command goes on")
+    remark = "the error is one line; the same command resumes the run"
+    row = Row("the disk is full in the middle of a run", remark=remark)
     with folder() as where:
         finish(where, *SMALL, "tracking=none")
         due = left_by(only_run(where))
@@ -410,7 +412,10 @@ def said_by(process: subprocess.Popen[bytes]) -> str:
 
 def load(count: int) -> Iterator[str]:
     """Start processes at once on a store that does not exist yet, with 1000 metrics each."""
-    yield "| store | processes | metrics each | lost | per metric, median | p99 | all delivered after |"
+    yield (
+        "| store | processes | metrics each | metrics lost | per metric, median | per metric, p99 "
+        "| all delivered after |"
+    )
     yield "|---|--:|--:|--:|--:|--:|--:|"
     for kind in ("an SQLite file", "an MLflow server"):
         with folder() as where, ExitStack() as at_last:
@@ -462,7 +467,8 @@ def main() -> None:
         for row in strike(int(asked.get(name, often)))
     ]
     loaded = list(load(int(asked.get("load", 10)))) if not asked or "load" in asked else []
-    table = ["| fault | tried | lost | to recover, median | |", "|---|--:|--:|--:|---|", *map(str, rows)]
+    head = "| fault | times | results lost | time to finish, median | details |"
+    table = [head, "|---|--:|--:|--:|---|", *map(str, rows)]
     print("\n".join([*table, "", *loaded]))
     if not asked:
         DOCUMENT.write_text(PAGE.format(faults="\n".join(table), load="\n".join(loaded)))

@@ -244,7 +244,7 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
     figures["cells out of order"] += out_of_order(forecast, names)
     for event in judges.decisive:
         column = names.index(FIRST + event)
-        by, happened = (np.cumsum(each[..., column], axis=1)[:, -1] for each in (predicted, true))
+        by, happened = (np.cumsum(each[..., column], axis=1) for each in (predicted, true))
         figures |= {f"{event}: {name}": value for name, value in effect(by, happened, cases).items()}
         figures[f"{event}: AUC by {BY[-1]}"] = auc_of(forecast[:, : BY[-1] + 1, column], column, judges)
     if judges.before_ends is not None:
@@ -252,8 +252,9 @@ def judged(parts: Parts, predictor: Predictor, judges: Judges) -> Figures:
         late = explainer.predict(ends.observations, ends.actions)
         for event in judges.decisive:
             column = names.index(FIRST + event)
-            by, happened = (each[..., column].sum(axis=1) for each in (late, ends.expected))
-            near = {"mse by 29": float(np.mean((by - happened)[ends.own] ** 2))} | effect(by, happened, ends)
+            by, happened = (np.cumsum(each[..., column], axis=1) for each in (late, ends.expected))
+            near = {"mse by 29": float(np.mean((by - happened)[ends.own, -1] ** 2))}
+            near |= effect(by, happened, ends)
             figures |= {f"{event}: {name} within 30 steps of an end": value for name, value in near.items()}
     found = forecast_skill(explainer, parts.outcomes, judges.fresh)
     return figures | verdicts(found, judges) | bands(explainer, found, judges)
@@ -335,16 +336,21 @@ def out_of_order(expected: FloatArray, names: Sequence[str]) -> int:
 
 
 def effect(predicted: FloatArray, true: FloatArray, cases: SampledCases) -> Figures:
-    """Errors of the foil's effect, and of predicting no effect, from [case] by the horizon."""
+    """Errors of the foil's effect, and of predicting no effect, from [case, horizon] by each step."""
     foils = np.flatnonzero(~cases.own)  # each follows the policy's own action
     learned, forked = (each[foils] - each[foils - 1] for each in (predicted, true))
-    worse = 1e4 * ((learned - forked) ** 2 - forked**2)
-    return {
-        "effect mse": float(1e4 * np.mean((learned - forked) ** 2)),
-        "no effect mse": float(1e4 * np.mean(forked**2)),
-        "effect mse, standard error of the difference": float(np.std(worse) / np.sqrt(len(worse))),
-        "moments with an effect": float(np.count_nonzero(forked)),
-    }
+    figures = {"moments with an effect": float(np.count_nonzero(forked.any(axis=1)))}
+    for steps, name in ((slice(-1, None), "by 29"), (slice(None), "by each step")):
+        error = 1e4 * ((learned - forked)[:, steps] ** 2).mean(axis=1)
+        none = 1e4 * (forked[:, steps] ** 2).mean(axis=1)
+        figures |= {
+            f"effect mse {name}": float(error.mean()),
+            f"no effect mse {name}": float(none.mean()),
+            f"effect mse {name}, standard error of the difference": float(
+                np.std(error - none) / np.sqrt(len(none))
+            ),
+        }
+    return figures
 
 
 def auc_of(first: FloatArray, column: int, judges: Judges) -> float:

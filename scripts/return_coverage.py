@@ -22,7 +22,7 @@ from tpd.run.experiment import learn
 from tpd.run.parts import Parts, build
 from tpd.show.progress import ProgressBars
 from tpd.sources.collection import play
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 SETTINGS = {
     "env": "mountain_car",
@@ -66,7 +66,7 @@ def main() -> None:
     if unknown := settings.keys() - SETTINGS.keys():
         sys.exit(f"no setting {', '.join(unknown)}; there are {', '.join(SETTINGS)}")
     parts = made(settings, [f"{name}={value}" for name, value in given.items() if "." in name])
-    learn(parts, NoRun(), ProgressBars(False))
+    learn(parts, Run(), ProgressBars(False))
     policy, horizon = parts.trainer.policy, parts.explainer.predictor.horizon
     rng = generator(parts.seed, "return coverage")
     env, count = replace(parts.env, max_episode_steps=TIME_LIMIT), int(settings["episodes"])

@@ -89,11 +89,14 @@ class Study:
 
     def table(self) -> Iterator[str]:
         """The lines of a Markdown table."""
-        steps = " | ".join(f"named in {h} steps | precision | recall" for h in HORIZONS)
-        yield f"| reward | from | to | flips anew | {steps} | same action |"
+        steps = " | ".join(f"predicted, {h} steps | precision | recall" for h in HORIZONS)
+        yield f"| reward of | from | to | true flips | {steps} | same action |"
         yield "|---|--:|--:|--:|" + "--:|" * (3 * len(HORIZONS) + 1)
-        yield line("none", "", "", list(self.flips({})))
-        for name, factors in {"all halved or doubled": SMALL, "all by ten": LARGE}.items():
+        yield line("(unchanged)", "", "", list(self.flips({})))
+        for name, factors in {
+            "all, factor 2": SMALL,
+            "all, factor 10": LARGE,
+        }.items():
             every = list[list[Flips]]()
             for outcome, factor in product(OUTCOMES, factors):
                 now = reward_of(self.parts.outcomes.legend, outcome)
@@ -122,10 +125,10 @@ def main() -> None:
     learned = parts.trainer.policy
     assert isinstance(learned, DiscretePolicy)
     optimal = resolve(model, parts.outcomes, {}, learned.discount)
-    policies: dict[str, DiscretePolicy] = {"optimal": optimal, "Q-learned (seed 0)": learned}
+    policies: dict[str, DiscretePolicy] = {"optimal policy": optimal, "Q-learned policy of seed 0": learned}
     for name, policy in policies.items():
         study = Study(parts, model, policy)
-        print(f"\n## The {name} policy: {len(study.states)} states met in {EPISODES} episodes\n")
+        print(f"\n## The {name}: {len(study.states)} states visited in {EPISODES} episodes\n")
         print(*study.table(), sep="\n", flush=True)
 
 

@@ -122,8 +122,8 @@ KEPT = {
         "landing",
         "crash",
         "out of view",
-        "left leg down",
-        "right leg down",
+        "left leg contact",
+        "right leg contact",
         "distance",
         "speed",
         "tilt",
@@ -135,7 +135,7 @@ KEPT = {
 FIRSTS = {
     "fuel_taxi": ("pickup", "dropoff", "refuel", "failure"),
     "mountain_car": ("goal", "passes the bottom", "left hill", "right hill"),
-    "lunar_lander": ("landing", "crash", "out of view", "left leg down", "right leg down"),
+    "lunar_lander": ("landing", "crash", "out of view", "left leg contact", "right leg contact"),
 }
 HORIZONS = {"fuel_taxi": 30, "mountain_car": 40, "lunar_lander": 25}
 

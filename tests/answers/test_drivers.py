@@ -309,10 +309,10 @@ def test_fact_and_foil_are_told_apart_by_what_moves_their_difference() -> None:
 @pytest.mark.parametrize("verdict", [Verdict.NOT_LEARNED, Verdict.TOO_RARE])
 def test_what_is_not_learned_is_withheld(verdict: Verdict) -> None:
     found = asked(verdicts=judged(verdict)).drivers("falls")
-    assert f"is not told: after push right it is {verdict.words}" in found.text
+    assert f"after push right it is {verdict.words}" in found.text
     assert not len(found.values)
     for view in (found.plot, lambda: found.shap):
-        with pytest.raises(ValueError, match="is not told"):
+        with pytest.raises(ValueError, match="No drivers are given"):
             view()
     partly = asked(verdicts=judged(verdict, from_step=2))
     assert "falls by step 1 after" in partly.drivers().text
@@ -323,7 +323,7 @@ def test_mixtures_unlike_the_states_met_are_withheld() -> None:
     angle = rng(13).uniform(0, 2 * np.pi, size=1000)
     circles = [np.cos(angle), np.sin(angle), np.cos(2 * angle), np.sin(2 * angle)]
     found = asked(observations=np.column_stack(circles).astype(np.float32)).drivers()
-    assert "unlike any that was met" in found.withheld
+    assert "unlike any visited state" in found.withheld
 
 
 def test_a_forecast_that_rollouts_contradict_is_not_explained() -> None:
@@ -334,9 +334,9 @@ def test_a_forecast_that_rollouts_contradict_is_not_explained() -> None:
     told = asked(rolled_out=[rolled_out(0.9)] * 2).drivers()
     assert "(92 %, by rollouts 90 %; " in told.text
     wrong = asked(rolled_out=[rolled_out(0.0)] * 2).drivers()
-    assert wrong.withheld == "it is wrong here, 92 % where rollouts say 0 %"
+    assert wrong.withheld == "it contradicts the rollouts in this state, 92 % instead of 0 %"
     assert not len(wrong.values)
-    assert "wrong here" in wrong._repr_html_()
+    assert "contradicts the rollouts" in wrong._repr_html_()
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

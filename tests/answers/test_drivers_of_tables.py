@@ -99,7 +99,7 @@ def test_where_the_action_is_mostly_not_valid_nothing_is_said(explainer: Explain
     assert not some.withheld
     assert some.background < 60
     none = asked(explainer, met(range(1)), Action.NORTH).drivers()
-    assert "mixed with 60 of 60 states met, parts of this state make others in which" in none.text
+    assert "combined with 60 of 60 visited states, parts of this state give states in which" in none.text
     assert not len(none.values)
 
 

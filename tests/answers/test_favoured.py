@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.explanations import toy
-from tpd.answers.sentences.compare import compare
+from tests.support.sentences import compare
 from tpd.answers.sentences.formatting import bound_in_words
 from tpd.answers.sentences.overtakes import overtakes
 from tpd.answers.what_if import overtaking
@@ -27,7 +27,7 @@ def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> 
     contrast = drawn(0.5, 0.0) - drawn(0.3, spread)
     assert contrast.settled[0] == settled
     said = compare(contrast, 0, "run", "jump", chosen="jump")
-    assert ("favour run" in said) == settled
+    assert ("run is worth" in said) == settled
     unsettled = "The data do not tell which is worth more within 1 step: run 5.00, jump 3.00"
     assert (unsettled in said) == (not settled)
     assert (unsettled in compare(contrast, 0, "run", "jump", chosen="run")) == (not settled)
@@ -40,7 +40,7 @@ def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> N
     fact, foil = (replace(one, observations=seen, support=np.array([50.0])) for one in (fact, foil))
     assert not (fact - foil).settled.any()
     assert "The data do not tell which is worth more" in compare(fact - foil, 0, "run", "jump", "jump")
-    assert fact.obtained == "learned, but never judged"
+    assert fact.obtained == "learned, but not evaluated"
 
 
 def test_a_bound_that_says_nothing_is_left_out() -> None:

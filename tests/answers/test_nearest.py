@@ -79,7 +79,7 @@ def test_fewest_and_smallest_changes_of_fields_as_a_search_finds_them(policy: Po
         for foil in np.flatnonzero(TAXI.mask(np.array([state]))[0]).tolist():
             found = ask(explainer, state, foil)
             if foil == policy.action(np.array([state]))[0]:
-                assert found.withheld == "it does so here"
+                assert found.withheld == "it does so in this state"
                 continue
             due = by_search(policy, state, foil)
             assert (found.observation is None) == (due is None)
@@ -129,7 +129,7 @@ def test_without_fields_it_is_the_nearest_state_met_in_standard_deviations() -> 
     np.testing.assert_array_equal(found.observation, met[distances.argmin()])
     assert found.distance == pytest.approx(distances.min())
     assert (
-        f"The nearest of 500 states met where the agent chooses push right is {distances.min():.2g}"
+        f"The nearest of 500 visited states where the agent chooses push right is {distances.min():.2g}"
         in found.text
     )
     plain = np.linalg.norm(met - here, axis=1)

@@ -15,12 +15,11 @@ from matplotlib.text import Text
 from rich.console import Console
 
 from tests.support.explanations import toy
+from tests.support.sentences import describe, paragraph
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
 from tpd.answers.batch import Answers, Choice
 from tpd.answers.differences import Differences
-from tpd.answers.sentences.compare import paragraph
-from tpd.answers.sentences.describe import describe
 from tpd.answers.sentences.learned import learned_instead
 from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.explanation import Explanation
@@ -69,9 +68,13 @@ def shown(table: object) -> str:
 @pytest.mark.parametrize("drawn", [False, True])
 def test_sentences_say_that_it_is_not_learned_and_what_would_help(verdict: Verdict, drawn: bool) -> None:
     said = describe(future(drawn=drawn, crash=verdict), 0, "run")
-    reason = "Not learned, so no number is given: crash" if verdict == NOT_LEARNED else "Too rare in fresh"
+    reason = (
+        "Not learned, so no number is given: crash"
+        if verdict == NOT_LEARNED
+        else "Too rare in the evaluation"
+    )
     assert reason in said
-    assert "rollouts of a recorded moment tell it" in said
+    assert "for an estimate by rollouts, ask about a recorded step" in said
     assert not numbers_of_crash(said)
     assert "goal" in said.split("Not learned")[0]
     learned = describe(future(drawn=drawn, crash=LEARNED), 0, "run")
@@ -83,7 +86,7 @@ def test_a_comparison_leaves_out_what_is_not_learned() -> None:
     contrast = future() - future(goal=0.1, risk=0.01)
     said = paragraph(contrast, 0, "run", "jump", chosen="run")
     assert not numbers_of_crash(said)
-    assert "not known in these returns: crash." in said
+    assert "not learned, and not included in these returns: crash." in said
     assert said.count("crash") == 2  # there, and why no number is given
     assert [one.outcome for one in Differences(contrast).main(0)] == ["goal"]
 
@@ -92,12 +95,14 @@ def test_returns_that_are_not_learned_are_neither_compared_nor_valued() -> None:
     one, other = future(returns=NOT_LEARNED), future(goal=0.1, returns=NOT_LEARNED)
     said = paragraph(one - other, 0, "run", "jump", chosen="jump")
     assert "The return of run and jump is not learned, so returns are not compared." in said
-    assert "favour" not in said
+    assert "highest expected return" not in said
     assert "worth" not in said
     assert "Run differs from jump most in goal" in said
     assert np.isnan(what_if.returns(one, {})).all()
     assert what_if.overtaking(one - other, 0, "goal") is None
-    assert "is not learned, so no reward can be named" in overtakes(one - other, 0, "goal", "run", "jump")
+    assert "is not learned, so the reward of goal at which their order changes is unknown" in overtakes(
+        one - other, 0, "goal", "run", "jump"
+    )
     assert "its return is not learned" in remarks(one, 0)
 
 
@@ -106,17 +111,20 @@ def test_no_reward_is_named_for_an_outcome_whose_count_is_not_learned() -> None:
     assert what_if.overtaking(one - other, 0, "goal") is not None
     assert what_if.overtaking(one - other, 0, "crash") is None
     said = overtakes(one - other, 0, "crash", "run", "jump")
-    assert said == "How often crash happens is not learned, so no reward can be named."
+    assert (
+        said == "How often crash happens is not learned, so the reward of crash at which their order changes "
+        "is unknown."
+    )
     assert all(not interval.order for interval in what_if.ranking(one, "crash", -1, 1))
 
 
 def test_an_end_that_is_not_learned_has_no_probability() -> None:
     one = future(end=NOT_LEARNED)
     said = remarks(one, 0)[0]
-    assert said == f"whether the episode runs on after step {STEPS - 1} is not learned"
+    assert said == f"whether the episode continues after step {STEPS - 1} is not learned"
     assert "0.30" in remarks(future(), 0)[0]
     beyond = paragraph(one - future(goal=0.19, end=NOT_LEARNED), 0, "run", "jump")
-    assert "Whether the episode runs on is not learned" in beyond
+    assert "When the episode ends is not learned" in beyond
     assert "30 %" not in beyond
 
 
@@ -155,7 +163,7 @@ def test_tables_give_no_number() -> None:
         assert not re.search(r"\d", rows[name])
         assert "not learned" in rows[name]
     assert "80.0 %" in rows["first goal"]
-    assert "rollouts of a recorded moment tell it" in " ".join(text.split())
+    assert "for an estimate by rollouts, ask about a recorded step" in " ".join(text.split())
     untold = future(returns=NOT_LEARNED)
     text = shown(answer_tables.comparison(untold - untold, "run", "jump"))
     total = next(line for line in text.splitlines() if line.startswith("│ return"))
@@ -206,7 +214,7 @@ def test_no_total_is_drawn_where_a_part_of_it_is_not_told() -> None:
     plots.return_difference(difference, one - one, 0)
     for axes in (rewards, difference):
         assert finite(axes, "black") == 2 + 2  # the zero line, and the steps at which all is told
-        assert axes.texts[0].get_text().startswith("no total where a term is not told; ")
+        assert axes.texts[0].get_text().startswith("no total where a term is not known; ")
 
 
 def test_a_reward_whose_event_has_too_wide_a_band_has_no_bar_and_no_total() -> None:
@@ -215,7 +223,7 @@ def test_a_reward_whose_event_has_too_wide_a_band_has_no_bar_and_no_total() -> N
     drawn.draws[::2, :, 1, 1], drawn.draws[1::2, :, 1, 1] = 0, 1
     axes = Figure().subplots()
     plots.reward_components(axes, drawn, 0)
-    assert axes.texts[0].get_text() == "no total where a term is not told or uncertain (crash)"
+    assert axes.texts[0].get_text() == "no total where a term is not known or uncertain (crash)"
     [total] = [line for line in axes.lines if line.get_marker() == "."]
     assert np.isnan(np.asarray(total.get_ydata(), dtype=float)).tolist() == [False, True, False, False]
     crash = to_rgba(plots.style(NAMES, "crash")["facecolor"])
@@ -259,7 +267,7 @@ def test_a_band_that_is_too_wide_says_what_would_narrow_it() -> None:
 @pytest.mark.parametrize(
     ("learned", "said"),
     [
-        (0.24, "agrees with the rollouts in all first occurrences that are learned, "),
+        (0.24, "agrees with the rollouts within 5 % in all first occurrences that are learned"),
         (0.1, "goal within 4 steps"),
     ],
 )
@@ -321,7 +329,7 @@ def test_reward_panels_name_only_what_is_rewarded() -> None:
     """Actions that are part of a partition have a weight of 0."""
     one = future()
     free = replace(one, legend=replace(one.legend, weights=(10.0, 0.0, None, None)))
-    untold = "no total where a term is not told; not learned or too rare to tell: crash"
+    untold = "no total where a term is not known; not learned or too rare to tell: crash"
     for each, words in ((one, [untold]), (free, [])):
         axes = Figure().subplots()
         plots.reward_components(axes, each, 0)

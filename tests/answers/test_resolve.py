@@ -98,7 +98,7 @@ def test_what_cannot_be_solved_is_refused() -> None:
     model, outcomes = small_model(), small_mdp.outcomes()
     with pytest.raises(ValueError, match="discount must be below 1"):
         resolve(model, outcomes, {}, 1.0)
-    with pytest.raises(ValueError, match="'first odd' is not part of the reward"):
+    with pytest.raises(ValueError, match="'first odd' has no reward"):
         resolve(model, outcomes, {"first odd": 1.0}, 0.9)
     with pytest.raises(ValueError, match="do not account for the reward"):
         resolve(model, OutcomeSet([event("odd", small_mdp.odd)]), {}, 0.9)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support import Compose
 from tests.support.explanations import toy
+from tests.support.sentences import compare, describe, paragraph
 from tpd.answers.resolve import resolve
-from tpd.answers.sentences.compare import ContrastNarrator, compare, paragraph
-from tpd.answers.sentences.describe import Narrator, describe
+from tpd.answers.sentences.compare import ContrastNarrator
+from tpd.answers.sentences.describe import Narrator
 from tpd.answers.sentences.formatting import percent
 from tpd.answers.sentences.inevitable import inevitable
 from tpd.answers.sentences.overtakes import overtakes
@@ -87,15 +88,19 @@ def test_a_choice_that_is_worth_less_is_not_praised(plain: Explanation) -> None:
     contrast = plain[:1] - plain[1:]
     said = compare(contrast, 0, "south", "east", chosen="east")
     assert said.startswith(
-        "The explained returns do not support this choice: they favour south (-29.81) over east (-47.22)"
+        "The agent's action does not have the highest expected return: south is worth 17.41 more "
+        "than east within 30 steps (-29.81 against -47.22)"
     )
-    assert "do not support" not in compare(contrast, 0, "south", "east", chosen="south")
+    assert "does not have the highest" not in compare(contrast, 0, "south", "east", chosen="south")
     third = paragraph(contrast, 0, "south", "east", chosen="south", best=("north", 5.0))
     assert third.startswith(
-        "The explained returns do not support this choice: they favour north (5.00) over south"
+        "The agent's action does not have the highest expected return: north has a higher expected "
+        "return (5.00) than south"
     )
     against = paragraph(contrast, 0, "south", "east", chosen="east")
-    assert against.startswith("The explained returns do not support this choice: they favour south (-29.81)")
+    assert against.startswith(
+        "The agent's action does not have the highest expected return: south is worth 17.41"
+    )
 
 
 def test_a_practical_tie_is_called_one(plain: Explanation) -> None:
@@ -108,22 +113,26 @@ def test_a_practical_tie_is_called_one(plain: Explanation) -> None:
     one, other = toy([[0.9, 0.0898], [0.0, 0.0102]]), toy([[0.9, 0.09], [0.0, 0.01]])
     assert abs(one.expected_return[0, -1]) < 1
     assert "practical tie" in compare(one - other, 0, "a", "b", chosen="b")
-    assert "do not support" in compare(one - toy([[0.8, 0.09], [0.0, 0.01]]), 0, "a", "b", chosen="b")
+    assert "does not have the highest" in compare(
+        one - toy([[0.8, 0.09], [0.0, 0.01]]), 0, "a", "b", chosen="b"
+    )
 
 
 def test_what_was_never_tried_is_said_to_be_unknown() -> None:
     known, unknown = toy([[0.5, 0.0], [0.2, 0.3]]), toy([[0.0, 0.0], [0.0, 0.0]], visits=0)
-    never = "Jump was never tried here, so nothing is known of it"
+    never = "Jump was never tried in this state, so nothing is known about it"
     assert describe(unknown, 0, "jump") == f"{never}."
-    assert compare(known - unknown, 0, "run", "jump") == f"{never}, and the two cannot be compared."
+    assert compare(known - unknown, 0, "run", "jump") == f"{never}, and the two actions cannot be compared."
     assert paragraph(known - unknown, 0, "run", "jump").endswith(f" {never}.")
 
 
 def test_a_future_that_becomes_unknown_is_not_compared() -> None:
     known = toy([[0.5, 0.0], [0.2, 0.3]])
     partly = toy([[0.5, 0.0], [0.0, 0.0]], running=[0.5, 0.2], unknown=[0.0, 0.3])
-    assert "From step 1 on the future after jump is partly unknown: with 30 %" in describe(partly, 0, "jump")
-    assert "From step" not in describe(known, 0, "run")
+    assert "The future after jump is partly unknown from step 1 on: the chance of" in describe(
+        partly, 0, "jump"
+    )
+    assert "partly unknown" not in describe(known, 0, "run")
     assert "cannot be compared" in compare(known - partly, 0, "run", "jump")
     assert "is worth" not in compare(known - partly, 0, "run", "jump")
 
@@ -131,8 +140,8 @@ def test_a_future_that_becomes_unknown_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("visits", "said"),
     [
-        (1, "Not enough data: only 1 visit stands behind this."),
-        (29, "Only 29 visits stand"),
+        (1, "Not enough data: based on only 1 visit."),
+        (29, "Based on only 29 visits"),
         (30, ""),
         (np.inf, ""),
     ],
@@ -145,11 +154,11 @@ def test_few_visits_are_said(visits: float, said: str) -> None:
 
 def test_what_the_horizon_cuts_off_is_said_where_it_could_change_the_verdict() -> None:
     fact, foil = toy([[0.5, 0.0], [0.5, 0.0]]), toy([[0.0, 0.5], [0.0, 0.5]])
-    assert "follows" not in compare(fact - foil, 0, "run", "jump")
+    assert "not estimated" not in compare(fact - foil, 0, "run", "jump")
     lasting = toy([[0.0, 0.0], [0.5, 0.0]])
     said = compare(fact - lasting, 0, "run", "jump")
     assert "more than jump within 2 steps" in said
-    assert said.endswith("What follows after step 1 is not estimated, and could change this.")
+    assert said.endswith("The return after step 1 is not estimated, and could change this comparison.")
 
 
 def ends_with(one: Explanation, value: float, spread: float = 0.0, unended: int = 0) -> Explanation:
@@ -168,18 +177,18 @@ def test_what_comes_after_the_horizon_decides_where_it_is_estimated() -> None:
     said = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 0.5), 0, "run", "jump")
     assert said.startswith(
         "Jump is worth 3.00 (2.53 to 3.47) more than run (8.80 against 5.80), "
-        "because of what comes after step 1 (+4.00); against it: goal (-1.00, 40 % against 50 %)."
+        "because of the return after step 1 (+4.00); against it: goal (-1.00, 40 % against 50 %)."
     )
     assert said.endswith(
         "The return of run includes about +1.00 and the return of jump includes about +5.00 (4.53 to 5.47) "
-        "for what follows step 1."
+        "for the steps after step 1."
     )
     alike = compare(ends_with(fact, 5.0) - ends_with(foil, 5.0), 0, "run", "jump")
-    assert alike.endswith("Both returns include about +5.00 for what follows step 1.")
+    assert alike.endswith("Both returns include about +5.00 for the steps after step 1.")
     wide = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 20.0), 0, "run", "jump")
     assert wide.startswith("The data do not tell which is worth more: run 5.80, jump 8.80 (a difference of")
     endless = compare(ends_with(fact, 1.0) - ends_with(foil, 1.0, unended=1002), 0, "run", "jump")
-    assert endless.endswith("The episode does not end within 1002 steps.")
+    assert endless.endswith("because rollouts of 1002 steps do not end.")
     assert "within 2 steps" in endless
 
 
@@ -217,10 +226,9 @@ def test_milestones_are_in_the_order_of_time() -> None:
 def test_no_order_is_claimed_where_times_overlap() -> None:
     said = describe(at_steps((2, 3, 4), (3, 4, 5), (9,)), 0, "run")
     assert (
-        said
-        == "Run: lift at steps 2 to 4 and turn at steps 3 to 5, in no certain order, then drop at step 9."
+        said == "Run: lift at steps 2 to 4 and turn at steps 3 to 5, in uncertain order, then drop at step 9."
     )
-    assert "no certain order" not in describe(at_steps((2,), (2,), (9,)), 0, "run")
+    assert "uncertain order" not in describe(at_steps((2,), (2,), (9,)), 0, "run")
 
 
 def test_a_plan_that_is_the_same_is_not_told_twice() -> None:
@@ -238,9 +246,9 @@ def test_rare_ends_with_a_large_penalty_are_always_named() -> None:
     rare = toy(steps, names=names, weights=weights)
     assert describe(rare, 0, "run") == "Run: goal at step 1. Risk of crash 0.4 %, at step 1."
     never = toy([[0.0] * 4, [1.0, 0.0, 1.0, 0.0]], names=names, weights=weights)
-    assert describe(never, 0, "run") == "Run: goal at step 1. Not expected: crash."
+    assert describe(never, 0, "run") == "Run: goal at step 1. Crash is not expected."
     runs_on = toy([[0.0] * 4, [0.5, 0.0, 0.5, 0.0]], names=names, weights=weights, running=[1.0, 0.5])
-    assert describe(runs_on, 0, "run") == "Run: goal at step 1 (50 %). Not expected by step 1: crash."
+    assert describe(runs_on, 0, "run") == "Run: goal at step 1 (50 %). Crash is not expected by step 1."
 
 
 def test_what_follows_the_horizon_includes_its_risks() -> None:
@@ -251,7 +259,7 @@ def test_what_follows_the_horizon_includes_its_risks() -> None:
         weights=(10.0, -100.0, None, None),
     )
     said = compare(ends_with(one, -90.0) - ends_with(one, -20.0), 0, "run", "jump")
-    assert said.endswith("for what follows step 1, any later crash included.")
+    assert said.endswith("for the steps after step 1, including any later crash.")
 
 
 def test_what_repeats_is_not_said_to_happen_at_one_step() -> None:
@@ -298,9 +306,11 @@ def test_a_wide_band_around_no_difference_is_no_tie() -> None:
 def test_what_is_certain_after_both_is_inevitable() -> None:
     sure, later = toy([[0.0, 0.5], [0.0, 0.5]]), toy([[0.0, 0.0], [0.0, 1.0]])
     said = paragraph(sure - later, 0, "run", "jump")
-    assert "Inevitable after both actions, if the agent then goes on: crash by step 1." in said
+    assert "Inevitable after both actions, if the agent then follows its policy: crash by step 1." in said
     every = paragraph(sure - later, 0, "run", "jump", inevitable=["crash"])
-    assert "Inevitable after every valid action, if the agent then goes on: crash by step 1." in every
+    assert (
+        "Inevitable after every valid action, if the agent then follows its policy: crash by step 1." in every
+    )
     assert inevitable(together([sure, later])) == ("crash",)
     unsure = toy([[0.0, 0.5], [0.1, 0.4]])
     assert "nevitable" not in paragraph(sure - unsure, 0, "run", "jump")
@@ -365,7 +375,7 @@ def test_what_if_never_speaks_for_the_agent(plain: Explanation) -> None:
     assert overtakes(plain[1:] - plain[:1], 0, "refuel", "east", "south") == overtakes(
         contrast, 0, "refuel", "south", "east"
     )
-    assert "at no reward of invalid" in overtakes(contrast, 0, "invalid", "south", "east")
+    assert "at any reward of invalid" in overtakes(contrast, 0, "invalid", "south", "east")
 
 
 @given(st.floats(0, 1))
@@ -388,7 +398,7 @@ def test_every_future_can_be_told(steps: list[tuple[float, float]]) -> None:
     assert not re.search(r"0\.\d+ times", said)
     worth = (one - other).expected_return[0, -1]
     if "practical tie" not in said and abs(worth) > 0.01:
-        assert said.startswith("The explained returns do not support this choice") == (worth < 0)
+        assert said.startswith("The agent's action does not have the highest expected return") == (worth < 0)
 
 
 def test_the_narrator_says_of_many_what_is_said_of_one_and_quickly(compose_config: Compose) -> None:

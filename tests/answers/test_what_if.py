@@ -64,10 +64,16 @@ def test_a_legend_with_other_rewards_bounds_them() -> None:
     assert with_rewards(Legend(("x", "y"), (0.0, 1.0), (), 30.0), {"x": 1.0}).reward_bound == np.inf
 
 
-@pytest.mark.parametrize("change", [{"first a": 1.0}, {"c": 1.0}])
-def test_only_parts_of_the_reward_can_be_exchanged(change: Mapping[str, float]) -> None:
-    (name,) = change
-    with pytest.raises(ValueError, match=f"'{name}' is not part of the reward; its parts are: a, b"):
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"first a": 1.0}, "'first a' has no reward; the outcomes with a reward are: a, b$"),
+        ({"c": 1.0}, "'c' is not an outcome; the outcomes with a reward are: a, b$"),
+        ({"frist a": 1.0}, r"'frist a' is not an outcome; .*; did you mean first a\?$"),
+    ],
+)
+def test_only_parts_of_the_reward_can_be_exchanged(change: Mapping[str, float], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         returns(explanation(np.zeros((1, HORIZON, 3))), change)
     with pytest.raises(ValueError, match="do not account for the reward"):
         reward_of(Legend(("a",), (None,), (), None), "a")

@@ -149,7 +149,7 @@ def test_nothing_learned_is_said_and_not_guessed() -> None:
 def test_an_observation_gets_what_was_learned(explainer: tpd.Explainer) -> None:
     answer = explainer.why(np.zeros(4, dtype=np.float32))
     assert answer.how.kind == "learned"
-    assert "an observation alone is none" in str(answer.how)
+    assert "only an observation is given" in str(answer.how)
     assert {*answer.how.verdicts} == {*explainer.outcomes.legend.names, "return"}
     assert answer.table.iloc[-1]["verdict"] == answer.how.verdicts["return"]
     both = explainer.why(explainer.play(seeds=[1])[0][0])
@@ -186,7 +186,7 @@ def test_plots_of_batches_have_bands_or_say_how_to_get_them(explainer: tpd.Expla
 
 def test_quality_begins_with_the_return(explainer: tpd.Explainer) -> None:
     assert explainer.quality is not None
-    assert str(explainer.quality).startswith("mean return played here: ")
+    assert str(explainer.quality).startswith("mean return in this environment: ")
     table = explainer.quality.table
     assert table is not None
     assert {*table.columns.get_level_values(1)} == {"by 1", "by 5", "by 9"}
@@ -335,7 +335,7 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
         tpd.load(tmp_path / "saved", env=make, events={"left half": in_right_half})
     loaded = tpd.load(tmp_path / "saved", env=make, events=events, trust=["tests"])
     observations = np.zeros((1, 4), dtype=np.float32)
-    assert "whether they are those that were learned is not checked" in loaded.notes[-1]
+    assert "functions cannot be stored, so tpd.load does not check" in loaded.notes[-1]
     assert np.array_equal(loaded.explain(observations).expected, explainer.explain(observations).expected)
 
 
@@ -386,7 +386,7 @@ def test_wrappers_keep_the_names_and_events_that_they_leave_unchanged(
     explainer = tpd.Explainer(push_left, env=wrapped)
     assert explainer.env.numbered_action_names == ("push left", "push right")
     assert ("falls" in explainer.outcomes.legend.names) == (not reason)
-    assert explainer.notes[0].startswith("the events that tpd has for CartPole-v1")
+    assert explainer.notes[0].startswith("tpd's own events for CartPole-v1")
     assert ("are not used" in explainer.notes[0]) == bool(reason)
     assert reason in explainer.notes[0]
 
@@ -851,8 +851,8 @@ def test_a_class_is_no_mask_function(saved: Path) -> None:
     [
         ("norm_obs", "no", "norm_obs of type str, expected a boolean"),
         ("norm_obs", 0, "norm_obs of type int, expected a boolean"),
-        ("epsilon", float("inf"), "which a VecNormalize cannot have"),
-        ("clip_obs", 0.0, "which a VecNormalize cannot have"),
+        ("epsilon", float("inf"), "expected epsilon >= 0 and clip_obs > 0"),
+        ("clip_obs", 0.0, "expected epsilon >= 0 and clip_obs > 0"),
     ],
 )
 def test_statistics_that_no_vec_normalize_has_are_refused(

@@ -76,7 +76,7 @@ REFUSED = {
     "has no action": Call("contrast", {**HERE, "foil": 10**30}),
     "explain has no argument 'trust'": Call("explain", {**HERE, "trust": ["os"]}),
     "there is no outcome 'x'": Call("by_step", {**HERE, "outcome": "x"}),
-    "is not part of the reward": Call("what_if", {**HERE, "outcome": "x"}),
+    "is not an outcome": Call("what_if", {**HERE, "outcome": "x"}),
     "rewards.reward must lie in": Call("what_if", {**HERE, "rewards": {"reward": 1e300}}),
     "pass an outcome, or rewards": Call("what_if", HERE),
     "most: Input should be less than": Call("moments", {"run": "first/cart", "most": 10**9}),
@@ -140,7 +140,7 @@ def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conve
     returns = told(what_if)["returns"]
     assert all(one["with_these_rewards"] == pytest.approx(2 * one["now"], rel=1e-4) for one in returns)
     assert "forecast of terminates by step 7" in told(drivers)["text"]
-    assert "mean return played here" in told(quality)["lines"][0]
+    assert "mean return in this environment" in told(quality)["lines"][0]
     assert {one["verdict"] for one in told(quality)["skills"]} <= {verdict.words for verdict in tpd.Verdict}
     assert told(quality)["skills"]
     (picture,) = (part for part in plot.content if isinstance(part, ImageContent))
@@ -150,7 +150,7 @@ def test_a_session_from_the_list_of_runs_to_a_picture(runs: Path, session: Conve
     assert untold
     assert all(one["fact"] is None and one["foil"] is None for one in untold)
     assert "not learned" in told(learned)["doubts"][0]
-    assert "an observation alone" in told(learned)["how"]["simulator_not_asked_because"]
+    assert "only an observation is given" in told(learned)["how"]["simulator_not_asked_because"]
 
 
 def _check_numbers(runs: Path, said: dict[str, object]) -> None:

@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Dialog, FrameLocator, Page, expect
 
 from tests.browser.finished_sweep import Sweep
 from tests.support.reports import HOSTILE, small
+from tests.support.sentences import paragraph
 from tpd.answers import what_if
 from tpd.answers.resolve import resolve
-from tpd.answers.sentences.compare import paragraph
 from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.contrast import Contrast
@@ -108,7 +108,7 @@ def check_numbers(frame: FrameLocator | Page, run: SavedRun) -> None:
     for name in legend.partition:
         column = every.expected[fact, :, legend.names.index(name)]
         assert traces[name] == pytest.approx(column, abs=1 / LEVELS)
-    assert len(traces["really happened"]) == min(run.explainer.predictor.horizon, len(episode) - STEP)
+    assert len(traces["actually happened"]) == min(run.explainer.predictor.horizon, len(episode) - STEP)
 
     check_bands(frame, every, fact)
 
@@ -198,7 +198,7 @@ def test_every_state_can_be_explored(page: Page, sweep: Sweep, screenshots: Path
     fact = int(sweep.run.explainer.policy.action(np.array([state]))[0])
     foil = int(page.locator("#foil").input_value())
     expect(page.locator("#sentence")).to_have_text(said(sweep.run, state, fact, foil))
-    assert drawn(page, "future")["really happened"] == []
+    assert drawn(page, "future")["actually happened"] == []
     width = page.viewport_size["width"] if page.viewport_size else 0
     page.screenshot(path=screenshots / f"explorer_{width}.png", full_page=True)
 
@@ -307,8 +307,8 @@ def test_steps_that_were_rolled_out_are_marked_and_what_was_learned_is_one_click
     steps = page.locator("#rolled-out button")
     assert steps.count() > 0
     steps.first.click()
-    expect(page.locator("#obtained-how")).to_contain_text("Asked of the simulator, by ")
-    expect(page.locator("#future-title")).to_contain_text("Rolled out after")
+    expect(page.locator("#obtained-how")).to_contain_text("From the simulator, by ")
+    expect(page.locator("#future-title")).to_contain_text("By rollouts after")
     assert page.locator("#returns thead").inner_text().split().count("rollouts") == 1
     rolled_out = page.locator("#sentence").inner_text()
     page.locator("#other-answer").click()

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import small_mdp
-from tpd.answers.sentences.compare import compare
-from tpd.answers.sentences.describe import describe
+from tests.support.sentences import compare, describe
 from tpd.core.bands import ENOUGH_DRAWS, band_of
 from tpd.core.explanation import Explanation
 from tpd.core.seeding import generator
@@ -55,7 +54,7 @@ def test_without_draws_nothing_changes(explainer: Explainer, drawn: Explanation)
     plain = explainer.explain(np.array([0, 1, 2]))
     np.testing.assert_array_equal(plain.expected, drawn.expected)
     assert plain.draws is None
-    with pytest.raises(ValueError, match=r"none were requested.*errors of its predictor are unknown"):
+    with pytest.raises(ValueError, match=r"request them with explain.*must also be measured by rollouts"):
         plain.band()
 
 
@@ -116,7 +115,7 @@ def test_coverage_stands_beside_the_errors(explainer: Explainer) -> None:
     assert "odd/foil_covered" in errors.metrics()
     assert 0.5 < errors.metrics()["covered/pi"] <= 1
     assert "pi_covered" in shown(errors.frame())
-    assert "of what is expected after the policy's actions" in overall(errors.metrics())
+    assert "of the predictions for the policy's actions" in overall(errors.metrics())
     assert evaluate(explainer, env, cases).pi_bands is None
 
 

@@ -106,7 +106,7 @@ def test_the_gap_to_the_agents_own_value_is_said() -> None:
     )
     explanation = explainer.explain(np.array([0]))
     assert explanation.remainder.gap == pytest.approx(5 - explanation.expected_return[:, -1])
-    assert any("own value is 5.00" in remark for remark in remarks(explanation, 0))
+    assert any("own value estimate is 5.00" in remark for remark in remarks(explanation, 0))
 
 
 def test_a_choice_that_the_explanation_does_not_support_is_said() -> None:
@@ -122,7 +122,7 @@ def test_a_choice_that_the_explanation_does_not_support_is_said() -> None:
             assert sentence is None
         else:
             assert sentence is not None
-            assert f"in state {state} the explained returns favour action {best}" in sentence
+            assert f"in state {state}, action {best} has a higher expected return" in sentence
     assert (returns.argmax(axis=1) != 0).any()
 
 
@@ -173,7 +173,7 @@ def test_unknown_pairs_are_said_to_be_unknown(explainer: Explainer) -> None:
         known.discount,
     )
     assert not unknown.known[0]
-    assert remarks(unknown, 0) == ["never tried, so nothing is known of it"]
+    assert remarks(unknown, 0) == ["never tried, so nothing is known about it"]
 
 
 def test_pairs_can_be_taken_one_by_one(explainer: Explainer) -> None:
@@ -188,5 +188,5 @@ def test_a_network_that_knows_none_of_the_pairs_says_so(explainer: Explainer) ->
     one = explainer.explain(np.zeros(1, dtype=np.int64))
     vectors = replace(one, observations=np.zeros((1, 4)), support=np.zeros(1))
     assert vectors.obtained == "not learned"
-    assert replace(vectors, support=np.ones(1)).obtained == "learned, but never judged"
+    assert replace(vectors, support=np.ones(1)).obtained == "learned, but not evaluated"
     assert one.obtained == "exact"

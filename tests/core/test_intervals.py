@@ -112,7 +112,7 @@ def test_no_band_has_a_width_where_nothing_is_random() -> None:
     explanation = rolled_out(seen(0)[:1], certain=True)
     assert not explanation.band().width.any()
     assert not (explanation - explanation).band().width.any()
-    assert explanation.obtained == "by one rollout: nothing is random here"
+    assert explanation.obtained == "by one rollout: policy and environment are deterministic here"
     varying = rolled_out(seen(1))
     assert (explanation - varying).band().width[..., 1].all()  # one rollout pairs with every other
 

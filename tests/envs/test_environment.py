@@ -61,7 +61,7 @@ def test_a_renderer_that_fails_costs_the_pictures_and_one_warning(
     assert recording is not None
     assert recording.frames == ()
     (warning,) = [record.getMessage() for record in caplog.records if DARK in record.getMessage()]
-    assert warning.endswith("so it has no pictures: an OpenGL platform library has not been loaded")
+    assert warning.endswith("so the report has no pictures: an OpenGL platform library has not been loaded")
     seen = Recorder(episodes=2, steps=20).record(light, policy, outcomes)
     assert seen is not None
     assert len(seen.frames) == len(seen.episodes.transitions)

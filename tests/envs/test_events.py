@@ -19,7 +19,7 @@ from tpd.core.outcomes import OutcomeError, OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 from tpd.envs import Environment
 from tpd.envs.events import acrobot, bipedal_walker, cart_pole, lunar_lander, mountain_car, pendulum
-from tpd.envs.events.default import default_outcomes
+from tpd.envs.events.default import default_outcomes, ended
 from tpd.run.configs import CONFIG_FOLDER
 
 Play = Callable[[Any, Array, np.random.Generator], Any]
@@ -225,7 +225,7 @@ def test_the_hills_are_higher_than_the_bottom_of_the_valley() -> None:
         assert height[hill].min() > -0.7
     assert (position[mountain_car.on_left_hill(steps)] < -0.8).all()
     assert (position[mountain_car.on_right_hill(steps)] > -0.25).all()
-    assert (mountain_car.reached_goal(steps) == (position >= 0.5)).all()
+    assert (ended(steps) == (position >= 0.5)).all()
     assert (mountain_car.moved_right(steps) == (velocity > 0)).all()
 
 
@@ -250,7 +250,7 @@ def test_the_tip_of_the_acrobot_is_where_its_links_put_it() -> None:
     rises = np.diff(height)
     sure = ~starts[1:] & (np.abs(rises) > 1e-5)
     assert (acrobot.tip_rose(steps)[1:] == (rises > 0))[sure].all()
-    assert (acrobot.reached_goal(steps) == (height > 1)).all()
+    assert (ended(steps) == (height > 1)).all()
     assert (acrobot.folded(steps) == (np.cos(lower - upper) < 0))[clear].all()
 
 

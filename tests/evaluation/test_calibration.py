@@ -409,7 +409,11 @@ def test_runs_show_how_often_bands_of_networks_hold() -> None:
     assert set(bands["actions"]) == {"policy", "foil"}
     short = Budget(0.0)
     examiner.final_errors(20, short)
-    assert short.remark == "evaluation.seconds=0 ran out: only 20 of 40 moments with rollouts for errors"
+    assert (
+        short.remark
+        == "evaluation.seconds=0 was too short: only 20 of 40 moments with rollouts for errors; increase "
+        "it to evaluate all"
+    )
 
 
 def test_survival_curves_of_rollouts_and_explanations_share_a_page(explainer: Explainer) -> None:

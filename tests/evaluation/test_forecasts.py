@@ -365,7 +365,7 @@ def test_each_event_has_a_diagram_in_its_colour() -> None:
     title = shown["odd"].get_title()
     assert f"skill exactly at h: {found.at.scores.skill[-1, 0]:.2f} ± " in title
     assert found.by.ranges == ("by 0", "by 1")  # what Quality prints
-    assert "skill by 0 / 1: {:.2f} / {:.2f}".format(*found.by.scores.skill[:, 0]) in title
+    assert "skill by step 0 / 1: {:.2f} / {:.2f}".format(*found.by.scores.skill[:, 0]) in title
     colour = plots.style(outcomes.legend.names, "odd")["facecolor"]
     assert points(shown["odd"]) == [([0.25], [60 / 241], colour)]
     said = figure.legends[0].get_title().get_text()

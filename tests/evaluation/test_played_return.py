@@ -17,9 +17,10 @@ def played(mean: float, expected: float | None, spread: float = 1.0, episodes: i
 
 def test_the_line_has_both_returns_and_where_the_expected_one_is_from() -> None:
     assert played(244, 250).line == (
-        f"mean return played here: 244 ± 0.101 (standard error) over 100 episodes; expected: 250 ({ZIP})"
+        "mean return in this environment: 244 ± 0.101 (standard error) over 100 episodes; "
+        f"expected: 250 ({ZIP})"
     )
-    assert played(244, None).line.endswith("; no expected return given")
+    assert played(244, None).line.endswith("; no expected return is known")
     assert "±" not in PlayedReturn.of(np.array([3.0]), None).line
     assert played(244, 250).metrics() == {"return/played": 244, "return/expected": 250}
 

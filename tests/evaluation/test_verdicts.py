@@ -204,7 +204,7 @@ def test_foils_are_windows_that_the_policy_did_not_begin_and_then_follows() -> N
     # the first foil is followed for 3 steps, the second one to the end of its episode and beyond
     assert found.by_horizon.windows.tolist() == [2, 2, 2, *[1] * (HORIZON - 3)]
     unmarked = Episodes(replace(episodes.transitions, own=None), episodes.begins)
-    with pytest.raises(ValueError, match="do not say which"):
+    with pytest.raises(ValueError, match="do not store which"):
         forecast_skill(explainer(truth()), outcomes(), unmarked, foils=True)
 
 
@@ -281,4 +281,6 @@ def test_a_budget_that_runs_out_says_what_was_left_out() -> None:
     none = Budget(0.0)
     none.parts("things", 10, 1.0, worked.append)
     assert worked == [1, 9, 1]
-    assert none.remark == "evaluation.seconds=0 ran out: only 1 of 10 things"
+    assert (
+        none.remark == "evaluation.seconds=0 was too short: only 1 of 10 things; increase it to evaluate all"
+    )

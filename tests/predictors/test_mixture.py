@@ -205,4 +205,4 @@ def test_where_no_model_is_possible_the_network_explains_alone_and_says_so(
     with caplog.at_level(logging.INFO):
         learner = network_and_model(ENV, POLICY, reads, model=_model, **SETTINGS)
     assert isinstance(learner, NetworkFHTD)
-    assert "the network predicts alone: outcome 'far' reads info['place']" in caplog.text
+    assert "so only the network predicts: outcome 'far' reads info['place']" in caplog.text

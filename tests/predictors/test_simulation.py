@@ -199,7 +199,7 @@ def test_a_deterministic_world_is_rolled_out_once_also_with_continuous_actions()
     assert rolled.rollouts is not None
     assert len(rolled.rollouts) == 1
     assert np.isinf(rolled.support).all()
-    assert rolled.obtained == "by one rollout: nothing is random here"
+    assert rolled.obtained == "by one rollout: policy and environment are deterministic here"
     noisy = Simulator(env, Noisy(), outcomes, horizon=10).explain(moment, actions)
     assert noisy.rollouts is not None
     assert len(noisy.rollouts) >= PILOT
@@ -211,7 +211,7 @@ def test_hidden_randomness_is_refused() -> None:
     outcomes = OutcomeSet([component("place", lambda t: t.next_observation[:, 0], -99, 99)])
     told = Simulator(Environment("LateChance-v0"), Always(), outcomes, horizon=8)
     early = told.explain(Moment(0, np.zeros(20, int), np.zeros(1)), np.arange(2))
-    assert early.obtained == "by one rollout: nothing is random here"
+    assert early.obtained == "by one rollout: policy and environment are deterministic here"
     with pytest.raises(ValueError, match="LateChance-v0 cannot be forked: two rollouts of one moment differ"):
         told.explain(Moment(0, np.zeros(54, int), np.zeros(1)), np.arange(2))
 

@@ -203,9 +203,9 @@ def test_a_contrast_is_as_unknown_as_the_less_known_of_its_futures(tempting: Exp
 
 def test_the_unknown_is_said(chain: Explainer, tempting: Explainer) -> None:
     said = "; ".join(remarks(chain.explain(np.array([0])), 0))
-    assert "0.32 that the episode runs on after step 4 and 0.29 that by then it has come to what was" in said
+    assert "0.32 that the episode continues after step 4 and 0.29 that it has reached an untried" in said
     (known,) = remarks(tempting.explain(np.array([0]), np.array([2])), 0)
-    assert known == "probability 0.00 that the episode runs on after step 4"
+    assert known == "probability 0.00 that the episode continues after step 4"
 
 
 def hatched(axes: Axes) -> list[StepPatch]:
@@ -301,7 +301,7 @@ def test_the_known_share_stands_beside_the_errors() -> None:
 )
 def test_only_all_is_shown_as_all(share: float, shown: str) -> None:
     known = {"known/pi": share, "known/foil": 0.5, "disagreement": float("nan")}
-    assert f"known pairs: {shown} of the policy's actions" in overall(known)
+    assert f"tried state-action pairs: {shown} with the policy's action" in overall(known)
 
 
 def test_a_reference_is_announced_only_where_there_is_one() -> None:

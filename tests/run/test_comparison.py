@@ -131,7 +131,12 @@ def test_a_small_comparison_leaves_files_tables_and_a_picture(tmp_path: Path) ->
     assert page.startswith("before\n")
     assert "| tpd: replayed (tables), 3·10³ |" in page
     assert "| reward decomposition, 3·10³ |" in page
+    assert "| FuelTaxi: dropoff | 3·10³ |" in page
     assert (tmp_path / "page.png").stat().st_size > 5_000
+    for path in (tmp_path / "found").glob("*.json"):
+        path.unlink()
+    _run(["report", "page", "found"], tmp_path)  # from page.json
+    assert (tmp_path / "page.md").read_text() == page
 
 
 def _run(words: list[str], folder: Path) -> str:

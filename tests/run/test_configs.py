@@ -128,7 +128,14 @@ def test_there_is_a_config_for_every_group() -> None:
     }
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+def unless_in_an_experiment(option: str) -> Any:
+    """An environment and its outcomes are in the experiment of their name; alone they are slow cases."""
+    group, name = option.split("=")
+    again = group in ("env", "outcomes") and f"experiment={name}" in OPTIONS
+    return pytest.param(option, marks=pytest.mark.slow if again and name not in ("agent", "dataset") else ())
+
+
+@pytest.mark.parametrize("option", [unless_in_an_experiment(option) for option in OPTIONS])
 def test_every_option_composes_and_instantiates(
     option: str, compose_config: Compose, agent: Any, dataset: str, tmp_path: Path
 ) -> None:
@@ -227,6 +234,9 @@ def test_a_network_takes_both_forms(form: str, compose_config: Compose) -> None:
         ),
         (["polcy=q_learning"], "polcy: there is no such setting (--help lists all); did you mean policy?"),
         (["policy=sb3_zp"], "; did you mean sb3_zip?"),
+        (["training.steps=abc"], "training.steps must be a number, got 'abc'"),
+        (["-m", "seed=one,2"], "seed must be a number, got 'one'"),
+        (["recording.episodes=few"], "recording.episodes must be a number, got 'few'"),
         (["-m", "sed=1,2"], "sed: there is no such setting (--help lists all); did you mean seed?"),
         (["steps=5"], "; did you mean policy.steps or recording.steps or training.steps?"),
         (["seed"], "seed: expected key=value"),
@@ -257,6 +267,7 @@ def test_fewer_transitions_have_fewer_updates(words: list[str], updates: int) ->
 
 def test_right_settings_pass_alone_and_in_a_sweep() -> None:
     check(["experiment=agent", "env.id=CartPole-v1", "+training.extra=1"])
+    check(["training.steps=1e4", "explainer=network", "explainer.device=cpu", "explainer.fit_updates=7"])
     check(["-m", "experiment=paper", "seed=range(10)", "training.steps=choice(100,200)"])
     check(["-m", "experiment=glob(fuel*)", "explainer.horizon=interval(2,9)", "seed=shuffle(range(3))"])
 
@@ -302,12 +313,15 @@ def test_right_settings_pass_alone_and_in_a_sweep() -> None:
         ("training.save_dataset=/proc/x", "training: cannot write a dataset to /proc/x"),
         ("training.save_dataset=''", "training: save_dataset must be a folder, or null for none, got ''"),
         ("training.steps=1e30", r"training: steps must be 1e\+15 or less"),
-        ("training.steps=0", "training: there are no transitions to learn from: steps is 0"),
+        ("training.steps=0", "training: there are no transitions to learn from"),
         ("policy.steps=1e30", r"policy: steps must be 1e\+15 or less"),
         ("evaluation.curve_points=1e30", "evaluation: .*curve_points must be 10000 or less"),
         ("evaluation.episodes=1e30", r"evaluation: .*episodes must be 1e\+15 or less"),
         ("evaluation.forecast_episodes=1e12", "evaluation: .*lessen forecast_episodes"),
-        ("training.num_envs=1e12", "training: 1000000000000 copies of FuelTaxi-v0, .* lessen num_envs"),
+        (
+            "training.num_envs=1e12",
+            "training: 1000000000000 copies of FuelTaxi-v0, .* use a smaller training.num_envs",
+        ),
         ("recording=null", "recording: must not be null"),
     ],
 )

@@ -96,7 +96,11 @@ def test_forecasts_are_compared_with_what_happened(alone: Path) -> None:
     assert set(table["outcome"]) == {*EVENTS, "terminated", "return"}
     assert {"all", "by 5", "by 15", "by 29"} < set(table["range"])
     assert set(table["actions"]) == {"policy", "foil"}
-    assert output_of(alone, "outputs/runs/*/result.txt").read_text().startswith("mean return played here: ")
+    assert (
+        output_of(alone, "outputs/runs/*/result.txt")
+        .read_text()
+        .startswith("mean return in this environment: ")
+    )
     (run,) = runs(alone, role=None)
     verified = {name for name in run.data.metrics if name.endswith("/skill")}
     assert {"move/skill", "pickup/skill"} <= verified
@@ -186,7 +190,7 @@ def test_a_run_says_what_it_is_and_how_to_go_on(alone: Path) -> None:
     assert f"tpd-explain run={run.info.run_id}" in note
     assert f"--model-uri runs:/{run.info.run_id}/explainer" in re.sub(r"[\\\s]+", " ", note)
     _, _, told = note.partition("To repeat it:")
-    repeated, _, _ = told.partition("To ask it more:")
+    repeated, _, _ = told.partition("To ask about it:")
     assert shlex.split(repeated.replace("\\\n", "")) == ["tpd-run", *SMALL, "seed=1"]
     client = MlflowClient(f"sqlite:///{alone}/mlflow.db")
     shown = set(re.findall(r"get-artifact\?path=note%2F([^&]+)&run_uuid=" + run.info.run_id, note))
@@ -217,7 +221,7 @@ def test_the_terminal_shows_the_table_beside_the_papers_and_how_to_look(sweep: t
     _, shown = sweep
     assert "1.86e-04 ± 1.9e-05" in shown
     assert "7.77e-01 ± 6.6e-02" in shown
-    assert "of the visits the explanations favour another action" in shown
+    assert "of the visits another action has a higher" in shown
     assert "to view the run: " in shown
     assert "tpd-ui\n" in shown
 
@@ -300,7 +304,7 @@ def test_a_wrong_value_stops_a_run_with_one_line(tmp_path: Path) -> None:
         (["seed=0,1", "explainer.horizon=5,0"], "explainer: horizon must be 1 or more, got 0"),
         (["policy.bogus=1,2"], "bogus"),
         (["seed=0,1", "tracking.uri=http://127.0.0.1:9"], "tracking: http://127.0.0.1:9 does not answer"),
-        (["seed=0,0"], "two jobs of the sweep are the same: seed=0"),
+        (["seed=0,0"], "two jobs of the sweep are the same, seed=0: remove the duplicate value"),
     ],
 )
 def test_a_sweep_with_one_wrong_job_does_not_begin(

@@ -208,8 +208,8 @@ def test_what_if_names_the_reward_at_which_the_foil_overtakes(
         (["episode=0", "step=999"], "has no step 999"),
         ([*HERE, "action=up"], "has no action 'up'; the actions are south"),
         ([*HERE, "action=south", "foil=south"], "both south"),
-        ([*HERE, "what_if=luck"], "'luck' is not part of the reward"),
-        ([*HERE, "rewards.luck=2"], "'luck' is not part of the reward"),
+        ([*HERE, "what_if=luck"], "'luck' is not an outcome"),
+        ([*HERE, "rewards.luck=2"], "'luck' is not an outcome"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(
@@ -293,7 +293,7 @@ def test_without_a_question_the_moments_worth_asking_about_are_listed(
     assert 1 <= len(commands) <= 6 + 1
     recorded = store.read(0).recording
     assert recorded is not None
-    [others] = re.findall(r"without a moment above \(with their returns\): (.*)", said)
+    [others] = re.findall(r"the other recorded episodes \(with their returns\): (.*)", said)
     listed = {int(number) for number in re.findall(r"(\d+) \(", others)}
     told = {int(number) for number in re.findall(r"episode (\d+), step", said)}
     assert listed == {*range(len(recorded.episodes))} - told
@@ -306,7 +306,7 @@ def test_without_a_question_the_moments_worth_asking_about_are_listed(
     place = f"episode={episode}", f"step={step}"
     assert f"episode {episode}, step {step}: " in ask(settings.split()[0], *place)
     monkeypatch.setattr(moments, "LEAST_IN_TABLE", 1.1)
-    assert "in no recorded episode" in ask(f"run={store.seeds[0]}")
+    assert "no step of a recorded episode" in ask(f"run={store.seeds[0]}")
 
 
 def test_without_a_table_they_are_rolled_out_the_worst_episode_first(store: Store) -> None:
@@ -317,7 +317,9 @@ def test_without_a_table_they_are_rolled_out_the_worst_episode_first(store: Stor
     said = moments.worth_asking(Question("here", seconds=600), some)
     assert "(by rollouts)" in said
     worst = int(episode_returns(some.recording.episodes).argmin())  # type: ignore[union-attr]
-    assert said.splitlines()[1].startswith(f"episode {worst}, step ") or "in no recorded episode" in said
+    assert (
+        said.splitlines()[1].startswith(f"episode {worst}, step ") or "no step of a recorded episode" in said
+    )
 
 
 def test_a_list_of_actions_is_a_foil(store: Store, ask: Ask) -> None:
@@ -338,9 +340,9 @@ def test_a_moment_is_asked_of_the_simulator_and_what_was_learned_is_said_beside_
     assert rolled.rollouts is not None
     count = len(rolled.rollouts)
     assert 20 <= count <= 203
-    assert f"asked of the simulator, by {count} rollouts" in said
-    assert "What was learned, beside the rollouts" in said
-    assert "off by" in said
+    assert f"from the simulator, by {count} rollouts" in said
+    assert "Learned predictions, compared with the rollouts" in said
+    assert "error" in said
     np.testing.assert_allclose(rolled.expected, rolled.rollouts.mean(axis=0), atol=1e-6)
     learned = store.read(0).explainer.explain(rolled.observations, rolled.actions)
     assert not np.array_equal(learned.expected, rolled.expected)  # nothing of it is mixed in
@@ -352,12 +354,12 @@ def test_without_rollouts_or_without_a_moment_the_answer_says_that_it_is_learned
     store: Store, ask: Ask, tmp_path: Path
 ) -> None:
     run = f"run={store.seeds[0]}"
-    assert "learned; the simulator was not asked: rollouts=0" in ask(run, "episode=3", "step=2", "rollouts=0")
+    assert "learned; the simulator was not used: rollouts=0" in ask(run, "episode=3", "step=2", "rollouts=0")
     assert load_explanation(tmp_path / "explanation.npz").rollouts is None
     said = ask(run, *HERE)
-    assert "learned; the simulator was not asked" in said
-    assert "an observation alone is none" in said
-    assert "beside the rollouts" not in said
+    assert "learned; the simulator was not used" in said
+    assert "only an observation is given" in said
+    assert "compared with the rollouts" not in said
 
 
 def test_what_cannot_be_forked_is_answered_by_what_was_learned(
@@ -368,7 +370,7 @@ def test_what_cannot_be_forked_is_answered_by_what_was_learned(
 
     monkeypatch.setattr(Forks, "_lead_to", refused)
     said = ask(f"run={store.seeds[0]}", "episode=3", "step=2")
-    assert "learned; the simulator was not asked: FuelTaxi cannot be forked" in said
+    assert "learned; the simulator was not used: FuelTaxi cannot be forked" in said
 
 
 def test_rolled_out_states_and_runs_are_compared_and_rewards_changed(store: Store, ask: Ask) -> None:
@@ -379,7 +381,7 @@ def test_rolled_out_states_and_runs_are_compared_and_rewards_changed(store: Stor
     steps = ask(run, "episode=0", "step=1", "foil_state={episode: 0, step: 3}", "rollouts=40")
     assert "by 40 rollouts" in steps
     mixed = ask(run, "episode=0", "step=1", "foil_state={row: 2, col: 0, fuel: 6, passenger: false}")
-    assert "learned; the simulator was not asked" in mixed  # of one of them it cannot be
+    assert "learned; the simulator was not used" in mixed  # of one of them it cannot be
     priced = ask(run, "episode=0", "step=1", "what_if=move", "rewards.move=-3", "rollouts=40")
     assert "with these rewards" in priced
     assert "ith the rest of the policy unchanged, " in priced or "the data do not say" in priced

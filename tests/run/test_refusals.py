@@ -149,7 +149,7 @@ def test_slurm_that_does_not_answer_is_not_asked_without_end(
 ) -> None:
     cancelled = slurm_of("echo it is down >&2; exit 1")
     (tmp_path / ".submitit").mkdir()
-    with pytest.raises(TimeoutError, match=f"whether jobs of {tmp_path} are left: it is down"):
+    with pytest.raises(TimeoutError, match=f"whether jobs of {tmp_path} are still running: it is down"):
         slurm.wait(tmp_path)
     slurm.cancel(tmp_path)
     assert f"jobs of {tmp_path} may still be running" in caplog.text

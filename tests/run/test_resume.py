@@ -25,7 +25,7 @@ from tpd.show.progress import ProgressBars
 from tpd.store import explainers
 from tpd.store.checkpoints import Checkpoint
 from tpd.store.run_folders import locked
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 SMALL = [
     "experiment=paper",
@@ -78,7 +78,7 @@ def arrays_of(parts: Parts, folder: Path) -> dict[str, bytes]:
 def learned(config: DictConfig, folder: Path) -> tuple[Parts, dict[int, dict[str, float]]]:
     folder.mkdir(exist_ok=True)
     parts = build(config)
-    curve = learn(parts, NoRun(), ProgressBars(False), folder)
+    curve = learn(parts, Run(), ProgressBars(False), folder)
     return parts, {step: errors.metrics() for step, errors in curve.items()}
 
 
@@ -126,7 +126,7 @@ def test_learning_goes_on_to_the_same_bits(
     interrupted(config, tmp_path, survived)
     again = build(config)
     monkeypatch.setattr(again.trainer, "train", lambda *arguments: pytest.fail("done already"))
-    curve_again = learn(again, NoRun(), ProgressBars(False), tmp_path)
+    curve_again = learn(again, Run(), ProgressBars(False), tmp_path)
     assert arrays_of(again, tmp_path / "again") == due
     metrics = {step: errors.metrics() for step, errors in curve_again.items()}
     assert repr(metrics) == repr(curve)  # NaN is the same NaN
@@ -339,7 +339,7 @@ def test_a_sweep_repeats_only_what_failed(tmp_path: Path) -> None:
         "    function: {_target_: fragile.fails, _partial_: true}\n"
     )
     words = ["-m", *SMALL, "training.shards=1", "outcomes=fuel_taxi,fragile", IN_TURN]
-    words += ["--config-dir", "more"]
+    words += ["evaluation.forecast_episodes=0", "evaluation.curve_points=0", "--config-dir", "more"]
     stores.copy(tmp_path / "mlflow.db")
     failed = run(tmp_path, *words)
     told = failed.stdout

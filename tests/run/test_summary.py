@@ -26,7 +26,7 @@ from tpd.store.run_folders import (
     write_record,
 )
 from tpd.store.yaml_files import OVERRIDES
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 ABOUT = f"{saved_runs.EXPLAINER}/{RUN}"
 PLANNED = {0: ["seed=0"], 1: ["seed=1"]}
@@ -54,7 +54,7 @@ def test_finished_jobs_are_told(sweep: Path) -> None:
     jobs = finished_jobs(sweep)
     assert [job.seed for job in jobs] == ["0", "1"]
     assert missing_jobs(sweep, PLANNED) == {}
-    summarise(jobs, sweep, NoRun())
+    summarise(jobs, sweep, Run())
     assert len(list(sweep.glob("plots/start_*"))) == 4
 
 
@@ -81,7 +81,7 @@ def test_a_job_whose_results_are_broken_is_missing_and_done_again(
     assert str(broken) in caplog.text
     assert str(broken) in missing_jobs(sweep, PLANNED)["seed=1"]
     assert read_record(sweep / "1" / STATUS)["status"] == FAILED  # so that it is not skipped
-    summarise(jobs, sweep, NoRun())
+    summarise(jobs, sweep, Run())
 
 
 def test_nothing_of_a_run_is_made_to_tell_of_it(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:

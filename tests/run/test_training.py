@@ -22,7 +22,7 @@ from tpd.sources.collection import collect
 from tpd.sources.exploration import Exploration
 from tpd.store import explainers
 from tpd.store.saved_runs import EXPLAINER
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_info_that_the_env_does_not_have_is_named() -> None:
         num_envs=2,
         info_keys=["speed"],
     )
-    with pytest.raises(KeyError, match=r"no 'speed'; it has.*parity"):
+    with pytest.raises(KeyError, match=r"info\['speed'\].* has only.*parity"):
         next(batches)
 
 
@@ -102,7 +102,7 @@ def test_settings_that_cannot_be_are_refused(setting: str, value: float) -> None
 
 
 def test_the_figures_of_a_fit_are_logged_as_it_goes_on(compose_config: Compose) -> None:
-    class Told(NoRun):
+    class Told(Run):
         def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
             if "explainer/loss" in values:
                 losses[step] = values["explainer/loss"]
@@ -123,7 +123,7 @@ def test_what_was_learned_is_saved_before_it_is_judged(
     parts = build(compose_config(*small, "tracking=none"))
     monkeypatch.setattr("tpd.run.experiment.judge", lambda *_: pytest.fail("judging failed"))
     with pytest.raises(pytest.fail.Exception, match="judging failed"):
-        run(parts, tmp_path, NoRun(), progress=False)
+        run(parts, tmp_path, Run(), progress=False)
     state, action = np.array([100]), np.array([0])
     saved = explainers.load(tmp_path / EXPLAINER).explain(state, action)
     np.testing.assert_allclose(saved.expected, parts.explainer.explain(state, action).expected, atol=1e-6)

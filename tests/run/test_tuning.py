@@ -65,7 +65,7 @@ def test_all_combinations_are_planned() -> None:
 def test_tuning_without_fresh_episodes_does_not_begin(tmp_path: Path) -> None:
     done = tpd_run(tmp_path, *SMALL, "evaluation=none", "evaluation.forecast_episodes=0")
     assert done.returncode != 0
-    assert "evaluation: the best job is chosen by fresh episodes" in done.stderr
+    assert "evaluation: the best job is chosen by the skill in fresh episodes" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "mlflow.db").exists()
 

@@ -19,7 +19,7 @@ from tpd.run.results import Findings
 from tpd.store import explainers
 from tpd.store.explanations import load_explanation
 from tpd.store.tables import read_errors, read_table
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 AGENTS = Path(__file__).parents[3] / "shared" / "agents"
 EVERY_AGENT = {
@@ -48,7 +48,7 @@ SMALL = [
 
 
 def explained(parts: Parts, folder: Path, overview: bool = False) -> Findings:
-    return run(parts, folder, NoRun(), progress=False, overview=overview)
+    return run(parts, folder, Run(), progress=False, overview=overview)
 
 
 @pytest.fixture(scope="module")

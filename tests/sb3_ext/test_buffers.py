@@ -194,7 +194,7 @@ def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
     broken, whole = tmp_path / "broken.pkl", pickle.dumps({"observations": [1, 2, 3]})
     for content, said in (
         (whole, "contains a dict, not a replay buffer"),
-        (pickle.dumps(gym.spaces.Discrete(2)), "only plain replay buffers can be read"),
+        (pickle.dumps(gym.spaces.Discrete(2)), "only ReplayBuffer and DictReplayBuffer of"),
         (b"", "corrupted pickle|not a pickle"),
         (b"not a pickle", "not a pickle"),
         (whole[:-5], "corrupted pickle|not a pickle"),

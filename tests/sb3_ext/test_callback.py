@@ -167,7 +167,7 @@ def test_a_callback_that_is_called_now_and_then_is_refused() -> None:
 
 
 def test_info_that_the_env_does_not_have_is_named() -> None:
-    with pytest.raises(KeyError, match=r"no 'speed'; it has.*word"):
+    with pytest.raises(KeyError, match=r"info\['speed'\].* has only.*word"):
         shown_in(build(A2C, Walks().env, ON_POLICY), info_keys=["speed"])
 
 

@@ -363,7 +363,7 @@ def test_an_algorithm_can_be_named(file: Path) -> None:
     assert refused(file, env, algorithm="DQN") == "is an agent of TRPO or PPO or A2C, not of DQN"
     assert "algorithm=Rainbow is not one of" in refused(file, env, algorithm="Rainbow")
     change(file, without("n_epochs", "gae_lambda"))
-    assert "pass algorithm=" in refused(file, env)
+    assert "set algorithm to one of" in refused(file, env)
     assert_plays_alike(model, load_agent(file, env, algorithm="PPO"), batch_of(VECTOR))
 
 
@@ -562,7 +562,7 @@ def test_code_of_the_file_needs_trust(
     model.save(file)
     message = refused(file, env)
     assert message.startswith(told)
-    assert message.endswith("trust=true runs the file's own code")
+    assert message.endswith("if you trust the file, set trust=true, which runs its code")
     assert_plays_alike(model, load_agent(file, env, trust=True), batch_of(VECTOR))
 
 
@@ -627,7 +627,7 @@ def test_weights_that_are_none(file: Path) -> None:
             "policy.pth in it has torch._utils._rebuild_tensor_v3",
         ),
         ({name: torch.full((3, 8), torch.nan)}, f"its weights {name} are not finite"),
-        ({name: torch.full((3, 8), -1e30)}, f"its weights {name} are as large as 1e+30"),
+        ({name: torch.full((3, 8), -1e30)}, f"its weights {name} reach 1e+30"),
         ({name: huge}, "policy.pth in it declares"),
         ({"mlp_extractor.policy_net.0.weight": torch.zeros(10**6, 1)}, "is inconsistent"),
         (
@@ -646,7 +646,9 @@ def test_files_that_would_fill_the_memory(file: Path) -> None:
     entries, env = entries_of(file), Toy(VECTOR, THREE)
     for name in ("data", "policy.pth"):
         write_zip(file, {**entries, name: bytes(30_000_000)}, zipfile.ZIP_DEFLATED)
-        assert refused(file, env) == f"{name} in it declares 30000000 bytes, which is too large"
+        assert refused(file, env).startswith(
+            f"{name} in it declares 30000000 bytes, which is too large (limit"
+        )
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", bytes(30_000_000))
@@ -760,7 +762,7 @@ class OwnNormalize(VecNormalize):
 def test_own_statistics_need_trust(tmp_path: Path) -> None:
     file = tmp_path / "statistics.pkl"
     OwnNormalize(DummyVecEnv([lambda: Toy(VECTOR, THREE)])).save(str(file))
-    with pytest.raises(ValueError, match=r"contains a .*OwnNormalize, .* trust=true runs it"):
+    with pytest.raises(ValueError, match=r"contains a .*OwnNormalize, .* set trust=true, which runs its"):
         load_normalization(file, VECTOR)
     assert load_normalization(file, VECTOR, trust=True)(np.zeros((2, 3))).shape == (2, 3)
 

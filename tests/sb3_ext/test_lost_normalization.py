@@ -11,8 +11,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from sb3_ext import as_policy, explainer_for
 from tests.support import Compose
 from tests.support.networks import small_network, small_transitions
+from tests.support.sentences import describe
 from tests.support.small_mdp import policy
-from tpd.answers.sentences.describe import describe
 from tpd.predictors.explainer import Explainer
 from tpd.run.parts import ConfigError, build
 

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from tests.support.explanations import toy
-from tpd.answers.sentences.compare import compare
-from tpd.answers.sentences.describe import describe
+from tests.support.sentences import compare, describe
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.distributions import BoundedDistribution, Distribution
 from tpd.core.explanation import Explanation
@@ -101,9 +100,9 @@ def returns(unknown: FloatArray) -> BoundedDistribution:
 
 def test_unknown_returns_are_unknown_in_the_table() -> None:
     columns = answers.observed_columns(returns(np.array([0.0, 0.01, 1.0])))
-    np.testing.assert_array_equal(columns["5 % fall below"], [1, 1, np.nan])
-    np.testing.assert_array_equal(columns["5 % above"], [2, 2, np.nan])
-    np.testing.assert_allclose(columns["mean of the worst tenth"], [1, np.nan, np.nan])
+    np.testing.assert_array_equal(columns["5 % quantile"], [1, 1, np.nan])
+    np.testing.assert_array_equal(columns["95 % quantile"], [2, 2, np.nan])
+    np.testing.assert_allclose(columns["mean of the worst 10 %"], [1, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("unknown", [[0.0, 0.01, 1.0], [0.0, 0.0, 0.3]])
@@ -183,7 +182,7 @@ def test_returns_and_their_differences_have_bands() -> None:
 def test_what_is_exact_is_said_to_be_exact() -> None:
     side = toy([[0.5, 0.0]])
     caption = answers.comparison(side - side, "this", "that").caption
-    assert caption == "computed from the dynamics, so it is exact; horizon 1 steps"
+    assert caption == "exact, computed from the dynamics; horizon 1 steps"
     table = answers.ranking(["run"], {"return": np.ones(1)}, None, np.array([np.inf]), {})
     assert cells(table, 0)[-1] == "exact"
 

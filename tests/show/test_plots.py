@@ -106,7 +106,7 @@ def test_events_that_are_not_expected_have_no_line_but_are_named() -> None:
     axes = Figure().subplots()
     plots.outcomes(axes, one, 0)
     assert {line.get_color() for line in axes.lines} == {plots.line_style(names, "goal")["color"]}
-    assert axes.texts[0].get_text() == "not expected at any step: crash, stall"
+    assert axes.texts[0].get_text() == "no line, because not expected at any step: crash, stall"
 
 
 @pytest.mark.parametrize("other", [0, 1])
@@ -248,5 +248,5 @@ def test_continuous_actions_are_set_against_their_opposite() -> None:
 
 def test_what_cannot_be_said_is_left_out() -> None:
     metrics = {"known/pi": 1.0, "known/foil": 0.5, "disagreement": float("nan")}
-    assert "favour" not in overall(metrics)
+    assert "higher expected return" not in overall(metrics)
     assert "12.0% of the visits" in overall(metrics | {"disagreement": 0.12})

@@ -13,8 +13,8 @@ from PIL import Image
 
 from tests.support import Compose
 from tests.support.reports import HOSTILE, small
+from tests.support.sentences import paragraph
 from tpd.answers import what_if
-from tpd.answers.sentences.compare import paragraph
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.types import Array
 from tpd.core.verdicts import Verdict, Verdicts
@@ -33,7 +33,7 @@ from tpd.show.report.contents import Contents, gather
 from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
 from tpd.sources.episodes import Recorder
 from tpd.store.saved_runs import SavedRun
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 LEAST_STEPS = 2000
 
@@ -41,7 +41,7 @@ LEAST_STEPS = 2000
 def learned(config: DictConfig, recorder: Recorder) -> SavedRun:
     """A run that has just learned, with a recording."""
     parts = build(config)
-    learn(parts, NoRun(), ProgressBars(False))
+    learn(parts, Run(), ProgressBars(False))
     return live_run(parts, recorder.record(parts.env, parts.trainer.policy, parts.outcomes))
 
 
@@ -301,7 +301,7 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
     assert all("relies mainly on" in one and any(text.endswith(one) for text in said) for one in told)
     assert set(shown.metadata["obtained"].values()) <= {
         "by 50 rollouts",
-        "by one rollout: nothing is random here",
+        "by one rollout: policy and environment are deterministic here",
     }
     one = shown.metadata["rolled_out"][-1]
     columns = np.flatnonzero(places[one["state"]] >= 0)

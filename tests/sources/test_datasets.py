@@ -40,7 +40,7 @@ from tpd.show.progress import ProgressBars
 from tpd.sources import parquet
 from tpd.sources.parquet import DatasetError, count_rows, read_shard, shard_path, write_shard
 from tpd.store.fingerprints import digest_of
-from tpd.tracking.runs import NoRun
+from tpd.tracking.runs import Run
 
 SPACES: list[spaces.Space[Any]] = [
     spaces.Discrete(5),
@@ -430,7 +430,7 @@ def cart_pole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def learn_network(config: Any) -> Any:
     parts = build(config)
-    learn(parts, NoRun(), ProgressBars(False))
+    learn(parts, Run(), ProgressBars(False))
     return parts
 
 
@@ -439,7 +439,7 @@ def test_a_dataset_has_one_digest_whether_it_is_written_or_read(
 ) -> None:
     told = list[tuple[Any, ...]]()
 
-    class Told(NoRun):
+    class Told(Run):
         def data(self, *arguments: Any) -> None:
             told.append(arguments)
 
@@ -470,7 +470,7 @@ def test_a_network_is_learned_from_a_dataset_with_no_env_at_hand(
         for name, weights in alone.explainer.predictor.arrays().items():
             assert_same(weights, other.explainer.predictor.arrays()[name])
     assert alone.explainer.predictor.updates > 0
-    save_results(alone, Findings(None, None), {}, None, tmp_path / "run", NoRun())
+    save_results(alone, Findings(None, None), {}, None, tmp_path / "run", Run())
     assert (tmp_path / "run/plots/upright.png").stat().st_size > 0
 
 
@@ -500,7 +500,7 @@ def test_outcomes_of_what_the_dataset_has_not_are_refused(
 ) -> None:
     config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
-    with pytest.raises(ConfigError, match=r"outcomes: the dataset has no info\['wind'\]; it has none"):
+    with pytest.raises(ConfigError, match=r"info\['wind'\], which the dataset does not have; it has none"):
         build(config)
 
 

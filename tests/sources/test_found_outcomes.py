@@ -145,7 +145,7 @@ def test_on_lunar_lander_the_last_reward_tells_landing_from_crash() -> None:
     found = find_outcomes(env, policy)
     crash, landing = found.outcomes.outcomes[-2:]
     assert (crash.name, landing.name) == ("first ends with reward below 0", "first ends with reward above 0")
-    assert described(found, "the episode terminates in 2 ways, told apart by the reward of the last step")
+    assert described(found, "the episode terminates in 2 ways, distinguished by the reward of the last step")
     assert found.outcomes.partition
     steps = play(env, policy, generator(5, "test"), episodes=4).transitions
     landed = steps.terminated & (steps.reward == 100)

@@ -300,7 +300,7 @@ def _job_door(kind: str, file: str, own: Mapping[str, Spoil], harmless: tuple[st
 
 
 JOB_DOORS = (
-    _job_door("its overrides", OVERRIDES, hostile_files.words(OVERRIDES), ("half of it",)),
+    _job_door("overrides", OVERRIDES, hostile_files.words(OVERRIDES), ("half of it",)),
     *(_job_door(name, name, hostile_files.table(name, number), (ABSENT,)) for name, number in TABLES.items()),
     _job_door("metrics.json", "metrics.json", hostile_files.metrics("metrics.json")),
     _job_door(
@@ -354,7 +354,7 @@ DOORS = (
         hostile_files.pickles("buffer.pkl"),
     ),
     Door(
-        "explainer: the arrays of a table",
+        "tabular explainer: arrays",
         "`explainers.load`",
         good_files.table,
         read_explainer,
@@ -363,7 +363,7 @@ DOORS = (
         (hostile_files.OUTSIDE,),
     ),
     Door(
-        "explainer: the JSON of a table",
+        "tabular explainer: JSON",
         "`explainers.load`",
         good_files.table,
         read_explainer,
@@ -371,7 +371,7 @@ DOORS = (
         hostile_files.description(DESCRIPTION),
     ),
     Door(
-        "explainer: the arrays of a network",
+        "network explainer: arrays",
         "`explainers.load`",
         good_files.network,
         read_explainer,
@@ -382,7 +382,7 @@ DOORS = (
         anything=False,
     ),
     Door(
-        "explainer: the JSON of a network",
+        "network explainer: JSON",
         "`explainers.load`",
         good_files.network,
         read_explainer,
@@ -392,7 +392,7 @@ DOORS = (
         anything=False,
     ),
     Door(
-        "explainer: the arrays of a network of returns",
+        "network of return distributions: arrays",
         "`explainers.load`",
         good_files.returns,
         read_explainer,
@@ -403,7 +403,7 @@ DOORS = (
         anything=False,
     ),
     Door(
-        "explainer: the JSON of a network of returns",
+        "network of return distributions: JSON",
         "`explainers.load`",
         good_files.returns,
         read_explainer,
@@ -448,7 +448,7 @@ DOORS = (
         hostile_files.shard(SHARD),
     ),
     Door(
-        "what a run is about",
+        "description of a run",
         "`saved_runs.read`",
         good_files.run,
         read_run,
@@ -485,7 +485,7 @@ DOORS = (
         hostile_files.arrays(CHECKPOINT, "explainer/outcome") | hostile_files.checkpoint(CHECKPOINT),
     ),
     Door(
-        "checkpoint of a run: what a table had counted",
+        "checkpoint of a run: counted transitions",
         "`Checkpoint.take_up`",
         good_files.checkpoint,
         take_up,
@@ -494,7 +494,7 @@ DOORS = (
         anything=False,
     ),
     Door(
-        "record of a run",
+        "status file of a run",
         "`run_folders.parse_record`",
         good_files.job,
         lambda folder: parse_record(folder / STATUS),
@@ -502,7 +502,7 @@ DOORS = (
         hostile_files.record(STATUS),
     ),
     Door(
-        "record of a sweep",
+        "status file of a sweep",
         "`run_folders.parse_record`",
         good_files.sweep,
         lambda folder: parse_record(folder / SWEEP),
@@ -511,7 +511,7 @@ DOORS = (
     ),
     *JOB_DOORS,
     Door(
-        "what a sweeper found best",
+        "best trial of a sweeper",
         "`sweep.read_best`",
         good_files.sweep,
         lambda folder: read_best(folder / BEST),
@@ -519,8 +519,8 @@ DOORS = (
         hostile_files.best(BEST),
     ),
     Door(
-        "where a run is tracked",
-        "`deliver_all`, which is `tpd-sync`",
+        "tracking data of a run: address of the store",
+        "`deliver_all` (`tpd-sync`)",
         good_files.tracked,
         deliver,
         DELIVERY_STATE,
@@ -528,8 +528,8 @@ DOORS = (
         (ABSENT,),
     ),
     Door(
-        "what a run tracks",
-        "`deliver_all`, which is `tpd-sync`",
+        "tracking data of a run: journal",
+        "`deliver_all` (`tpd-sync`)",
         good_files.tracked,
         deliver,
         JOURNAL,
@@ -557,7 +557,7 @@ DOORS = (
         (explainers.DESCRIPTION,),
     ),
     Door(
-        "question to a served model",
+        "request to a served model",
         "`ServedExplainer.predict`",
         good_files.served,
         ask,
@@ -602,8 +602,8 @@ TOLD = (
         PICKLE,
     ),
     _told(
-        "what a run is about",
-        '`saved_runs.read(..., trusted=["stranger"])`, which is `trust=[stranger]` of `tpd-explain`',
+        "description of a run",
+        "`tpd-explain trust=[stranger]`",
         good_files.run,
         partial(read_run, trusted=("stranger",)),
         ABOUT,
@@ -611,7 +611,7 @@ TOLD = (
     ),
     _told(
         "MLflow model",
-        "`mlflow.pyfunc.load_model` and `mlflow models serve`, which follow any MLmodel",
+        "`mlflow.pyfunc.load_model` or `mlflow models serve`, which import the module that the model names",
         good_files.served,
         load_model,
         "model/MLmodel",

@@ -253,7 +253,10 @@ def about(file: str) -> dict[str, Spoil]:
     }
 
 
-IMPORTS, IMPORTS_BY_SETTING = "an id that imports", "an id that imports, by a setting"
+IMPORTS, IMPORTS_BY_SETTING = (
+    "an environment id that imports a module",
+    "an environment id that imports a module, by a setting",
+)
 FUNCTION = "a function of strangers"
 
 
@@ -792,7 +795,7 @@ def statistics(file: str) -> dict[str, Spoil]:
     return {**pickles(file), "an epsilon of 10^400": epsilon}
 
 
-LOADER, PICKLED = "a loader_module of strangers", "a pickled python_model"
+LOADER, PICKLED = "an untrusted loader_module", "a pickled python_model"
 
 
 def model(file: str) -> dict[str, Spoil]:

@@ -24,7 +24,7 @@ from tpd.store.tables import write_table
 from tpd.tracking import downloads, mlflow_runs, notes
 from tpd.tracking.backend_store import KIND, absolute, prepare
 from tpd.tracking.mlflow_runs import LONGEST_NOTE, TABLES, WIDEST_PICTURE, MlflowTracking
-from tpd.tracking.runs import PROGRAM, NoTracking
+from tpd.tracking.runs import PROGRAM, Tracking
 from tpd.tracking.ui import serve
 
 
@@ -192,7 +192,7 @@ def test_a_model_is_served_for_this_machine_alone(tracking: MlflowTracking) -> N
 
 
 def test_what_is_not_tracked_is_nowhere(tmp_path: Path) -> None:
-    with NoTracking().open("run", {}, {}) as run:
+    with Tracking().open("run", {}, {}) as run:
         run.describe(["nothing", tmp_path / "absent.png"])
     assert run.id is None
 

@@ -25,9 +25,8 @@ from mlflow.exceptions import MlflowException
 
 from tests.support import Compose, small_mdp
 from tests.support.commands import ROOT, fork_server
+from tests.support.sentences import describe, paragraph
 from tests.support.small_mdp import NUM_ACTIONS, NUM_STATES
-from tpd.answers.sentences.compare import paragraph
-from tpd.answers.sentences.describe import describe
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable

@@ -66,8 +66,8 @@ class How:
 
     def __str__(self) -> str:
         if not self.reason:
-            return f"asked of the simulator, {self.words}"
-        return f"{self.words}; the simulator was not asked: {self.reason}"
+            return f"from the simulator, {self.words}"
+        return f"{self.words}; the simulator was not used: {self.reason}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +81,7 @@ class Answer:
     >>> explainer = tpd.Explainer(lambda observations: observations[:, 2] > 0, env="CartPole-v1")
     >>> answer = explainer.why(explainer.play(seeds=[0])[0][0], foil="push right")
     >>> answer.foil.name, str(answer.how)
-    ('push right', 'asked of the simulator, by one rollout: nothing is random here')
+    ('push right', 'from the simulator, by one rollout: policy and environment are deterministic here')
     >>> sorted(answer.table.columns)[:3]
     ['difference', 'fact', 'fact_high']
     """
@@ -195,7 +195,10 @@ class Answer:
     @property
     def _asked(self) -> "Asked":
         if self.asked is None:
-            raise ValueError("this answer is part of a batch: request it alone with explainer.why(...)")
+            raise ValueError(
+                "an answer of a batch has no drivers and no nearest state: request it alone with "
+                "explainer.why(...)"
+            )
         return self.asked
 
     def __str__(self) -> str:

@@ -39,7 +39,10 @@ AT_ONCE = 5000
 MANY_EPISODES = 20
 """Episodes needed to tell visited states from others; if fewer are recorded, more are played."""
 UNLEARNED = "nothing is learned yet, and this needs a learned forecast: call learn() first"
-ELSEWHERE = "this compares fact and foil in one state, but there is no foil in the same state"
+ELSEWHERE = (
+    "this compares fact and foil in one state, but the answer has no foil in the same state: ask again with "
+    "foil="
+)
 
 
 @dataclass(frozen=True)
@@ -173,11 +176,11 @@ class Asked:
             raise ValueError(ELSEWHERE)
         policy, nothing = self.explainer.policy, NearestState(self.names[1])
         if isinstance(policy, AbsentPolicy):
-            return replace(nothing, withheld=f"the agent could not be read back ({policy.reason})")
+            return replace(nothing, withheld=f"the agent is not available ({policy.reason})")
         if not self.env.discrete:
-            return replace(nothing, withheld="its actions are no choice among a few")
+            return replace(nothing, withheld="its actions are not discrete")
         if self.own is not None and int(self.own) == int(self.foil):
-            return replace(nothing, withheld="it does so here")
+            return replace(nothing, withheld="it does so in this state")
         try:
             features = features_of(self.env, self.observation)
         except FeatureError as error:
@@ -261,7 +264,7 @@ def _not_told(needed: list[Explanation], outcome: int, by: int, names: tuple[str
     """Why the forecast is not known in the state itself; empty if it is."""
     for one, name in zip(needed, names, strict=False):
         if not one.foreseen[0, by]:
-            return f"too much of what may follow {name} was never tried"
+            return f"too many of the state-action pairs that may follow {name} were never tried"
         if one.verdicts is not None and not one.told.by[0, by, outcome]:
             verdict = Verdict(one.verdicts.by[0, by, outcome]).words
             return f"after {name} it is {verdict}"

@@ -13,10 +13,10 @@ import numpy as np
 
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import UNACCOUNTED, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.envs import Environment
-from tpd.guards.settings import number
+from tpd.guards.settings import did_you_mean, number
 from tpd.predictors.explainer import Explainer
 
 LARGEST_REWARD = 1e12
@@ -44,7 +44,7 @@ def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
 def _accounted(legend: Legend) -> float:
     """The bound of the reward; raises if the outcomes do not account for the reward."""
     if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward, so other rewards cannot be evaluated")
+        raise ValueError(UNACCOUNTED)
     return legend.reward_bound
 
 
@@ -59,7 +59,9 @@ def reward_of(legend: Legend, outcome: str) -> float:
     weight = weights.get(outcome)
     if weight is None:
         known = ", ".join(name for name, weight in weights.items() if weight is not None)
-        raise ValueError(f"{outcome!r} is not part of the reward; its parts are: {known}")
+        what = "has no reward" if outcome in weights else "is not an outcome"
+        near = "" if outcome in weights else did_you_mean(outcome, weights)
+        raise ValueError(f"{outcome!r} {what}; the outcomes with a reward are: {known}{near}")
     return weight
 
 
@@ -107,7 +109,7 @@ def sign_certain(contrast: Contrast) -> BoolArray:
 
     If it includes 0, the reward at which one overtakes the other cannot be determined.
     """
-    band = contrast.count_band()
+    band = contrast.sums_band(1.0)
     return np.asarray((band.low > 0) | (band.high < 0))
 
 

@@ -158,11 +158,10 @@ def _known() -> dict[str, str]:
     """Config names by environment id."""
     files = sorted((CONFIG_FOLDER / "env").glob("*.yaml"))
     configs = {file.stem: group("env", file.stem) for file in files}
-    return {str(config.id): name for name, config in configs.items() if "id" in config and _is_plain(config)}
-
-
-def _is_plain(config: Any) -> bool:
-    return set(config) <= {"_target_", "id", "action_names", "observation_names"}
+    plain = {"_target_", "id", "action_names", "observation_names"}
+    return {
+        str(config.id): name for name, config in configs.items() if "id" in config and set(config) <= plain
+    }
 
 
 def experiment(env: Environment) -> str:

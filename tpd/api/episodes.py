@@ -20,7 +20,7 @@ from tpd.sources.moments import Moment
 
 SECONDS, MOST_POINTS = 10.0, 3
 """Defaults of a search for turning points."""
-NO_POINTS = f"no step made a decisive event more or less likely by {percent(LEAST_JUMP)} or more"
+NO_POINTS = f"no step changed the chance of a decisive event by {percent(LEAST_JUMP)} or more"
 _Simulators = Callable[[], Simulator]
 
 
@@ -91,17 +91,12 @@ class PlayedEpisode(Sequence[Moment]):
         return "\n  ".join([repr(self), *points])
 
     @property
-    def _rare(self) -> dict[str, list[int]]:
-        """Events that happened only once, for the one-line description of an episode."""
-        return {name: when for name, when in self.happened.items() if when == when[:1]}
-
-    @property
     def _steps(self) -> str:
         return "1 step" if len(self) == 1 else f"{len(self)} steps"
 
     def __repr__(self) -> str:
         ended = "terminated" if self.transitions.terminated[-1] else "not terminated"
-        rare = ", ".join(f"{name} at step {when[0]}" for name, when in self._rare.items())
+        rare = ", ".join(f"{name} at step {w[0]}" for name, w in self.happened.items() if len(w) == 1)
         said = f"return {self.total_reward:.4g}, {self._steps}, {ended}"
         return f"<episode of seed {self.seed}: {said}{f'; {rare}' if rare else ''}>"
 

@@ -16,7 +16,7 @@ from tpd.sources.found_outcomes import FoundOutcomes, find_outcomes
 Events = Mapping[str, "Callable[[Transitions], Array] | Outcome"] | Sequence[Outcome] | OutcomeSet | None
 LARGEST_REWARD, REWARD = 1e6, "reward"
 WHOLE_REWARD = (
-    "events are given, so the reward is one outcome: its terms are only detected if no events are "
+    "the reward is one outcome, because events are given: its terms are only detected if no events are "
     "given; tpd.component defines a term"
 )
 
@@ -61,8 +61,8 @@ def _known_or_found(env: Environment, policy: Policy) -> FoundOutcomes:
         return find_outcomes(env, policy)
     if reason := why_not_known(env):
         found = find_outcomes(env, policy)
-        unused = f"the events that tpd has for {env.registered_id} are not used ({reason})"
+        unused = f"tpd's own events for {env.registered_id} are not used ({reason})"
         return FoundOutcomes(found.outcomes, (unused, *found.notes))
     outcomes = make_outcomes(DictConfig({"outcomes": group("outcomes", known)}), env, policy)
     names = ", ".join(outcome.name for outcome in outcomes.outcomes)
-    return FoundOutcomes(outcomes, (f"the events that tpd has for {env.registered_id}: {names}",))
+    return FoundOutcomes(outcomes, (f"tpd's own events for {env.registered_id}: {names}",))

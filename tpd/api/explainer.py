@@ -43,7 +43,7 @@ from tpd.sources.moments import Moment
 from tpd.sources.named_states import NamedState
 from tpd.store.recordings import save_recording
 from tpd.store.saved_runs import EPISODES, SavedRun
-from tpd.tracking.runs import ENV, EXPLAINER, POLICY, PROGRAM, SEED, NoRun
+from tpd.tracking.runs import ENV, EXPLAINER, POLICY, PROGRAM, SEED, Run
 
 log = logging.getLogger(__name__)
 
@@ -102,18 +102,14 @@ class Explainer:
         self.quality = Quality((UNLEARNED,))
         """How good the learned explanations are, by fresh episodes."""
         self._warned = False
-        self._run = self._unlearned()
+        unlearned = Unlearned(self.horizon, self.outcomes.width)  # only the simulator can answer
+        explainer = predictors.Explainer(unlearned, self._trainer.policy, self.outcomes.legend)
+        self._run = SavedRun(self.env.id, explainer, self.env, None, lambda: self.outcomes)
 
     def _adopt(self, run: SavedRun, quality: Quality) -> None:
         """Use the predictor of a run from now on, and its episodes if it has any."""
         self._run = replace(run, recording=run.recording or self._run.recording)
         self.quality = quality
-
-    def _unlearned(self) -> SavedRun:
-        """A run with an empty predictor: only the simulator can answer."""
-        predictor = Unlearned(self.horizon, self.outcomes.width)
-        explainer = predictors.Explainer(predictor, self._trainer.policy, self.outcomes.legend)
-        return SavedRun(self.env.id, explainer, self.env, None, lambda: self.outcomes)
 
     @property
     def policy(self) -> Any:
@@ -138,7 +134,10 @@ class Explainer:
         with one_thread(), ProgressBars(progress and len(chosen) > 1) as bars:
             advance = bars.counter("episodes", len(chosen))
             recording = record(self.env, self.policy, self.outcomes, chosen, steps, progress=advance)
-        self._warn_of_forbidden(forbidden_actions(self.env, recording.episodes.transitions, self.outcomes))
+        forbidden = forbidden_actions(self.env, recording.episodes.transitions, self.outcomes)
+        if forbidden and not self._warned:  # only once, even if episodes are played again
+            log.warning(forbidden)
+            self._warned = True
         simulator = partial(Simulator, self.env, self.policy, self.outcomes, horizon=self.horizon)
         played = PlayedEpisodes(recording, self.outcomes.legend, simulator)
         self._run = replace(self._run, recording=played.recording)  # sorted, so that numbers agree
@@ -148,12 +147,6 @@ class Explainer:
             if warning:
                 log.warning(warning)
         return played
-
-    def _warn_of_forbidden(self, warning: str) -> None:
-        """Warn only once, even if episodes are played again."""
-        if warning and not self._warned:
-            log.warning(warning)
-            self._warned = True
 
     def why(
         self,
@@ -230,7 +223,7 @@ class Explainer:
         if self.tracking is not None:
             return self._learn_tracked(parts, progress)
         with ProgressBars(progress) as bars:
-            runs.learn(parts, NoRun(), bars)
+            runs.learn(parts, Run(), bars)
             return runs.with_return(parts, runs.judge(parts, bars), None)
 
     def _build(self, steps: int, seed: int, overrides: Sequence[str]) -> Parts:

@@ -13,8 +13,8 @@ from tpd.store import saved_runs
 from tpd.store.run_descriptions import NotStoredError
 
 UNCHECKED = (
-    "events: the functions passed to tpd.load are used as they are; whether they are those that were learned "
-    "is not checked, because functions cannot be stored"
+    "events: functions cannot be stored, so tpd.load does not check that the functions passed to it are "
+    "those that were learned"
 )
 
 

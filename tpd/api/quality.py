@@ -20,10 +20,10 @@ LARGEST_RESULT, LARGEST_PICTURE = 2**20, 2**24
 RolledOut = tuple[Explainer, MonteCarlo, SampledCases]
 COLUMNS = ["actions", "outcome", "range", "skill", "verdict"]
 UNLEARNED = "nothing is learned yet: call learn()"
-NOT_JUDGED = "what was learned was never judged (evaluation=none)"
+NOT_JUDGED = "the learned predictions were not evaluated (evaluation=none)"
 SKILL = (
-    'skill of forecasts of what happens up to and with a step ("by 5"), after the actions of the policy and '
-    "after foils: 1 is perfect, 0 no better than the mean; NaN for what never varies, which is learned "
+    "skill of forecasts up to and including a step (by 5: by step 5), after actions of the policy and after "
+    "foils: 1 is perfect, 0 is no better than the mean; NaN if an outcome never varies; it is then learned "
     "if the forecasts are right"
 )
 

@@ -12,18 +12,8 @@ from tpd.answers.sentences.overtakes import overtakes
 from tpd.api.episodes import PlayedEpisode
 from tpd.api.quality import Quality
 from tpd.api.threads import one_thread
+from tpd.assistants import records
 from tpd.assistants.library import Library, OpenRun
-from tpd.assistants.records import (
-    ActionReturn,
-    EpisodeEntry,
-    OutcomeEntry,
-    Overtaking,
-    QualityRecord,
-    RewardRange,
-    RunDescription,
-    SkillEntry,
-    WhatIf,
-)
 from tpd.assistants.views import MOST_OUTCOMES, doubts_of, figure_of, how_of, text_of
 from tpd.core.explanation import Explanation
 from tpd.core.types import Array
@@ -36,7 +26,10 @@ from tpd.run.question import Question, QuestionError, checked
 from tpd.store.saved_runs import SavedRun
 
 MOST_EPISODES, MOST_PLACES, MOST_ACTIONS = 50, 8, 50
-UNJUDGED = "nobody judged what this run learned, so nothing says how far its learned answers can be trusted"
+UNJUDGED = (
+    "the predictions of this run were not evaluated (evaluation=none), so the quality of learned answers is "
+    "unknown"
+)
 Asked = tuple[Answer, Compared]
 
 
@@ -85,26 +78,25 @@ def place(episode: int | None, step: int | None, state: Any) -> Any:
     return {"episode": episode, "step": step}
 
 
-def described(opened: OpenRun) -> RunDescription:
+def described(opened: OpenRun) -> records.RunDescription:
     """The description of a run."""
     run, legend = opened.saved, opened.saved.explainer.legend
     policy, predictor, recording = run.explainer.policy, run.explainer.predictor, run.recording
     kind = type(policy).__name__
     if isinstance(policy, AbsentPolicy):
         kind = f"could not be read: {policy.reason}"
-    names = [run.env.name_of_action(a) for a in range(run.env.num_actions)] if run.env.discrete else []
     shape = run.env.observation_space.shape
     quality = Quality.read(opened.folder)
-    return RunDescription(
+    return records.RunDescription(
         run=opened.id,
         title=run.name,
         env=run.env.id,
         policy=kind,
-        actions=names[:MOST_ACTIONS],
+        actions=list(run.env.numbered_action_names[:MOST_ACTIONS]),
         state_fields={name: list(values)[:MOST_ACTIONS] for name, values in run.env.state_fields.items()},
         observation_shape=None if shape is None else list(shape),
         outcomes=[
-            OutcomeEntry(outcome=name, event=name in legend.events, reward=figure_of(weight))
+            records.OutcomeEntry(outcome=name, event=name in legend.events, reward=figure_of(weight))
             for name, weight in list(zip(legend.names, legend.weights, strict=True))[:MOST_OUTCOMES]
         ],
         horizon=predictor.horizon,
@@ -116,7 +108,7 @@ def described(opened: OpenRun) -> RunDescription:
     )
 
 
-def _episodes(opened: OpenRun) -> list[EpisodeEntry]:
+def _episodes(opened: OpenRun) -> list[records.EpisodeEntry]:
     recording, legend = opened.saved.recording, opened.saved.explainer.legend
     assert recording is not None
     simulator = functools.partial(simulator_of, opened.saved)
@@ -125,7 +117,7 @@ def _episodes(opened: OpenRun) -> list[EpisodeEntry]:
         for number in range(min(len(recording.episodes), MOST_EPISODES))
     ]
     return [
-        EpisodeEntry(
+        records.EpisodeEntry(
             episode=number,
             reset_seed=episode.seed,
             total_reward=float(f"{episode.total_reward:.6g}"),
@@ -137,16 +129,16 @@ def _episodes(opened: OpenRun) -> list[EpisodeEntry]:
     ]
 
 
-def quality_record(opened: OpenRun) -> QualityRecord:
+def quality_record(opened: OpenRun) -> records.QualityRecord:
     """The quality of the learned answers of a run."""
     quality = Quality.read(opened.folder)
     if quality is None:
-        return QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
-    table, skills = quality.table, list[SkillEntry]()
+        return records.QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
+    table, skills = quality.table, list[records.SkillEntry]()
     if table is not None:
         columns = dict.fromkeys((str(column[0]), str(column[1])) for column in table.columns)
         skills = [
-            SkillEntry(
+            records.SkillEntry(
                 outcome=str(outcome),
                 actions=actions,
                 by=by,
@@ -157,7 +149,9 @@ def quality_record(opened: OpenRun) -> QualityRecord:
             for actions, by in columns
         ]
     lines = [text_of(line) for line in quality.lines]
-    return QualityRecord(run=opened.id, lines=lines, skills=skills, doubts=[] if skills else [UNJUDGED])
+    return records.QualityRecord(
+        run=opened.id, lines=lines, skills=skills, doubts=[] if skills else [UNJUDGED]
+    )
 
 
 def require_outcome(opened: OpenRun, outcome: str) -> None:
@@ -170,14 +164,14 @@ def require_outcome(opened: OpenRun, outcome: str) -> None:
         )
 
 
-def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, float]) -> WhatIf:
+def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, float]) -> records.WhatIf:
     """What other rewards would change, with the rest of the policy unchanged."""
     answer, fact = asked
     run, legend = fact.run, fact.run.explainer.legend
     if outcome is None and not rewards:
         raise QuestionError("pass an outcome, or rewards by outcome, for example {'crash': -20}")
     what_if.with_rewards(legend, dict(rewards))
-    overtaking, returns = None, list[ActionReturn]()
+    overtaking, returns = None, list[records.ActionReturn]()
     if outcome is not None:
         what_if.reward_of(legend, outcome)
     if run.env.discrete:
@@ -186,7 +180,7 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
         explanation = fact.expectations.explain(actions)
         now, then = what_if.returns(explanation, {}), what_if.returns(explanation, rewards)
         returns = [
-            ActionReturn(
+            records.ActionReturn(
                 action=name,
                 now=figure_of(now[row]),
                 with_these_rewards=figure_of(then[row] if rewards else None),
@@ -196,37 +190,37 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
     if outcome is not None:
         ranges = _ranges(explanation, outcome, names) if run.env.discrete else []
         overtaking = _overtaking(answer, outcome, ranges)
-    return WhatIf(
+    return records.WhatIf(
         place=answer.place,
         fact=answer.fact.action,
         foil=None if answer.foil is None else answer.foil.action,
         overtaking=overtaking,
         returns=returns,
         how=how_of(answer),
-        remarks=[*answer.remarks, "the rest of the policy is taken as it is"],
+        remarks=[*answer.remarks, "the rest of the policy is unchanged"],
         doubts=doubts_of(answer),
     )
 
 
-def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[RewardRange]:
+def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[records.RewardRange]:
     """Which action has the highest return for which reward of an outcome, around its current value."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
     rows = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
     return [
-        RewardRange(low=float(f"{low:.6g}"), high=float(f"{high:.6g}"), best_action=names[row])
+        records.RewardRange(low=float(f"{low:.6g}"), high=float(f"{high:.6g}"), best_action=names[row])
         for low, high, row in rows[:MOST_ACTIONS]
     ]
 
 
-def _overtaking(answer: Answer, outcome: str, ranges: list[RewardRange]) -> Overtaking | None:
+def _overtaking(answer: Answer, outcome: str, ranges: list[records.RewardRange]) -> records.Overtaking | None:
     """The reward at which the ranking of fact and foil flips; None without a foil."""
     contrast = answer.contrast
     if contrast is None or answer.foil is None:
         return None
     column = contrast.fact.legend.names.index(outcome)
     certain = not contrast.drawn or bool(what_if.sign_certain(contrast)[0, column])
-    return Overtaking(
+    return records.Overtaking(
         outcome=outcome,
         reward_now=what_if.reward_of(contrast.fact.legend, outcome),
         overtakes_at=figure_of(what_if.overtaking(contrast, 0, outcome)) if certain else None,

@@ -55,10 +55,12 @@ class RunDescription(BaseModel):
     outcomes: list[OutcomeEntry]
     horizon: int = Field(description="Number of steps ahead that are explained.")
     discount: float
-    learned: str = Field(description="How answers are obtained where the simulator is not asked.")
+    learned: str = Field(description="How answers are obtained if the simulator is not used.")
     episodes: list[EpisodeEntry]
     episodes_recorded: int
-    returns: list[str] = Field(description="The return played here beside the one expected, and warnings.")
+    returns: list[str] = Field(
+        description="The mean return measured in this environment, the expected one, and warnings."
+    )
 
 
 class MomentEntry(BaseModel):
@@ -110,7 +112,9 @@ class Named(BaseModel):
 class OutcomeEstimate(Estimate, Named):
     """The expectation of one outcome within the horizon."""
 
-    verdict: str | None = Field(default=None, description="Whether it was learned, by fresh episodes.")
+    verdict: str | None = Field(
+        default=None, description="Whether it was learned, according to fresh episodes."
+    )
 
 
 class ReturnEstimate(Estimate):
@@ -153,7 +157,7 @@ class AnswerRecord(BaseModel):
     outcomes: list[OutcomeEstimate]
     reasons: list[Reason]
     remarks: list[str]
-    doubts: list[str] = Field(description="What must be said beside these numbers.")
+    doubts: list[str] = Field(description="Remarks that must be reported with these numbers.")
 
 
 class StepEstimate(BaseModel):
@@ -182,7 +186,7 @@ class DriversRecord(BaseModel):
 
     text: str
     forecast: float | None = Field(description="In the state asked about.")
-    mean_forecast: float | None = Field(description="Over states that the agent met.")
+    mean_forecast: float | None = Field(description="Mean over states that the agent visited.")
     drivers: list[Driver] = Field(description="The largest first; they add up to forecast - mean_forecast.")
     doubts: list[str]
 
@@ -213,8 +217,10 @@ class Overtaking(BaseModel):
 
     outcome: str
     reward_now: float
-    overtakes_at: float | None = Field(description="null where no reward changes their order.")
-    certain: bool = Field(description="False where the data leave open in which direction it lies.")
+    overtakes_at: float | None = Field(description="null if no reward changes their order.")
+    certain: bool = Field(
+        description="False if the data do not tell whether it is larger or smaller than now."
+    )
     text: str
     best_action_by_reward: list[RewardRange]
 
@@ -224,7 +230,9 @@ class ActionReturn(BaseModel):
 
     action: str
     now: float | None
-    with_these_rewards: float | None = Field(default=None, description="null also if none were asked for.")
+    with_these_rewards: float | None = Field(
+        default=None, description="null also if no other rewards were given."
+    )
 
 
 class WhatIf(BaseModel):

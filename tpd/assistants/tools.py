@@ -11,6 +11,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from tpd.assistants import moments as worth
+from tpd.assistants import records
 from tpd.assistants.library import MOST_RUNS
 from tpd.assistants.questions import (
     Questions,
@@ -19,16 +20,6 @@ from tpd.assistants.questions import (
     quality_record,
     require_outcome,
     what_if_record,
-)
-from tpd.assistants.records import (
-    AnswerRecord,
-    DriversRecord,
-    Moments,
-    OutcomeBySteps,
-    QualityRecord,
-    RunDescription,
-    RunList,
-    WhatIf,
 )
 from tpd.assistants.views import answer_record, by_steps, drivers_record, how_of
 from tpd.guards.files import brief
@@ -65,8 +56,8 @@ Foil = Annotated[
 Rollouts = Annotated[
     int | None,
     Field(
-        description="Rollouts of each action; as many as a band of 0.06 needs if left out, 0 for what was "
-        "learned alone.",
+        description="Rollouts of each action. Default: as many as a band of ±0.06 needs. 0: none, "
+        "only learned predictions.",
         ge=0,
         le=MOST_ROLLOUTS,
     ),
@@ -110,12 +101,12 @@ class Tools:
             )
         ]
 
-    def list_runs(self) -> RunList:
+    def list_runs(self) -> records.RunList:
         """List the runs that can be asked about, each an agent in its environment. Call this first."""
         runs = self._library.entries()
-        return RunList(place=self._library.place, runs=runs, complete=len(runs) < MOST_RUNS)
+        return records.RunList(place=self._library.place, runs=runs, complete=len(runs) < MOST_RUNS)
 
-    def describe_run(self, run: Run) -> RunDescription:
+    def describe_run(self, run: Run) -> records.RunDescription:
         """Describe a run: environment, actions, explained outcomes (events and reward terms), horizon,
         policy, recorded episodes with their events, and the mean return played beside the expected one.
         """
@@ -126,7 +117,7 @@ class Tools:
         run: Run,
         episode: Episode = None,
         most: Annotated[int, Field(description="How many to list.", ge=1, le=worth.MOST_MOMENTS)] = 10,
-    ) -> Moments:
+    ) -> records.Moments:
         """Find steps of recorded episodes that are worth asking about: turning points, where the forecast
         changed most, and steps shortly before an episode ended or an event first happened in it. Use their
         episode and step in explain.
@@ -141,7 +132,7 @@ class Tools:
         state: State = None,
         action: Action = None,
         rollouts: Rollouts = None,
-    ) -> AnswerRecord:
+    ) -> records.AnswerRecord:
         """Explain why the agent acts as it does at a step of a recorded episode, or in a state: what is
         expected to happen after the action, compared with the best other action. Returns sentences,
         every number with its 90 % band, how it was obtained, and doubts to repeat.
@@ -158,7 +149,7 @@ class Tools:
         state: State = None,
         action: Action = None,
         rollouts: Rollouts = None,
-    ) -> AnswerRecord:
+    ) -> records.AnswerRecord:
         """Compare an action (the fact) with another given one (the foil) at the same place: what would
         happen instead, and what the difference is worth. For "why not X?" and "what if it did X?".
         """
@@ -175,7 +166,7 @@ class Tools:
         action: Action = None,
         foil: Foil = None,
         rollouts: Rollouts = None,
-    ) -> OutcomeBySteps:
+    ) -> records.OutcomeBySteps:
         """List the expectation of one outcome at each step ahead, after the action and after the foil. For
         "when will it happen?" and "how likely is it at step 5?".
         """
@@ -198,7 +189,7 @@ class Tools:
         action: Action = None,
         foil: Foil = None,
         rollouts: Rollouts = None,
-    ) -> WhatIf:
+    ) -> records.WhatIf:
         """Ask what other rewards would change at a place, with the rest of the policy unchanged: the reward
         of an outcome at which the foil overtakes the action, which action is best at which reward, and the
         returns of all actions under other rewards.
@@ -219,14 +210,14 @@ class Tools:
         state: State = None,
         action: Action = None,
         foil: Foil = None,
-    ) -> DriversRecord:
+    ) -> records.DriversRecord:
         """Say which parts of the state the learned forecast of an event relies on, by Shapley values. For
         "what makes a crash likely here?". It describes the forecast, and says nothing about causes.
         """
         answer, *_ = self._questions.ask(run, place(episode, step, state), action, foil)
         return drivers_record(answer.drivers(outcome, by))
 
-    def quality(self, run: Run) -> QualityRecord:
+    def quality(self, run: Run) -> records.QualityRecord:
         """Tell how far the learned answers of a run can be trusted: the mean return played beside the
         expected one, and for each outcome its skill on fresh episodes and a verdict (learned, not learned,
         too rare to tell).

@@ -8,17 +8,7 @@ from tpd.answers import what_if
 from tpd.answers.answer import LEARNED, Answer
 from tpd.answers.differences import Difference
 from tpd.answers.drivers import Drivers
-from tpd.assistants.records import (
-    AnswerRecord,
-    Driver,
-    DriversRecord,
-    How,
-    OutcomeBySteps,
-    OutcomeEstimate,
-    Reason,
-    ReturnEstimate,
-    StepEstimate,
-)
+from tpd.assistants import records
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import FIRST, Legend
@@ -38,10 +28,12 @@ def text_of(said: str) -> str:
     return said if len(said) <= LONGEST_TEXT else f"{said[:LONGEST_TEXT]} ... (cut)"
 
 
-def how_of(answer: Answer) -> How:
+def how_of(answer: Answer) -> records.How:
     """How an answer was obtained."""
     how = answer.how
-    return How(kind=how.kind, words=how.words, simulator_not_asked_because=how.reason or None, run=how.run)
+    return records.How(
+        kind=how.kind, words=how.words, simulator_not_asked_because=how.reason or None, run=how.run
+    )
 
 
 def unit_of(legend: Legend, outcome: str, at_a_step: bool = False) -> str:
@@ -58,9 +50,9 @@ def doubts_of(answer: Answer) -> list[str]:
     untold = [f"{name}: {verdict}" for name, verdict in answer.how.verdicts.items() if verdict in NO_NUMBER]
     said = list(answer.warnings)
     if untold and answer.how.kind == LEARNED:
-        said.append(f"no number is given of what was not learned ({', '.join(untold[:MOST_OUTCOMES])})")
+        said.append(f"outcomes that were not learned have no number: {', '.join(untold[:MOST_OUTCOMES])}")
     if any(side.explanation.sparse.any() for side in answer.sides):
-        said.append("one of the actions was tried too rarely to say more than how unsure it is")
+        said.append("one of the actions was tried too rarely for a reliable estimate")
     if answer.foil is None:
         said.append("there is no other valid action here")
     if answer.own is not None and answer.own != answer.fact.action:
@@ -68,16 +60,16 @@ def doubts_of(answer: Answer) -> list[str]:
     contrast = answer.contrast
     valued = answer.fact.explanation.legend.reward_bound is not None
     if contrast is not None and contrast.drawn and valued and not _settled(contrast):
-        said.append("the data do not settle which of the two actions is worth more")
+        said.append("the data do not tell which of the two actions has the higher return")
     return [text_of(each) for each in said]
 
 
-def answer_record(answer: Answer) -> AnswerRecord:
+def answer_record(answer: Answer) -> records.AnswerRecord:
     """An answer as plain values."""
     legend, table = answer.fact.explanation.legend, answer.table
     rows = table.head(MOST_OUTCOMES).astype(object).to_dict("index")
     outcomes = [
-        OutcomeEstimate(
+        records.OutcomeEstimate(
             outcome=str(name),
             unit=unit_of(legend, str(name)),
             verdict=row.pop("verdict", None),
@@ -88,7 +80,7 @@ def answer_record(answer: Answer) -> AnswerRecord:
     doubts = doubts_of(answer)
     if len(table) > len(outcomes):
         doubts.append(f"only the first {len(outcomes)} of {len(table)} outcomes are listed")
-    return AnswerRecord(
+    return records.AnswerRecord(
         place=answer.place,
         fact=answer.fact.action,
         foil=None if answer.foil is None else answer.foil.action,
@@ -104,8 +96,8 @@ def answer_record(answer: Answer) -> AnswerRecord:
     )
 
 
-def _reason(difference: Difference) -> Reason:
-    return Reason(
+def _reason(difference: Difference) -> records.Reason:
+    return records.Reason(
         outcome=difference.outcome,
         adds_to_return=figure_of(difference.gain),
         fact_count=float(f"{difference.fact_count:.6g}"),
@@ -115,7 +107,7 @@ def _reason(difference: Difference) -> Reason:
     )
 
 
-def _returns(answer: Answer) -> ReturnEstimate | None:
+def _returns(answer: Answer) -> records.ReturnEstimate | None:
     """The returns of both actions; None if the outcomes do not account for the reward."""
     if answer.fact.explanation.legend.reward_bound is None:
         return None
@@ -124,7 +116,7 @@ def _returns(answer: Answer) -> ReturnEstimate | None:
         found |= _return_of(name, side.explanation)
     contrast = answer.contrast
     if contrast is None or found["fact"] is None or found["foil"] is None:
-        return ReturnEstimate(**found)
+        return records.ReturnEstimate(**found)
     whole = contrast.whole()
     if whole.band is not None:
         found |= {
@@ -132,7 +124,7 @@ def _returns(answer: Answer) -> ReturnEstimate | None:
             "difference_high": figure_of(whole.band.high[0]),
         }
     found["difference"] = figure_of(whole.mean[0])
-    return ReturnEstimate(**found, to_the_end=bool(whole.estimated[0]), settled=_settled(contrast))
+    return records.ReturnEstimate(**found, to_the_end=bool(whole.estimated[0]), settled=_settled(contrast))
 
 
 def _settled(contrast: Contrast) -> bool:
@@ -153,7 +145,7 @@ def _return_of(name: str, explanation: Explanation) -> dict[str, float | None]:
     }
 
 
-def by_steps(answer: Answer, outcome: str) -> OutcomeBySteps:
+def by_steps(answer: Answer, outcome: str) -> records.OutcomeBySteps:
     """The expectation of one outcome at each step, as plain values."""
     frame, legend = answer.to_frame(), answer.fact.explanation.legend
     if answer.foil is None:
@@ -163,27 +155,30 @@ def by_steps(answer: Answer, outcome: str) -> OutcomeBySteps:
     doubts = doubts_of(answer)
     if answer.fact.explanation.horizon > MOST_STEPS:
         doubts.append(f"only the first {MOST_STEPS} of {answer.fact.explanation.horizon} steps are listed")
-    return OutcomeBySteps(
+    return records.OutcomeBySteps(
         place=answer.place,
         fact=answer.fact.action,
         foil=None if answer.foil is None else answer.foil.action,
         outcome=outcome,
         unit=unit_of(legend, outcome, at_a_step=True),
-        steps=[StepEstimate(step=int(row["step"]), **_figures(row, kept)) for row in rows.to_dict("records")],
+        steps=[
+            records.StepEstimate(step=int(row["step"]), **_figures(row, kept))
+            for row in rows.to_dict("records")
+        ],
         how=how_of(answer),
         doubts=doubts,
     )
 
 
-def drivers_record(drivers: Drivers) -> DriversRecord:
+def drivers_record(drivers: Drivers) -> records.DriversRecord:
     """The drivers of a forecast, the most important one first."""
     order = sorted(range(len(drivers.values)), key=lambda k: -abs(drivers.values[k]))
-    return DriversRecord(
+    return records.DriversRecord(
         text=text_of(drivers.text),
         forecast=figure_of(drivers.forecast),
         mean_forecast=figure_of(drivers.base),
         drivers=[
-            Driver(
+            records.Driver(
                 part=drivers.shown[k], value=float(drivers.values[k]), standard_error=float(drivers.errors[k])
             )
             for k in order[:MOST_OUTCOMES]

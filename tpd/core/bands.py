@@ -41,7 +41,11 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
     number("level", level, 0, 1)
     outside = (1 - level) / 2
     if len(draws) * outside + 1e-9 < 1 - outside:
-        raise ValueError(f"{len(draws)} posterior samples are too few for a {level:.3g} band")
+        least = np.ceil((1 - outside) / outside - 1e-6)
+        raise ValueError(
+            f"{len(draws)} posterior samples are too few for a {level:.3g} band: request at least "
+            f"{least:.0f} (draws=)"
+        )
     ordered = np.sort(draws, axis=0)  # several times faster than np.quantile
     low, high = (_at(ordered, share * (len(draws) + 1) - 1) for share in (outside, 1 - outside))
     unknown = np.broadcast_to(

@@ -40,7 +40,9 @@ class Contrast:
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
-        if self.drawn and len(self.fact.samples) != len(self.foil.samples) and not self._pairable:
+        counts = {len(self.fact.samples), len(self.foil.samples)} if self.drawn else set[int]()
+        single = self.rolled_out and 1 in counts  # a deterministic side has a single rollout
+        if len(counts) > 1 and not single:
             drawn = f"{len(self.fact.samples)} posterior samples with {len(self.foil.samples)}"
             raise ValueError(f"cannot compare {drawn}: request the same number for fact and foil")
 
@@ -110,11 +112,6 @@ class Contrast:
         """Whether both sides come from rollouts, which are then compared in pairs."""
         return self.fact.rollouts is not None and self.foil.rollouts is not None
 
-    @property
-    def _pairable(self) -> bool:
-        """Whether one side has a single rollout because it is deterministic."""
-        return self.rolled_out and 1 in (len(self.fact.samples), len(self.foil.samples))
-
     def band(self, level: float = LEVEL) -> Band:
         """[batch, horizon, outcome]: the band of the difference, from joint posterior samples.
 
@@ -133,16 +130,8 @@ class Contrast:
         sides = self.fact.drawn_component_returns, self.foil.drawn_component_returns
         return self._band(*sides, self.component_returns, np.False_, level)
 
-    def count_band(self, level: float = LEVEL) -> Band:
-        """[batch, outcome]: the band of the difference of each outcome's discounted counts."""
-        return self._sums_band(np.ones(len(self.fact.legend.names)), level)
-
-    def gain_band(self, level: float = LEVEL) -> Band:
-        """[batch, outcome]: the band of the difference of each outcome's contribution to the return."""
-        return self._sums_band(self.fact.legend.rewards, level)
-
-    def _sums_band(self, weights: FloatArray, level: float) -> Band:
-        """[batch, outcome]: the band of the difference of weighted discounted sums over the horizon."""
+    def sums_band(self, weights: FloatArray | float, level: float = LEVEL) -> Band:
+        """[batch, outcome]: the band of the difference of discounted sums over the horizon, times weights."""
         fact, foil = (side.drawn_sums() * weights for side in (self.fact, self.foil))
         if self.rolled_out:
             return self._paired_band(fact, foil, np.False_, level)

@@ -15,7 +15,7 @@ from tpd.core.drawing import draw
 from tpd.core.efo import compose, powers
 from tpd.core.intervals import mean_band
 from tpd.core.observations import MOST_NUMBERS, numbers
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import UNACCOUNTED, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
 from tpd.core.verdicts import Verdicts, is_told
 
@@ -29,9 +29,8 @@ ENOUGH_VISITS = 3
 FEW_VISITS = 30
 """With fewer visits of a pair the number of visits is reported, and without bands nothing is settled."""
 NO_DRAWS = (
-    "this explanation has no bands: either none were requested, as with explain(..., draws=59), or the "
-    "errors "
-    "of its predictor are unknown, since no moments were rolled out after learning (evaluation=monte_carlo)"
+    "this explanation has no bands: request them with explain(..., draws=59); the errors of a network must "
+    "also be measured by rollouts after learning (evaluation=monte_carlo)"
 )
 OF_PAIRS = ("observations", "actions", "expected", "running", "support", "agent_value", "unknown")
 DRAWN = ("draws", "rollouts")
@@ -157,9 +156,9 @@ class Explanation:
                 return "exact"
             if not self.counted and not self.known.any():
                 return "not learned"
-            return "learned" if self.counted or self.verdicts is not None else "learned, but never judged"
+            return "learned" if self.counted or self.verdicts is not None else "learned, but not evaluated"
         if self.certain.all():
-            return "by one rollout: nothing is random here"
+            return "by one rollout: policy and environment are deterministic here"
         return f"by {len(self.rollouts)} rollouts"
 
     @property
@@ -213,7 +212,10 @@ class Explanation:
         If the predictor does not track `unknown`, this also contains what it has not learned.
         """
         if not self.legend.partition:
-            raise ValueError("termination can only be derived if the events form a partition")
+            raise ValueError(
+                "termination can only be derived if the events form a partition: set partition=True in the "
+                "OutcomeSet"
+            )
         members = [self.legend.names.index(name) for name in self.legend.partition]
         return np.asarray(1 - self.expected[:, :, members].sum(axis=2) - self.unknown)
 
@@ -226,7 +228,7 @@ class Explanation:
     def reward_components(self) -> FloatArray:
         """[batch, horizon, component]: expected reward at step h from each outcome."""
         if self.legend.reward_bound is None:
-            raise ValueError("these outcomes do not account for the reward")
+            raise ValueError(UNACCOUNTED)
         columns = self.legend.components
         return np.asarray(self.expected[:, :, columns] * self.legend.rewards[columns])
 
@@ -234,7 +236,7 @@ class Explanation:
     def expected_reward(self) -> FloatArray:
         """[batch, horizon]"""
         if self.legend.reward_bound is None:
-            raise ValueError("these outcomes do not account for the reward")
+            raise ValueError(UNACCOUNTED)
         return np.asarray(self.expected @ self.legend.rewards)
 
     @property
@@ -265,7 +267,8 @@ class Explanation:
         """[batch, horizon, outcome]: the band of the sum up to step h; for first occurrences P(by step h)."""
         if self.rollouts is not None:
             sums = np.cumsum(self.rollouts, axis=2)
-            return mean_band(sums, self.legend.is_event & happens_once(sums), self.certain, level)
+            once = (sums <= 1).all(axis=0)  # first occurrences, and events that no rollout saw twice
+            return mean_band(sums, self.legend.is_event & once, self.certain, level)
         sums = np.cumsum(self.expected, axis=1)
         return band_of(np.cumsum(self.samples, axis=2), sums, self.foreseen, level)
 
@@ -409,22 +412,9 @@ def together(parts: Sequence[Explanation]) -> Explanation:
         return np.concatenate([np.broadcast_to(one, (most, *one.shape[1:])) for one in held], axis=1)
 
     whole: dict[str, Any] = {name: joined(name) for name in (*OF_PAIRS, *DRAWN)}
-    whole["verdicts"] = _joined_verdicts([part.verdicts for part in parts])
+    judged = [part.verdicts for part in parts if part.verdicts is not None]
+    whole["verdicts"] = functools.reduce(Verdicts.joined, judged) if len(judged) == len(parts) else None
     return replace(parts[0], **whole | {"beyond": all_beyond([part.beyond for part in parts])})
-
-
-def _joined_verdicts(parts: Sequence[Verdicts | None]) -> Verdicts | None:
-    """The verdicts of all parts concatenated, or None if any part has none."""
-    held = [part for part in parts if part is not None]
-    return functools.reduce(Verdicts.joined, held) if len(held) == len(parts) else None
-
-
-def happens_once(sums: FloatArray) -> BoolArray:
-    """[batch, horizon, outcome]: which counts up to step h [rollout, batch, horizon, outcome] are 0 or 1.
-
-    Counts of first occurrences always are. Those of other events are if no rollout saw the event twice.
-    """
-    return np.asarray((sums <= 1).all(axis=0))
 
 
 def plain(actions: Array) -> Array:

@@ -11,6 +11,10 @@ from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 from tpd.guards.settings import boolean
 
 FIRST = "first "
+UNACCOUNTED = (
+    "these outcomes do not account for the reward: add its missing terms as outcomes, and set "
+    "accounts_for_reward=True in the OutcomeSet"
+)
 REWARD_TOLERANCE = 1e-5  # outcomes are float32
 
 
@@ -53,19 +57,24 @@ class Outcome:
         for key in self.info_keys:
             if key not in transitions.info:
                 raise OutcomeError(
-                    f"outcome {self.name!r} reads info[{key!r}], which these transitions do not have"
+                    f"outcome {self.name!r} reads info[{key!r}], which these transitions do not have: "
+                    "collect them again with this outcome"
                 )
         values = self._given(transitions)
         if values.shape != (len(transitions),):
             raise OutcomeError(
-                f"outcome {self.name!r} gave shape {values.shape} for {len(transitions)} transitions"
+                f"outcome {self.name!r} must return shape ({len(transitions)},), one value per transition, "
+                f"got shape {values.shape}"
             )
         within = self.allows(values)
         allowed = "{0, 1}" if self.is_event else f"[{self.low}, {self.high}]"
         _refuse(
             ~within,
             transitions,
-            lambda row: f"outcome {self.name!r} is {values[row]}, outside {allowed}",
+            lambda row: (
+                f"outcome {self.name!r} is {values[row]}, outside {allowed}: correct its function or its "
+                "bounds"
+            ),
         )
         return values
 
@@ -79,7 +88,11 @@ class Outcome:
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch], clipped to the declared bounds; for transitions of a learned model."""
         values = np.clip(self._given(transitions), self.low, self.high)
-        _refuse(np.isnan(values), transitions, lambda row: f"outcome {self.name!r} is NaN")
+        _refuse(
+            np.isnan(values),
+            transitions,
+            lambda row: f"outcome {self.name!r} is NaN: its function must return numbers",
+        )
         return np.rint(values) if self.is_event else values
 
     def _given(self, transitions: Transitions) -> FloatArray:
@@ -307,7 +320,9 @@ class OutcomeSet:
         if not ((outcome[:, -1] == 0) | (outcome[:, -1] == 1)).all():
             raise OutcomeError("termination must be 0 or 1")
         if self.partition and (outcome[:, :-1][:, self._in_partition].sum(axis=1) != 1).any():
-            raise OutcomeError("the events do not form a partition")
+            raise OutcomeError(
+                "the events do not form a partition: exactly one must happen in each transition"
+            )
         if not np.array_equal(observed.continuation, self._continuation(outcome)):
             raise OutcomeError("the continuations do not match the outcomes")
 
@@ -330,7 +345,10 @@ class OutcomeSet:
         def complaint(row: int) -> str:
             members = np.array(self.legend.partition)
             found = members[happened[row] > 0].tolist()
-            return f"the events do not form a partition: {found or 'no event'} in one transition"
+            return (
+                f"the events do not form a partition: {found or 'no event'} in one transition, expected "
+                "exactly one event"
+            )
 
         _refuse(happened.sum(axis=1) != 1, transitions, complaint)
 
@@ -341,8 +359,9 @@ class OutcomeSet:
         def complaint(row: int) -> str:
             parts = ", ".join(o.name for o, value in zip(self.outcomes, outcome[row], strict=False) if value)
             return (
-                f"the outcomes do not account for the reward: {parts or 'none of them'} "
-                f"should give {rebuilt[row]:g}, but the reward is {transitions.reward[row]:g}"
+                f"the outcomes do not account for the reward: {parts or 'none of them'} should give "
+                f"{rebuilt[row]:g}, but the reward is {transitions.reward[row]:g}; correct the outcomes, or "
+                "set accounts_for_reward=False"
             )
 
         _refuse(wrong, transitions, complaint)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 MOST_SHOWN = 3
 """How many pairs a notebook shows."""
 SMALLEST_GAIN = 0.005
-CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact in all", "foil in all")
+CONTRASTED = ("steps ahead (▀ more after the fact, ▄ the foil)", "fact, total", "foil, total")
 
 
 def of_explanation(explanation: "Explanation") -> str:
     """The first pairs, as HTML."""
     pairs = len(explanation)
     shown = [_explained(explanation, row) for row in range(min(pairs, MOST_SHOWN))]
-    return html.page(shown, ("steps ahead", "in all", "peak"), pairs - len(shown))
+    return html.page(shown, ("steps ahead", "total", "peak"), pairs - len(shown))
 
 
 def of_contrast(contrast: "Contrast") -> str:

@@ -1,7 +1,7 @@
 """Shared records and protocols: Transitions, Policy, Predictor, Learner, Trainer and array types."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -59,20 +59,19 @@ class Transitions:
         return len(self.reward)
 
     def __getitem__(self, index: Index) -> "Transitions":
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
-        kept: dict[str, Any] = {
-            name: None if values is None else values[index] for name, values in columns.items()
-        }
-        return Transitions(**kept, info={key: value[index] for key, value in self.info.items()})
+        return self._changed(lambda values: values[index])
 
     def read_only(self) -> "Transitions":
         """A read-only copy for user functions. Even if they write to it, the original does not change."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "info"}
-        seen: dict[str, Any] = {
-            name: None if values is None else _read_only(values) for name, values in columns.items()
+        seen = self._changed(_read_only)
+        return replace(seen, info=MappingProxyType(seen.info))
+
+    def _changed(self, change: Callable[[Array], Array]) -> "Transitions":
+        columns = {f.name: getattr(self, f.name) for f in fields(Transitions) if f.name != "info"}
+        changed: dict[str, Any] = {
+            n: None if column is None else change(column) for n, column in columns.items()
         }
-        info = {key: _read_only(values) for key, values in self.info.items()}
-        return Transitions(**seen, info=MappingProxyType(info))
+        return Transitions(**changed, info={key: change(values) for key, values in self.info.items()})
 
     def describe(self, row: int) -> str:
         """One transition as text, for error messages."""

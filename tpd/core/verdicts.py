@@ -31,7 +31,7 @@ class Verdict(IntEnum):
 
 
 WORDS = {
-    Verdict.NOT_JUDGED: "not judged",
+    Verdict.NOT_JUDGED: "not evaluated",
     Verdict.LEARNED: "learned",
     Verdict.NOT_LEARNED: "not learned",
     Verdict.TOO_RARE: "too rare to tell",

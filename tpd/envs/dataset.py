@@ -148,4 +148,6 @@ class DatasetEnvironment(Environment):
         for key in keys:
             if key not in self._probe.info_keys:
                 kept = ", ".join(self._probe.info_keys) or "none"
-                raise ValueError(f"the dataset has no info[{key!r}]; it has {kept}")
+                raise ValueError(
+                    f"an outcome reads info[{key!r}], which the dataset does not have; it has {kept}"
+                )

@@ -202,13 +202,13 @@ class Environment:
         try:
             with contextlib.closing(self.make(render_mode="rgb_array")) as env, needed_by(self.id):
                 if env.render_mode != "rgb_array":
-                    log.info("%s is created without render_mode, so it has no pictures", self.id)
+                    log.info("%s ignores render_mode='rgb_array', so the report has no pictures", self.id)
                     return False
                 env.reset(seed=0)
                 draw(env)
         except Exception as error:  # any error of a renderer, for example without OpenGL
             reason = " ".join(str(error).split())
-            log.warning("%s cannot be rendered, so it has no pictures: %s", self.id, reason)
+            log.warning("%s cannot be rendered, so the report has no pictures: %s", self.id, reason)
             _UNDRAWABLE.add(self.id)
             if chosen is None:  # a setting that does not work here would break later imports of MuJoCo
                 os.environ.pop(MUJOCO_GL, None)
@@ -248,9 +248,15 @@ class Environment:
         elif self.parts is not None:
             self.parts.check(self.id)
         elif not isinstance(self.action_space, gym.spaces.Box):
-            raise TypeError(f"{self.id} has actions of {self.action_space}, which is not supported")
+            raise TypeError(
+                f"{self.id} has actions of {self.action_space}, which is not supported: use Discrete, Box, "
+                "MultiDiscrete or MultiBinary"
+            )
         elif not self.action_space.is_bounded():
-            raise ValueError(f"{self.id} has unbounded actions, which cannot be explored")
+            raise ValueError(
+                f"{self.id} has unbounded actions, which cannot be explored: give its action space finite "
+                "bounds"
+            )
 
     @functools.cached_property
     def model(self) -> TabularModel | None:
@@ -262,7 +268,10 @@ class Environment:
         if table is None or start is None:
             return None
         if getattr(env, "fickle_passenger", False):
-            raise ValueError(f"the table P of {self.id} does not describe fickle_passenger=True")
+            raise ValueError(
+                f"the table P of {self.id} does not model fickle_passenger=True: create it with "
+                "fickle_passenger=False"
+            )
         mask = None
         if hasattr(env, "action_mask"):
             due = (self.num_actions,)
@@ -280,11 +289,13 @@ class Environment:
         """The number of states and actions; refuses spaces that do not fit a table."""
         if not isinstance(self.observation_space, gym.spaces.Discrete):
             raise TypeError(
-                f"a table needs discrete observations, but {self.id} has {self.observation_space}"
+                f"a table needs discrete observations, but {self.id} has {self.observation_space}: use "
+                "explainer=auto"
             )
         if self.observation_space.start != 0 or self.action_space.start != 0:  # type: ignore[attr-defined]
             raise ValueError(
-                f"a table needs states and actions numbered from 0, which {self.id} does not have"
+                f"a table needs states and actions numbered from 0, which {self.id} does not have: use "
+                "explainer=auto"
             )
         return int(self.observation_space.n), self.num_actions
 

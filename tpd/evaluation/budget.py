@@ -48,4 +48,4 @@ class Budget:
         if not self.left_out:
             return ""
         done = ", ".join(self.left_out)
-        return f"evaluation.seconds={self.seconds:g} ran out: only {done}"
+        return f"evaluation.seconds={self.seconds:g} was too short: only {done}; increase it to evaluate all"

@@ -35,8 +35,8 @@ def hidden_information(
     most = more[np.argmax(left_open[more])]
     others = f" (and {len(more) - 1} more)" if len(more) > 1 else ""
     return (
-        f"the simulator knows more than the observations tell, or than was learned from them: whether "
-        f"{names[most]!r}{others} happens within the horizon is settled by its state (variance "
-        f"{known[most]:.3f} over {len(rollouts)} moments) and left open by the forecasts "
-        f"({left_open[most]:.3f}); rollouts answer for the episode at hand, forecasts for what is observed"
+        f"rollouts from the simulator's state predict with near certainty whether {names[most]!r}{others} "
+        f"happens within the horizon (variance {known[most]:.3f} over {len(rollouts)} moments), but "
+        f"forecasts from the observation do not ({left_open[most]:.3f}): it depends on hidden state, or too "
+        "little was learned"
     )

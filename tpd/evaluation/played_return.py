@@ -36,9 +36,9 @@ class PlayedReturn:
         """The first line of every result."""
         over = f"over {self.episodes} episode{'' if self.episodes == 1 else 's'}"
         error = "" if math.isnan(self.error) else f" ± {self.error:.3g} (standard error)"
-        said = f"mean return played here: {self.mean:.4g}{error} {over}"
+        said = f"mean return in this environment: {self.mean:.4g}{error} {over}"
         if self.expected is None:
-            return f"{said}; no expected return given"
+            return f"{said}; no expected return is known"
         return f"{said}; expected: {self.expected.mean:.4g} ({self.expected.source})"
 
     @property

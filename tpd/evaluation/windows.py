@@ -70,7 +70,7 @@ class Course:
         if foils:
             if transitions.own is None:
                 raise ValueError(
-                    "foils cannot be told apart: the transitions do not say which actions the policy chose"
+                    "foils cannot be identified: the transitions do not store which actions the policy chose"
                 )
             self.steps = np.flatnonzero(~transitions.own)
             self._limit = np.minimum(self._limit, _next(~transitions.own))

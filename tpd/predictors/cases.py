@@ -1,7 +1,7 @@
 """Test cases for predictors: pairs with their true expected outcomes."""
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -30,15 +30,9 @@ class Cases:
     def __len__(self) -> int:
         return len(self.weight)
 
-    def __getitem__(self, index: Index) -> "Cases":
-        return Cases(
-            self.observations[index],
-            self.actions[index],
-            self.own[index],
-            self.weight[index],
-            self.expected[index],
-            None if self.standard_error is None else self.standard_error[index],
-        )
+    def __getitem__(self, index: Index) -> Self:
+        chosen: dict[str, Any] = {name: a[index] for name, a in vars(self).items() if a is not None}
+        return replace(self, **chosen)
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,9 @@ class Explainer:
         `TOLERATED` probability), or if the return is not learned.
         """
         if not isinstance(self.policy, DiscretePolicy):
-            raise TypeError("all actions can only be compared if actions are discrete")
+            raise TypeError(
+                "all actions can only be compared if actions are discrete: pass the actions to explain"
+            )
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]
         explanation = self.explain(

@@ -12,7 +12,7 @@ from tpd.core.efo import compose
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.seeding import reset_seed
-from tpd.core.types import Array, BoolArray, FloatArray, Index, Policy
+from tpd.core.types import Array, BoolArray, FloatArray, Policy
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
 from tpd.predictors.cases import Cases
@@ -30,12 +30,6 @@ class SampledCases(Cases):
     """[case]: the number of rollouts; inf if the case is deterministic"""
     return_error: FloatArray = field(kw_only=True)
     """[case, horizon]: standard error of the return up to step h"""
-
-    def __getitem__(self, index: Index) -> "SampledCases":
-        chosen = super().__getitem__(index)
-        return SampledCases(
-            **vars(chosen), rollouts=self.rollouts[index], return_error=self.return_error[index]
-        )
 
 
 def joined(parts: Sequence[SampledCases]) -> SampledCases:
@@ -160,7 +154,7 @@ class MonteCarlo:
             if place < self.moments:
                 kept[place : place + 1] = [step]
         if not kept:
-            raise ValueError(f"none of {episodes} episodes of {self.env.id} terminates: play more of them")
+            raise ValueError(f"none of {episodes} episodes of {self.env.id} terminates: play more episodes")
         return [
             Choices(moment, self._with_foil(moment.observation[None], own, rng), int(rng.integers(2**63)))
             for moment, own in kept

@@ -44,9 +44,7 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
     )[0]
     further, switch = [NO_CHOICE] if foil is None else [], switch_of(fact, explained[0])
     if switch is not None:
-        env = fact.run.env
-        actions = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else []
-        further.append(switch_in_words(switch, fact.name, actions))
+        further.append(switch_in_words(switch, fact.name, fact.run.env.numbered_action_names))
     if what_if is not None and answer.contrast is not None and foil is not None:
         further.append(overtakes(answer.contrast, 0, what_if, fact.name, foil.name))
     learned = all(side.expectations.simulated and side.run.explainer.informed for side in compared)
@@ -116,8 +114,8 @@ def _time_limits(compared: Sequence[Compared]) -> list[str]:
         last = limit - side.state.moment.step - 1
         if last < side.run.explainer.predictor.horizon - 1:
             said.append(
-                f"the time limit of {limit} steps ends the episode after step {last}; what is expected "
-                "beyond is as if it ran on"
+                f"the time limit of {limit} steps ends the episode after step {last}; predictions for later "
+                "steps assume that it continues"
             )
     return list(dict.fromkeys(said))
 
@@ -153,7 +151,7 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
 def _third(
     fact: Compared, foil: Compared, every: IntArray, explanation: Explanation, choice: Choice
 ) -> Choice:
-    """Add a third action, if the explained returns favour one over the agent's own action.
+    """Add a third action, if one has a higher return than the agent's own action.
 
     It must be ahead within the horizon and, where that is estimated, also to the end of the episode.
     """

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from tpd.guards.settings import did_you_mean
+from tpd.guards.settings import did_you_mean, shown
 from tpd.store.run_folders import resume_folder
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -80,8 +80,25 @@ def check(words: Sequence[str]) -> None:
     if flags <= {"-m", "--multirun"}:
         overrides = [word for word in words if not word.startswith("-")]
         config = composed(_first_values(overrides) if flags else overrides)
+        _check_numbers(overrides, config)
         _check_agent(config.policy)
         _check_env(config.env)
+
+
+def _check_numbers(overrides: Sequence[str], config: DictConfig) -> None:
+    """Refuse text for a setting whose default is a number in every config that has one."""
+    for key in (word.partition("=")[0] for word in overrides):
+        group, _, name = key.partition(".")
+        files = [(file, name) for file in (CONFIG_FOLDER / group).glob("*.yaml") if name]
+        if isinstance(value := OmegaConf.select(config, key), str):
+            found = [_default(*place) for place in files or [(CONFIG_FOLDER / "config.yaml", key)]]
+            if {*map(type, found)} - {type(None)} in ({int}, {float}, {int, float}):
+                raise SettingError(f"{key} must be a number, got {shown(value)}")
+
+
+def _default(file: Path, key: str) -> Any:
+    """The value of a key in a config file; None if it has none, or one that other files determine."""
+    return OmegaConf.select(OmegaConf.load(file), key, throw_on_resolution_failure=False)
 
 
 def _check_agent(policy: DictConfig | None) -> None:

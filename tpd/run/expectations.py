@@ -230,13 +230,13 @@ def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
     if asking.rollouts == 0:
         return "rollouts=0"
     if state.moment is None:
-        return "it is asked about the moments of episodes, and an observation alone is none"
+        return "rollouts start from a moment of an episode, and only an observation is given"
     if isinstance(policy, AbsentPolicy):
-        return f"the agent could not be read back ({policy.reason})"
+        return f"the agent is not available ({policy.reason})"
     if not run.env.playable:
         return f"{run.env.id} cannot be stepped"
     if asking.rollouts is None and np.isinf(_support(run, state)).all():
-        return "the answer is exact"
+        return "an exact answer does not need it"
     return ""
 
 

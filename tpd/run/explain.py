@@ -164,7 +164,10 @@ def _resolved_returns(
 
     model, outcomes = run.model(), run.outcomes()
     if model is None:
-        raise QuestionError(f"the dynamics of {run.env.id} are unknown, so no optimal policy can be computed")
+        raise QuestionError(
+            f"the dynamics of {run.env.id} are unknown, so no optimal policy can be computed: omit "
+            "resolve=true"
+        )
     optimal = resolve(model, outcomes, rewards, run.explainer.policy.discount)
     exact = ExactSolution(run.env, optimal, outcomes, horizon=run.explainer.predictor.horizon, model=model)
     anew = replace(run, explainer=Explainer(exact, optimal, what_if.with_rewards(outcomes.legend, rewards)))
@@ -178,7 +181,7 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     reach = max(2 * abs(now), 10.0)
     intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
     for low, high, row in intervals:
-        print(f"  {outcome} worth {low:8.4g} to {high:8.4g}: {names[row]} is worth most")
+        print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {names[row]} has the highest return")
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
         _fragile_states(run, run.recording, outcome, now, out)

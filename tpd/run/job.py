@@ -92,9 +92,11 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     known = read_record(folder / STATUS)
     about = {"command": command(), "seed": cfg.seed, "fingerprint": fingerprint(settings(cfg))}
     if known.get("status") == FINISHED:
-        raise ConfigError(f"hydra.run.dir: {folder} already contains a finished run")
+        raise ConfigError(f"hydra.run.dir: {folder} already contains a finished run: choose another folder")
     if known and known.get("command") != about["command"]:
-        raise ConfigError(f"hydra.run.dir: {folder} contains an unfinished run with other settings or code")
+        raise ConfigError(
+            f"hydra.run.dir: {folder} contains an unfinished run with another command: choose another folder"
+        )
     parts = build(cfg)
     discard_other_run(folder / STATUS, about["fingerprint"])
     write_record(folder / STATUS, **about, status=RUNNING, error=None)
@@ -112,9 +114,9 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
         show(error_table(title, findings.errors.frame(), reference=parts.evaluation.reference))
         print(overall(findings.errors.metrics()))
         if (bands := findings.errors.band_frame()) is not None:
-            show(band_table(f"Bands of {cfg.name}, seed {parts.seed}, and the truth by rollouts", bands))
+            show(band_table(f"Bands of {cfg.name}, seed {parts.seed}, compared with rollouts", bands))
     if findings.forecasts is not None:
-        title = f"Forecasts of {cfg.name}, seed {parts.seed}, against what happened"
+        title = f"Forecasts of {cfg.name}, seed {parts.seed}, compared with fresh episodes"
         show(forecast_table(title, findings.forecasts.frame()))
         if parts.explainer.verdicts is not None:
             show(
@@ -123,7 +125,7 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
     print(f"plots and explainer: {folder}")
     if (report := folder / OVERVIEW / REPORT).exists():
         print(f"report: {report}")
-    print(f"ask it: tpd-explain run={folder}")
+    print(f"to ask about it: tpd-explain run={folder}")
     print_address(tracking, tracked)
     return findings
 
@@ -214,7 +216,7 @@ def _note(cfg: DictConfig, parts: Parts, findings: Findings, folder: Path, track
         note += [notes.skill_table(findings.forecasts.frame())]
         if parts.explainer.verdicts is not None:
             note += [notes.verdict_table(findings.forecasts.frame())]
-    note += [repeat_command(hydra), notes.command("To ask it more:", "tpd-explain", f"run={THIS_RUN}")]
+    note += [repeat_command(hydra), notes.command("To ask about it:", "tpd-explain", f"run={THIS_RUN}")]
     note += [notes.command("To serve it:", *tracked.serve_command(saved_runs.EXPLAINER))]
     return note + sorted((folder / PLOTS).glob("*.png"))
 

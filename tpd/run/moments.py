@@ -42,8 +42,8 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
     if not found:
         return (
-            f"{run.name}: in no recorded episode a step made a decisive event more or less likely by "
-            f"{percent(_least(run))} or more ({how}). Ask about any moment:\n"
+            f"{run.name}: no step of a recorded episode changed the chance of a decisive event by "
+            f"{percent(_least(run))} or more ({how}). To ask about any step:\n"
             f"  {command} episode=0 step={_last_of(recording, 0)}"
         )
     lines = [f"{run.name}: moments worth asking about ({how})"]
@@ -60,7 +60,7 @@ def _others(recording: Recording, named: set[int], command: str) -> list[str]:
         return []
     each = ", ".join(f"{number} ({worth(float(returns[number]))})" for number in left)
     return [
-        f"recorded episodes without a moment above (with their returns): {each}",
+        f"the other recorded episodes (with their returns): {each}",
         f"  {command} episode={left[0]} step={_last_of(recording, left[0])}",
     ]
 
@@ -77,11 +77,11 @@ def find_moments(
     table = isinstance(run.explainer.predictor, HasTable)
     if table or reason:
         learned = list(_learned(run, recording, among))
-        return learned, "by the table" if table else f"as learned; the simulator was not asked: {reason}"
+        return learned, "by the table" if table else f"as learned; the simulator was not used: {reason}"
     try:
         return list(_rolled_out(run, recording, among, seconds)), "by rollouts"
     except ValueError as error:  # the simulator cannot be forked
-        return list(_learned(run, recording, among)), f"as learned; the simulator was not asked: {error}"
+        return list(_learned(run, recording, among)), f"as learned; the simulator was not used: {error}"
 
 
 def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Iterator[WorthAsking]:

@@ -105,7 +105,10 @@ def build(
     with blame("training"):
         training.check(env, outcomes.info_keys, fingerprint(settings(cfg)))
         if isinstance(explainer.predictor, Learner) and not training.transitions(trainer):
-            raise ValueError("there are no transitions to learn from: steps is 0, and no policy is trained")
+            raise ValueError(
+                "there are no transitions to learn from, because no policy is trained and training.steps is "
+                "0: set training.steps"
+            )
     evaluation: Evaluation = _make(cfg, "evaluation")
     with blame("evaluation"):
         examiner = _examiner(evaluation, explainer, env, outcomes, seed, training)
@@ -239,7 +242,7 @@ def _make(cfg: DictConfig, group: str, *arguments: Any, **given: Any) -> Any:
 
 def _instantiated(cfg: DictConfig, group: str) -> Any:
     if cfg[group] is None:
-        raise ValueError("must not be null")
+        raise ValueError(f"must not be null: choose an option, {group}=... (--help lists them)")
     return instantiate(cfg[group], _convert_="all")
 
 

@@ -132,7 +132,7 @@ def _draw(parts: Parts, folder: Path) -> None:
         figure.savefig(plots / f"{spec.name}.png")
         save_explanation(explanation, folder / f"{spec.name}.npz")
     if parts.examiner is not None and (rolled_out := parts.examiner.rolled_out) is not None:
-        title = f"What has happened by then, seed {parts.seed}"
+        title = f"Probability of each event by each step, seed {parts.seed}"
         page = survival_curves.draw(parts.explainer, *rolled_out, title)
         if page is not None:
             page.savefig(plots / "survival.png")

@@ -59,6 +59,8 @@ def queued(sweep_folder: Path, patience: float) -> set[str]:
         except subprocess.TimeoutExpired:
             reason = f"no answer within {SECONDS_TO_ANSWER:.0f} s"
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"squeue does not tell whether jobs of {sweep_folder} are left: {reason}")
+            raise TimeoutError(
+                f"squeue does not say whether jobs of {sweep_folder} are still running: {reason}"
+            )
         log.warning("squeue failed: %s", reason)
         time.sleep(SECONDS_BETWEEN_CHECKS)

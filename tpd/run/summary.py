@@ -209,7 +209,7 @@ def _summarise_forecasts(
     groups = pd.concat(forecasts).groupby(["actions", "outcome", "range"], sort=False)
     verdicts = groups["verdict"].agg(_verdict_of_all)
     table = groups.mean(numeric_only=True).assign(verdict=verdicts).reset_index()
-    show(forecast_table(f"Forecasts of {title}, against what happened", table))
+    show(forecast_table(f"Forecasts of {title}, compared with fresh episodes", table))
     own = table[table["actions"] == POLICY]
     skills = own[own["range"] == "all"].set_index("outcome")["skill"]
     prefix = f"{label}/" if label else ""

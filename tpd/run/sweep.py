@@ -68,7 +68,8 @@ def begin(config: DictConfig, config_name: str) -> None:
         plan = replace(plan, fingerprint=check(plan.jobs or [plan.fixed], config_name))
         if plan.jobs is None and not config.evaluation.forecast_episodes:
             raise ConfigError(
-                "evaluation: the best job is chosen by fresh episodes, so forecast_episodes must be 1 or more"
+                "evaluation: the best job is chosen by the skill in fresh episodes, so "
+                "evaluation.forecast_episodes must be 1 or more"
             )
         Sweep.current = Sweep(config, plan)
 
@@ -148,7 +149,9 @@ def check(jobs: Sequence[Sequence[str]], config_name: str) -> str:
     built = dict[str, str]()
     for job in jobs:
         if jobs.count(job) > 1:
-            raise ConfigError(f"two jobs of the sweep are the same: {' '.join(job)}")
+            raise ConfigError(
+                f"two jobs of the sweep are the same, {' '.join(job)}: remove the duplicate value"
+            )
         cfg = compose(config_name, list(job))
         with blame("seed"):
             generator(cfg.seed, "policy")
@@ -184,7 +187,10 @@ class Sweep:
                 require_own_version(folder)
         known = read_record(self.folder / SWEEP)
         if known and (known.get("command") != command() or known.get("status") == FINISHED):
-            raise ConfigError(f"hydra.sweep.dir: {self.folder} already contains a sweep")
+            raise ConfigError(
+                f"hydra.sweep.dir: {self.folder} already contains another or finished sweep: choose another "
+                "folder"
+            )
         with blame("hydra.sweep.dir"):  # jobs launched earlier that outlived their parent
             slurm.wait(self.folder)
         plain = {key: value for key, value in settings(cfg).items() if key != "seed"}
@@ -220,7 +226,7 @@ class Sweep:
     @property
     def under_way(self) -> bool:
         """Whether it has not been summarised yet."""
-        return self._watch.watching
+        return not self._watch.stopped.is_set()
 
     def finish(self) -> int:
         """Summarise the jobs and return how many are missing."""
@@ -280,17 +286,13 @@ class JobWatch:
         self._folder = folder
         self._log = logging.Logger(__name__)
         self._log.handlers = [*logging.getLogger().handlers]  # jobs in this process mute those of the root
-        self._stopped = threading.Event()
+        self.stopped = threading.Event()
         self._thread = threading.Thread(target=self._look, args=(count,), daemon=True)
         self._thread.start()
 
-    @property
-    def watching(self) -> bool:
-        return not self._stopped.is_set()
-
     def stop(self) -> None:
         """Check once more, then stop."""
-        self._stopped.set()
+        self.stopped.set()
         self._thread.join()
 
     def _look(self, count: int | None) -> None:
@@ -298,7 +300,7 @@ class JobWatch:
             advance = bars.counter("jobs", count)
             ended, last = set[Path](), False
             while not last:
-                last = self._stopped.wait(SECONDS_BETWEEN_CHECKS)
+                last = self.stopped.wait(SECONDS_BETWEEN_CHECKS)
                 for path in set(self._folder.rglob(STATUS)) - ended:
                     record = read_record(path)
                     if record.get("status") not in (FINISHED, FAILED):

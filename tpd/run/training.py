@@ -83,11 +83,11 @@ class Training:
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
-                "during the training of the policy, the trainer explores: "
-                "with steps=0, least_tried must be false and restarts 0"
+                "least_tried and restarts need training.steps above 0: with steps=0, the explainer learns "
+                "only from the policy's training, which has its own exploration"
             )
         if self.steps < self.shards and (self.shards > 1 or self.dataset):
-            raise ValueError(f"steps={steps} are too few for {shards} shards")
+            raise ValueError(f"steps={steps} are too few for {shards} shards: use more steps or fewer shards")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse settings that the environment does not support, before any work is done.
@@ -106,7 +106,10 @@ class Training:
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
         require_memory(
-            f"{self.num_envs} copies of {env.id},", (self.num_envs, COPY), "uint8", "lessen num_envs"
+            f"{self.num_envs} copies of {env.id},",
+            (self.num_envs, COPY),
+            "uint8",
+            "use a smaller training.num_envs",
         )
         if self.dataset is not None:
             require_writable(self.dataset, run)
@@ -154,7 +157,8 @@ class Training:
         description = self._description(env, info_keys)
         shards = self._shards(env, policy, rng, info_keys)
         if self.dataset is not None:
-            shards = [also_written(shard_path(self.dataset, n), shard) for n, shard in enumerate(shards)]
+            paths = (shard_path(self.dataset, number) for number in range(self.shards))
+            shards = [partial(also_written, path, shard) for path, shard in zip(paths, shards, strict=True)]
         work: Work
         if self.processes == 1:
             work = partial(learn_in_turn, learning)
@@ -187,12 +191,11 @@ class Training:
         ]
 
     def _description(self, env: Environment, info_keys: Sequence[str]) -> DatasetDescription:
-        names = map(env.name_of_action, range(env.num_actions)) if env.discrete else env.action_names
         return DatasetDescription(
             env=env.id,
             observation_space=env.observation_space,
             action_space=env.action_space,
-            action_names=tuple(names),
+            action_names=env.numbered_action_names or tuple(env.action_names),
             info_keys=tuple(info_keys),
             shards=self.shards,
             behaviour={"steps": self.steps, "num_envs": self.num_envs, **asdict(self.exploration)},
@@ -216,7 +219,7 @@ class DatasetTraining(Training):
         self.alongside, self.steps = False, sum(map(count_rows, self._paths))
         self.processes = _processes(processes, len(self._paths))
         if not self.steps:
-            raise ValueError(f"{folder} has no transitions")
+            raise ValueError(f"{folder} has no transitions: choose another dataset (training.path=...)")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse a dataset with other spaces, or without the `info` keys that the outcomes read."""
@@ -224,7 +227,8 @@ class DatasetTraining(Training):
             ours, theirs = getattr(env, name), getattr(self._dataset, name)
             if ours != theirs:
                 raise ValueError(
-                    f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}"
+                    f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}: use the "
+                    "environment that it was collected in"
                 )
         missing = [key for key in info_keys if key not in self._dataset.info_keys]
         if missing:

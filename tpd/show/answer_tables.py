@@ -14,15 +14,16 @@ from tpd.core.explanation import TOLERATED, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import BoolArray, FloatArray
 from tpd.core.verdicts import Verdict
+from tpd.show.console import empty_table
 
 EXACT = "exact"
-ROLLOUTS, ONE_ROLLOUT = "rollouts", "1: nothing is random"
+ROLLOUTS, ONE_ROLLOUT = "rollouts", "1 (deterministic)"
 WORST = 0.1
 """The fraction of returns that counts as the worst."""
 UNTOLD = Verdict.NOT_LEARNED.words
 HELP = (
-    "what is not learned, or too rare to tell, has no number: rollouts of a recorded moment tell it "
-    "(episode=... step=...)"
+    "outcomes that are not learned, or too rare to tell, have no number: for an estimate by rollouts, ask "
+    "about a recorded step (episode=... step=...)"
 )
 FEWEST_FOR_TAILS = 40
 """Rollouts needed to show the distribution of the return."""
@@ -33,14 +34,10 @@ AS_GOOD_AS_RIGHT = 0.03
 
 def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     """One row per outcome: the most likely step, the expected amount, and the value of the difference."""
-    table = Table(title=f"{fact_name} against {foil_name}", title_justify="left", caption_justify="left")
-    table.add_column("outcome")
-    for name, side in ((fact_name, contrast.fact), (foil_name, contrast.foil)):
-        table.add_column(f"{name}: peak", justify="right")
-        table.add_column(_how_far(side), justify="right")
     rewarded = contrast.fact.legend.reward_bound is not None
-    if rewarded:
-        table.add_column("return difference", justify="right")
+    headings = [f"{fact_name}: peak", _how_far(contrast.fact), f"{foil_name}: peak", _how_far(contrast.foil)]
+    headings += ["return difference"] if rewarded else []
+    table = empty_table(f"{fact_name} against {foil_name}", "outcome", *headings)
     gains = _gains(contrast) if rewarded else {}
     for k, outcome in enumerate(contrast.fact.legend.names):
         cells = []
@@ -66,12 +63,12 @@ def _data(contrast: Contrast) -> str:
         return obtained[0] if obtained[0] == obtained[1] else f"{obtained[0]} and {obtained[1]}"
     visits = [_visits(side.support[0]) for side in (contrast.fact, contrast.foil)]
     if visits == [EXACT, EXACT]:
-        return "computed from the dynamics, so it is exact"
+        return "exact, computed from the dynamics"
     if contrast.fact.counted:
-        return f"visits behind it: {visits[0]} and {visits[1]}"
+        return f"visits of the two state-action pairs: {visits[0]} and {visits[1]}"
     if contrast.fact.actions.dtype.kind == "f":
         return f"learned from {visits[0]} transitions"
-    return f"transitions with these actions, wherever they were taken: {visits[0]} and {visits[1]}"
+    return f"transitions with these actions, in any state: {visits[0]} and {visits[1]}"
 
 
 def _visits(support: float) -> str:
@@ -82,18 +79,15 @@ def counted_as(explanation: Explanation) -> str:
     """The unit of an explanation's support."""
     if explanation.rollouts is not None:
         return ROLLOUTS
-    return "visits" if explanation.counted else "transitions with it"
+    return "visits" if explanation.counted else "transitions with the action"
 
 
 def learned_beside(
     names: Sequence[str], rolled_out: Sequence[Explanation], learned: Sequence[Explanation]
 ) -> Table:
     """One row per outcome: the learned value beside the one of the rollouts, summed up to the last step."""
-    table = Table(title="What was learned, beside the rollouts", title_justify="left", caption_justify="left")
-    table.add_column("outcome")
-    for name in names:
-        for heading in (f"{name}: rolled out", "learned", "off by"):
-            table.add_column(heading, justify="right")
+    headings = [heading for name in names for heading in (f"{name}: rollouts", "learned", "error")]
+    table = empty_table("Learned predictions, compared with the rollouts", "outcome", *headings)
     legend = rolled_out[0].legend
     for k, outcome in enumerate(legend.names):
         table.add_row(
@@ -110,8 +104,8 @@ def learned_beside(
         cells = (cell for one, other in pairs for cell in _returns_beside(one, other))
         table.add_row(return_row(rolled_out[0].horizon), *cells)
     table.caption = (
-        f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * what was learned "
-        "contradicts the rollouts: it lies outside their band"
+        f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * the learned value lies "
+        "outside the band of the rollouts"
     )
     return table
 
@@ -125,10 +119,8 @@ def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: boo
     if not learned.foreseen[0, -1] or not learned.told.by[0, -1, k]:
         return [said, _cells(learned, k, is_event)[1], ""]
     guess = float(learned.expected[0, :, k].sum())
-    margin = _margin(rolled_out, true)
-    outside = "" if low - margin <= guess <= high + margin else " *"
     off = f"{100 * (guess - true):+.0f} points" if once else f"{guess - true:+.2f}"
-    return [said, _cells(learned, k, is_event)[1], f"{off}{outside}"]
+    return [said, _cells(learned, k, is_event)[1], off + _outside(rolled_out, guess, true, low, high)]
 
 
 def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
@@ -137,14 +129,14 @@ def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
         return [*said, ""]
     guess, true = (float(side.expected_return[0, -1]) for side in (learned, rolled_out))
     low, high = (float(end[0, -1]) for end in rolled_out.return_band())
-    margin = _margin(rolled_out, true)
-    outside = "" if low - margin <= guess <= high + margin else " *"
-    return [*said, f"{guess - true:+.2f}{outside}"]
+    return [*said, f"{guess - true:+.2f}{_outside(rolled_out, guess, true, low, high)}"]
 
 
-def _margin(rolled_out: Explanation, true: float) -> float:
-    """Distance from the band that still counts as right; the band of a single rollout has no width."""
-    return max(SMALLEST_LISTED, AS_GOOD_AS_RIGHT * abs(true)) if rolled_out.certain[0] else SMALLEST_LISTED
+def _outside(rolled_out: Explanation, guess: float, true: float, low: float, high: float) -> str:
+    """A mark if a learned value lies outside the band; the band of a single rollout has no width."""
+    single = AS_GOOD_AS_RIGHT * abs(true) if rolled_out.certain[0] else 0.0
+    margin = max(SMALLEST_LISTED, single)
+    return "" if low - margin <= guess <= high + margin else " *"
 
 
 def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
@@ -153,9 +145,9 @@ def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
     if len(returns) < FEWEST_FOR_TAILS:
         return {}
     return {
-        "5 % fall below": np.quantile(returns, 0.05, axis=0),
-        "5 % above": np.quantile(returns, 0.95, axis=0),
-        "mean of the worst tenth": returns[: len(returns) // 10].mean(axis=0),
+        "5 % quantile": np.quantile(returns, 0.05, axis=0),
+        "95 % quantile": np.quantile(returns, 0.95, axis=0),
+        "mean of the worst 10 %": returns[: len(returns) // 10].mean(axis=0),
     }
 
 
@@ -195,7 +187,7 @@ def _within(sign: str, *value_and_ends: float) -> str:
 def _how_far(side: Explanation) -> str:
     """The last step up to which outcomes are summed."""
     steps = int(side.foreseen[0].sum())
-    return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "in all"
+    return f"by step {steps - 1}, then unknown" if 0 < steps < side.horizon else "total"
 
 
 def _cells(side: Explanation, k: int, is_event: bool) -> list[str]:
@@ -243,9 +235,9 @@ def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
     """
     known, tail_known = (observed.unknown <= TOLERATED * share for share in (1, WORST))
     return {
-        "5 % fall below": np.where(known, observed.quantile(0.05).low, np.nan),
-        "5 % above": np.where(known, observed.quantile(0.95).high, np.nan),
-        "mean of the worst tenth": np.where(tail_known, observed.cvar(WORST).low, np.nan),
+        "5 % quantile": np.where(known, observed.quantile(0.05).low, np.nan),
+        "95 % quantile": np.where(known, observed.quantile(0.95).high, np.nan),
+        "mean of the worst 10 %": np.where(tail_known, observed.cvar(WORST).low, np.nan),
     }
 
 
@@ -265,9 +257,7 @@ def ranking(
     """
     changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
     title = f"All valid actions here{f', with {changed}' if changed else ''}"
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    for heading in ("action", *columns, unit):
-        table.add_column(heading, justify="left" if heading == "action" else "right")
+    table = empty_table(title, "action", *columns, unit)
     order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
     for i in order:
         nan = "unknown" if told is None or told[i] else UNTOLD

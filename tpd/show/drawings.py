@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # slow to import, and not needed for an answer
 
 DOTS_PER_INCH = 110
 NO_BANDS = (
-    "No bands: explain(observations, draws=59) asks for them, if the errors of the predictor were measured."
+    "No bands: request them with explain(observations, draws=59); the errors of the predictor must be "
+    "measured."
 )
 
 
@@ -44,7 +45,7 @@ def answer(record: Answer) -> Figure:
 def explanation(record: Explanation) -> Figure:
     """One column per pair, for the first few pairs."""
     shown = record[:MOST_SHOWN]
-    title = f"What is expected, {shown.obtained}"
+    title = f"Expected outcomes, {shown.obtained}"
     if len(shown) < len(record):
         title += f"; the first {len(shown)} of {len(record)} pairs"
     names = [shown.name_of(row) for row in range(len(shown))]
@@ -94,5 +95,5 @@ def survival(record: "tuple[Explainer, MonteCarlo, SampledCases]") -> Figure | N
     from tpd.show import survival_curves
 
     return survival_curves.draw(
-        *record, "What has happened by each step at a few moments, as learned and as rolled out"
+        *record, "Probability of each event by each step, learned and by rollouts, at a few moments"
     )

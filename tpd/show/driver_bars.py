@@ -57,7 +57,7 @@ def draw(drivers: Drivers) -> Figure:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     base, here = amount(drivers.base, drivers), amount(drivers.forecast, drivers)
-    met = f"{base} on average over {drivers.background} states met, {here} in this one"
+    met = f"{base} on average over {drivers.background} visited states, {here} in this one"
     figure.suptitle(f"What the forecast of {drivers.what} relies on\n{met}", fontsize=11)
     figure.supxlabel(CAVEAT, fontsize=8, color="#555555")
     return figure

@@ -1,6 +1,6 @@
 """Remarks below figures: what an explanation leaves out, and where it contradicts the agent."""
 
-from tpd.answers.sentences.compare import favour
+from tpd.answers.sentences.compare import ahead
 from tpd.answers.sentences.describe import NEGLIGIBLE
 from tpd.answers.sentences.formatting import bound_in_words
 from tpd.core.explanation import Explanation
@@ -12,16 +12,16 @@ from tpd.sources.named_states import NamedState
 def remarks(explanation: Explanation, row: int) -> list[str]:
     """What is not explained, and the gap to the agent's own value estimate."""
     if not explanation.known[row]:
-        return ["never tried, so nothing is known of it"]
+        return ["never tried, so nothing is known about it"]
     remainder = explanation.remainder
     running, unknown = remainder.running[row], remainder.unknown[row]
     told, rewarded = explanation.told, explanation.legend.reward_bound is not None
     if not told.ended[row, -1]:
-        said = [f"whether the episode runs on after step {explanation.horizon - 1} is not learned"]
+        said = [f"whether the episode continues after step {explanation.horizon - 1} is not learned"]
     else:
-        said = [f"probability {running:.2f} that the episode runs on after step {explanation.horizon - 1}"]
+        said = [f"probability {running:.2f} that the episode continues after step {explanation.horizon - 1}"]
     if unknown > NEGLIGIBLE:
-        said[0] += f" and {unknown:.2f} that by then it has come to what was never tried"
+        said[0] += f" and {unknown:.2f} that it has reached an untried state-action pair by then"
     if max(running, unknown) > NEGLIGIBLE and rewarded and told.ended[row, -1]:
         limit = bound_in_words(remainder.bound[row], abs(explanation.expected_return[row, -1]))
         said[0] += f", worth {limit}" if limit else ""
@@ -29,14 +29,14 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
         said.append("its return is not learned")
     elif remainder.gap is not None and explanation.agent_value is not None:
         own, explained = explanation.agent_value[row], explanation.expected_return[row, -1]
-        said.append(f"the agent's own value is {own:.2f}, the explained return {explained:.2f}")
+        said.append(f"the agent's own value estimate is {own:.2f}, the expected return {explained:.2f}")
         if not explanation.foreseen[row, -1]:
-            said[-1] += " without what is unknown"
+            said[-1] += " (without the unknown part)"
     return said
 
 
 def disagreement(explainer: Explainer, env: Environment, state: NamedState) -> str | None:
-    """A sentence if the explained returns do not support the agent's action; otherwise None."""
+    """A sentence if another action has a higher return than the agent's; otherwise None."""
     if explainer.legend.reward_bound is None or not env.discrete:
         return None
     returns = explainer.action_returns(state.observation)
@@ -45,5 +45,5 @@ def disagreement(explainer: Explainer, env: Environment, state: NamedState) -> s
     if best == own:
         return None
     agents = f"the agent's {env.name_of_action(own)}"
-    they = favour(env.name_of_action(best), returns[0, best], agents, returns[0, own])
-    return f"in {state.name} the explained returns {they}"
+    said = ahead(env.name_of_action(best), returns[0, best], agents, returns[0, own])
+    return f"in {state.name}, {said}"

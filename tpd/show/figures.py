@@ -103,11 +103,11 @@ class FigureSpec:
                 found[repr(state)] = named_states.find(env, policy, state)
         return [found[repr(state)] for state in self.states]
 
-    def explain(self, explainer: Explainer, env: Environment) -> Explanation:
-        """The explanations of all pairs, in order."""
-        return self._explain(explainer, env, self.find_states(env, explainer.policy))
-
-    def _explain(self, explainer: Explainer, env: Environment, found: "Sequence[NamedState]") -> Explanation:
+    def explain(
+        self, explainer: Explainer, env: Environment, found: "Sequence[NamedState] | None" = None
+    ) -> Explanation:
+        """The explanations of all pairs, in order; `found` are their states, if they were found before."""
+        found = found or self.find_states(env, explainer.policy)
         observations = np.concatenate([state.observation for state in found])
         actions = [
             chosen(explainer, env, state.observation, action)
@@ -118,7 +118,7 @@ class FigureSpec:
     def draw(self, explainer: Explainer, env: Environment, subtitle: str) -> tuple[Figure, Explanation]:
         """Draw the page, with one column per pair (state, events, rewards); also returns the explanation."""
         found = self.find_states(env, explainer.policy)
-        explanation = self._explain(explainer, env, found)
+        explanation = self.explain(explainer, env, found)
         actions = [env.name_of_action(action) for action in explanation.actions]
         figure = page(
             f"{self.title}, {subtitle}",

@@ -9,6 +9,7 @@ from rich.table import Table
 from tpd.answers.what_if import Fragility
 from tpd.core.types import Array
 from tpd.envs import Environment
+from tpd.show.console import empty_table
 
 MOST_LISTED = 10
 
@@ -30,13 +31,8 @@ def most_fragile(env: Environment, states: Array, found: Fragility, now: float) 
 
 def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str) -> Table:
     """Table of these states; `where` names the states searched and the method."""
-    table = Table(
-        title=f"Where another action overtakes first as {outcome} is worth more or less, {where}",
-        title_justify="left",
-        caption_justify="left",
-    )
-    for heading in ("state", "best", "overtaken by", f"at a {outcome} of"):
-        table.add_column(heading)
+    title = f"States where another action overtakes first if the reward of {outcome} changes, {where}"
+    table = empty_table(title, "state", "best", "overtaken by", f"at a reward of {outcome} of", texts=4)
     for row in rows[:MOST_LISTED]:
         table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
     table.caption = "the rest of the policy is unchanged"

@@ -25,7 +25,7 @@ def draw(curves: Mapping[str, pd.DataFrame]) -> Figure:
     figure = Figure(figsize=(11, 5), layout="constrained")
     learned = {label: curve[curve["step"] > 0] for label, curve in curves.items() if curve["step"].any()}
     if not learned:
-        figure.suptitle("no errors against transitions: nothing was learned from", fontsize=11)
+        figure.suptitle("no learning curve: there were no transitions to learn from", fontsize=11)
         return figure
     panels = zip(figure.subplots(1, 2, sharey=True), CURVE_PANELS.items(), strict=True)
     for axes, (metric, title) in panels:

@@ -86,14 +86,14 @@ def fragile_map(atlas: Atlas, outcome: str, now: float, moves: FloatArray) -> Fi
 
     NaN if it is unknown or was not computed, infinite if no other action ever overtakes.
     """
-    title = f"How far the reward of {outcome} has to move from {now:g} before another action overtakes"
+    title = f"Smallest change of the reward of {outcome}, now {now:g}, at which another action overtakes"
     figure, pages = _panels(atlas, title)
     size = max(abs(now), 1.0)
     shades = ScalarMappable(LogNorm(size / 100, size * 10), "Greys_r")
     shown = np.clip(moves, size / 100, size * 10).reshape(atlas.shape)
     for (axes, x, y), page in zip(pages, shown, strict=True):
         _cells(axes, x, y, page, shades)
-    _bar(figure, shades, "change of the reward, or more")
+    _bar(figure, shades, "smallest change of the reward")
     return figure
 
 
@@ -101,7 +101,7 @@ def threshold_map(atlas: Atlas, first: str) -> Figure:
     """All panels side by side for each cell, and the panel from which on the event is likely or unlikely."""
     event, panels = first.removeprefix(FIRST), atlas.spec.panels
     title = f"{event} within {atlas.horizon} steps: "
-    title += f"the {panels} from which on it stays likely (dark) or unlikely (pale); · is any {panels}"
+    title += f"the {panels} from which on it is likely (dark) or unlikely (pale); ·: for every {panels}"
     pages, count, down, across = atlas.shape
     width, height = (across + count + 10) * CELL * 1.3, pages * (down * (across + 1) + 3) * CELL * 0.8 + 0.6
     figure = Figure(figsize=(width + 1, height), dpi=110)

@@ -119,12 +119,25 @@ def outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("probability" if explanation.legend.events else "expected outcome")
     if explanation.legend.events:
         axes.set_ylim(-0.03, 1.03)
-    if explanation.known[row]:
-        band = None if not explanation.banded else explanation[row : row + 1].band()
-        drawn = _lines(axes, explanation, row, shown, explanation.expected[row], band)
-        if band is not None:
-            _bands(axes, explanation, drawn, band, explanation.told.at[row])
-        _say_untold(axes, explanation, row, shown)
+    _lines_and_bands(axes, explanation, row, shown)
+
+
+def _lines_and_bands(
+    axes: Axes, explanation: Explanation, row: int, names: Sequence[str], by: bool = False
+) -> None:
+    """One line per named outcome, with its band: at each step, or summed up to it (`by`)."""
+    if not explanation.known[row]:
+        return
+    only, values, told, band = explanation[row : row + 1], explanation.expected[row], explanation.told, None
+    if by:
+        values = np.clip(np.cumsum(values, axis=0), 0, 1)  # a network's sum may leave [0, 1]
+    if explanation.banded:
+        band = only.sum_band() if by else only.band()
+    shown = told.by[row] if by else told.at[row]
+    drawn = _lines(axes, explanation, row, names, values, band, shown)
+    if band is not None:
+        _bands(axes, explanation, drawn, band, shown)
+    _say_untold(axes, explanation, row, names, by)
 
 
 def _each_time(explanation: Explanation) -> list[str]:
@@ -141,16 +154,9 @@ def first_names(explanation: Explanation) -> list[str]:
 def happened_by(axes: Axes, explanation: Explanation, row: int) -> None:
     """The probability that each event has happened by each step, from its first occurrence."""
     _finish(axes, explanation, row)
-    axes.set_ylabel("has happened by then")
+    axes.set_ylabel("probability by this step")
     axes.set_ylim(-0.03, 1.03)
-    if explanation.known[row]:
-        sums = np.clip(np.cumsum(explanation.expected[row], axis=0), 0, 1)  # a network's sum may leave [0, 1]
-        band = None if not explanation.banded else explanation[row : row + 1].sum_band()
-        told = explanation.told.by[row]
-        drawn = _lines(axes, explanation, row, first_names(explanation), sums, band, told)
-        if band is not None:
-            _bands(axes, explanation, drawn, band, told)
-        _say_untold(axes, explanation, row, first_names(explanation), by=True)
+    _lines_and_bands(axes, explanation, row, first_names(explanation), by=True)
 
 
 def other_names(explanation: Explanation) -> list[str]:
@@ -169,12 +175,7 @@ def other_outcomes(axes: Axes, explanation: Explanation, row: int) -> None:
     """One line per outcome that is neither an event nor shown as a reward term."""
     _finish(axes, explanation, row)
     axes.set_ylabel("expected value")
-    if explanation.known[row]:
-        _lines(axes, explanation, row, other_names(explanation))
-        if explanation.banded:
-            band = explanation[row : row + 1].band()
-            _bands(axes, explanation, other_names(explanation), band, explanation.told.at[row])
-        _say_untold(axes, explanation, row, other_names(explanation))
+    _lines_and_bands(axes, explanation, row, other_names(explanation))
 
 
 def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
@@ -183,11 +184,8 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
     axes.set_ylabel("expected reward")
     if explanation.known[row]:
         only = explanation[row : row + 1]
-        told, columns = (
-            _informative(only.told.at[0], only.band() if only.banded else None, only),
-            _component_columns(only),
-        )
-        parts = np.where(told[:, columns], only.reward_components[0], 0).T
+        told = _informative(only.told.at[0], only.band() if only.banded else None, only)
+        parts = np.where(told[:, only.legend.components], only.reward_components[0], 0).T
         _signed_stack(axes, parts, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
         _total(
@@ -228,7 +226,7 @@ def return_difference(axes: Axes, contrast: Contrast, row: int) -> None:
     axes.set_ylabel("difference up to each step")
     if contrast.known[row]:
         only = contrast.fact[row : row + 1] - contrast.foil[row : row + 1]
-        told, columns = only.told.by[0], _component_columns(only.fact)
+        told, columns = only.told.by[0], only.fact.legend.components
         for side in (only.fact, only.foil):
             told = _informative(told, side.sum_band() if side.banded else None, side)
         parts = np.where(told[:, columns], only.component_returns[0], 0).T * only.foreseen[0]
@@ -273,7 +271,7 @@ def _total(
             if not steps.all() and verdicts[row][:, fact.legend.names.index(name)].all()
         ]
         _say_below(
-            axes, f"no total where a term is not told{f' or uncertain ({_listed(wide)})' if wide else ''}"
+            axes, f"no total where a term is not known{f' or uncertain ({_listed(wide)})' if wide else ''}"
         )
 
 
@@ -283,11 +281,6 @@ def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
     axes.fill_between(range(len(low)), low, high, **TOTAL_BAND)
     for end in (low, high):
         axes.plot(end, **TOTAL_BAND_EDGE)
-
-
-def _component_columns(explanation: Explanation) -> list[int]:
-    """The columns of the outcomes that are reward terms."""
-    return [explanation.legend.names.index(name) for name in explanation.component_names]
 
 
 def _rewarded(explanation: Explanation) -> list[str]:
@@ -389,7 +382,7 @@ def _lines(
     plain = {name.removeprefix(FIRST): line for name, line in shown.items()}
     _draw_lines(axes, explanation.legend.names, plain)
     if absent:
-        _say_below(axes, f"not expected at any step: {_listed(absent)}")
+        _say_below(axes, f"no line, because not expected at any step: {_listed(absent)}")
     return list(shown)
 
 

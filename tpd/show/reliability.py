@@ -121,19 +121,19 @@ def _summary(forecasts: ForecastSkill, name: str) -> str:
     if math.isnan(scores.base_rate[-1, k]):
         return "no windows"
     if math.isnan(scores.skill[-1, k]):
-        return f"always at the same steps, {windows}"
+        return f"skill undefined: always at the same steps, {windows}"
     error = forecasts.at.skill_error[-1, k]
     deviation = "" if math.isnan(error) else f" ± {error:.2f}"
     steps = " / ".join(steps.removeprefix("by ") for steps in forecasts.by.ranges)
     by = " / ".join(f"{skill:.2f}" for skill in forecasts.by.scores.skill[:, k])
-    return f"skill exactly at h: {scores.skill[-1, k]:.2f}{deviation}\nskill by {steps}: {by}"
+    return f"skill exactly at h: {scores.skill[-1, k]:.2f}{deviation}\nskill by step {steps}: {by}"
 
 
 def _key(figure: Figure, said: Sequence[str]) -> None:
     handles = [
-        Line2D([], [], **MARKER, markerfacecolor=EDGE, label="forecasts of much the same probability"),
+        Line2D([], [], **MARKER, markerfacecolor=EDGE, label="forecasts with similar probabilities"),
         Line2D([], [], **MARKER, markerfacecolor="white", label=f"fewer than {FEW} forecasts"),
-        Line2D([], [], **CALIBRATED, label="as often as forecast"),
+        Line2D([], [], **CALIBRATED, label="perfect calibration"),
         Line2D([], [], **BASE_RATE, label="base rate"),
     ]
     figure.legend(

@@ -56,7 +56,7 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
         axes.set_title("\n".join([*state, action]), fontsize=9)
         if not explanation.told.by[case][:, columns].any():
             axes.text(0.5, 0.5, plots.UNTOLD_WORDS, transform=axes.transAxes, ha="center", color=GREY)
-        axes.set(xlabel="steps ahead", ylabel="has happened by then", ylim=(-0.03, 1.03))
+        axes.set(xlabel="steps ahead", ylabel="probability by this step", ylim=(-0.03, 1.03))
         axes.spines[["top", "right"]].set_visible(False)
         axes.label_outer()
     inches = figure.get_figwidth()

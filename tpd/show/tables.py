@@ -13,12 +13,13 @@ from tpd.core.outcomes import FIRST
 from tpd.core.verdicts import Verdict
 from tpd.evaluation.errors import METRICS, OVERALL
 from tpd.evaluation.fresh_episodes import FOIL, POLICY
+from tpd.show.console import empty_table
 
 HEADINGS = {
     "pi_mse": "policy's action, MSE",
     "foil_mse": "other actions, MSE",
-    "pi_max": "policy's action, max",
-    "foil_max": "other actions, max",
+    "pi_max": "policy's action, max error",
+    "foil_max": "other actions, max error",
     "pi_covered": "policy's action, in band",
     "foil_covered": "other actions, in band",
 }
@@ -33,10 +34,7 @@ def error_table(
 ) -> Table:
     """One row per outcome, one column per metric; reference values are shown below each value."""
     reference = {outcome: figures for outcome, figures in (reference or {}).items() if outcome in mean.index}
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    table.add_column("outcome")
-    for metric in shown(mean):
-        table.add_column(HEADINGS[metric], justify="right")
+    table = empty_table(title, "outcome", *(HEADINGS[metric] for metric in shown(mean)))
     for outcome in mean.index:
         cells = []
         known = reference.get(outcome, {})
@@ -78,24 +76,20 @@ def verdict_rows(forecasts: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         for outcome in outcomes
         if FIRST + outcome not in outcomes  # whether it has happened is more informative than how often
     ]
-    return [f"{words[kind]}, {by}" for kind, by in places], rows
+    return [f"{words[kind]}, by step {by.removeprefix(BY)}" for kind, by in places], rows
 
 
 def verdict_table(title: str, forecasts: pd.DataFrame) -> Table:
     """The table of `verdict_rows`, with a caption."""
-    table = Table(title=title, title_justify="left", caption_justify="left")
     headings, rows = verdict_rows(forecasts)
-    table.add_column("outcome")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    table = empty_table(title, "outcome", *headings)
     for row in rows:
         table.add_row(*row)
     table.caption = (
-        "learned: the skill in fresh episodes (the figure) exceeds 0.1 with 99 % confidence; too rare "
-        "(the number of episodes with it): fewer than 20 with it, or without it. More transitions help where "
-        "it is not learned (training.steps), more episodes where it is too rare "
-        "(evaluation.forecast_episodes); rollouts tell it of a recorded moment "
-        "(tpd-explain run=... episode=... step=...)"
+        "learned: the skill in fresh episodes, as shown, exceeds 0.1 with 99 % confidence; too rare: fewer "
+        "than 20 episodes with the event, as shown, or without it. If an event is not learned, use more "
+        "transitions (training.steps); if it is too rare, more episodes (evaluation.forecast_episodes). For "
+        "an estimate by rollouts, ask about a recorded step (tpd-explain run=... episode=... step=...)"
     )
     return table
 
@@ -111,36 +105,33 @@ def _verdict(row: Mapping[Any, Any]) -> str:
 
 def forecast_table(title: str, frame: pd.DataFrame) -> Table:
     """One row per outcome: its base rate, and the skill of its forecasts by steps ahead."""
-    table = Table(title=title, title_justify="left", caption_justify="left")
     frame = at_each_step(frame)
     ranges = list(dict.fromkeys(frame["range"]))
-    table.add_column("outcome")
-    table.add_column("mean", justify="right")
-    for steps in ranges:
-        table.add_column("skill, all" if steps == "all" else f"{steps} ahead", justify="right")
+    skills = ("skill, all" if steps == "all" else f"{steps} ahead" for steps in ranges)
+    table = empty_table(title, "outcome", "mean", *skills)
     rows = frame.set_index(["outcome", "range"])
     for outcome in dict.fromkeys(frame["outcome"]):
         cells = [f"{rows.loc[(outcome, steps), 'skill']:.3f}" for steps in ranges]
         table.add_row(outcome, f"{rows.loc[(outcome, ranges[-1]), 'base_rate']:.3g}", *cells)
-    table.caption = "skill: 1 is perfect, 0 no better than the mean at that step; nan where nothing varies"
+    table.caption = (
+        "skill: 1 is perfect, 0 is no better than the mean at that step; nan if the outcome never varies"
+    )
     return table
 
 
 def band_table(title: str, frame: pd.DataFrame) -> Table:
     """One row per event: the coverage of its bands by forecast probability, and their value."""
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    for heading in ("event", "actions"):
-        table.add_column(heading)
     shares = [str(name) for name in frame if str(name).startswith("covered")]
     scores = ["interval score", "base rate's score"]
-    for heading in (*shares, *scores):
-        table.add_column(heading.removeprefix("covered, "), justify="right")
+    headings = ("event", "actions", *(share.removeprefix("covered, ") for share in shares), *scores)
+    table = empty_table(title, *headings, texts=2)
     for row in frame.to_dict("records"):
         cells = [_held(row[share], row[share.replace("covered", "moments")]) for share in shares]
         table.add_row(row["event"], row["actions"], *cells, *(f"{row[score]:.3f}" for score in scores))
     table.caption = (
-        f"the share of bands of {LEVEL:.0%} that hold the truth, by the forecast, at so many moments; "
-        "interval score (less is better): width and 20 times what is missed, beside the base rate's band"
+        f"share of {LEVEL:.0%} bands that contain the ground truth, by size of the forecast, and the number "
+        "of moments; interval score (lower is better): width of the band plus 20 times the distance to a "
+        "ground truth outside it, next to that of the base rate's band"
     )
     return table
 
@@ -157,17 +148,19 @@ def at_each_step(forecasts: pd.DataFrame) -> pd.DataFrame:
 def overall(metrics: Mapping[str, float]) -> str:
     """A summary line besides the errors: known pairs, coverage of bands, contradictions with the agent."""
     pi, foil, contradicted = (metrics[name] for name in OVERALL)
-    said = f"known pairs: {_share(pi)} of the policy's actions, {_share(foil)} of the others"
-    for name, actions in {"pi": "the policy's actions", "foil": "the others"}.items():
+    said = (
+        f"tried state-action pairs: {_share(pi)} with the policy's action, {_share(foil)} with other actions"
+    )
+    for name, actions in {"pi": "the policy's actions", "foil": "other actions"}.items():
         if not math.isnan(covered := metrics.get(f"covered/{name}", math.nan)):
             said += (
-                f"\n{metrics[f'judged/{name}']:.1%} of what is expected after {actions} has a band "
-                f"of {LEVEL:.0%}, and {covered:.1%} of these bands hold the truth"
+                f"\n{metrics[f'judged/{name}']:.1%} of the predictions for {actions} have a {LEVEL:.0%} "
+                f"band, and {covered:.1%} of these bands contain the ground truth"
             )
     if not math.isnan(contradicted):
         said += (
-            f"\nin {contradicted:.1%} of the visits the explanations favour another action than the agent's, "
-            "as far as its return is known"
+            f"\nin {contradicted:.1%} of the visits another action has a higher expected return than the "
+            "agent's, where its return is known"
         )
     return said
 

@@ -67,7 +67,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
         axes.text(0.5, 0.5, "too much of the future is unknown", transform=axes.transAxes, ha="center")
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return within the horizon")
-    axes.set_ylabel("probability of at most this")
+    axes.set_ylabel("cumulative probability")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     return figure
@@ -91,6 +91,6 @@ def fragile(outcome: str, now: float, found: Fragility) -> Figure:
     axes.set_xlim(now - reach, now + reach)
     axes.set_ylim(0, 1)
     axes.set_xlabel(f"reward of {outcome}")
-    axes.set_ylabel("share of the states met where\nanother action has overtaken")
+    axes.set_ylabel("share of visited states where\nanother action has overtaken")
     axes.spines[["top", "right"]].set_visible(False)
     return figure

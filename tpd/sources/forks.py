@@ -137,7 +137,8 @@ class Forks:
             observation, _, terminated, *_ = env.step(action)
             if terminated:
                 raise ValueError(
-                    f"the episode of seed {moment.seed} terminates at step {step}, so it cannot be continued"
+                    f"the episode of seed {moment.seed} terminates at step {step}, so it cannot be "
+                    "continued: ask about an earlier step"
                 )
         if not moment.shows(self._env.observation_space, observation):
             raise ValueError(

@@ -70,7 +70,10 @@ def find_outcomes(env: Environment, policy: Policy, *, seed: int = 0) -> FoundOu
     claims no partition.
     """
     if not env.playable:
-        note = f"{env.id} cannot be played, so no events were searched: next actions, reward and termination"
+        note = (
+            f"{env.id} cannot be stepped, so no events were detected; the outcomes are next actions, reward "
+            "and termination"
+        )
         return FoundOutcomes(default_outcomes(env), (note,))
     trials = try_out(env, policy, seed=seed)
     steps, notes = trials.transitions, list[str]()
@@ -192,7 +195,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
     if not thresholds:
         last = f"{steps.reward[ends].min():.3g} to {steps.reward[ends].max():.3g}"
         note = (
-            f"event {TERMINATES!r}: {count:,} episodes did, in ways that neither flags nor rewards tell apart"
+            f"event {TERMINATES!r}: {count:,} episodes terminated; flags and rewards do not distinguish how"
         )
         return [_Event(TERMINATES, ended)], [f"{note} (rewards of last steps: {last})"]
     events = [
@@ -200,7 +203,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
         for low, high in intervals(thresholds)
     ]
     told = ", ".join(f"{each.name!r} {each.function(steps).sum():,} times" for each in events)
-    ways = "the episode terminates in {} ways, told apart by the reward of the last step"
+    ways = "the episode terminates in {} ways, distinguished by the reward of the last step"
     return events, [f"{ways.format(len(events))}: {told}, of {count:,}"]
 
 
@@ -209,7 +212,7 @@ def _other_endings(steps: Transitions, at_ends: Sequence[_Event]) -> tuple[list[
     keys = [key for each in at_ends for key in each.info_keys]
     names, count = ", ".join(repr(each.name) for each in at_ends), int(steps.terminated.sum())
     others = ended_without(steps, keys)
-    note = f"{count:,} episodes terminated, {count - others.sum():,} of them as flags say: {names}"
+    note = f"{count:,} episodes terminated, {count - others.sum():,} of them with a flag in info: {names}"
     if not others.any():
         return [], [note]
     otherwise = _Event(f"{TERMINATES} otherwise", partial(ended_without, keys=keys), tuple(keys))

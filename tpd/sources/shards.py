@@ -108,19 +108,16 @@ def learn_from_files(
         with TemporaryDirectory(prefix="tpd-") as folder:
             paths = [shard_path(Path(folder), number) for number in range(len(some))]
             tasks = [
-                partial(_exhaust, also_written(path, shard)) for path, shard in zip(paths, some, strict=True)
+                partial(_exhaust, partial(also_written, path, shard))
+                for path, shard in zip(paths, some, strict=True)
             ]
             for path, _ in zip(paths, in_processes(tasks, processes, env), strict=True):
                 yield from learn_in_turn(learning, [partial(read_shard, path, description)])
                 path.unlink()
 
 
-def also_written(path: Path, shard: Shard) -> Shard:
-    """A shard that is also written to a file while it is read."""
-    return partial(_written, path, shard)
-
-
-def _written(path: Path, shard: Shard) -> Iterator[Transitions]:
+def also_written(path: Path, shard: Shard) -> Iterator[Transitions]:
+    """The transitions of a shard, written to a file while they are read."""
     return write_shard(path, shard())
 
 

@@ -42,7 +42,7 @@ def interact(
     """
     mode = envs.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
-        raise ValueError(f"the vector env must reset on the next step, but its autoreset_mode is {mode}")
+        raise ValueError(f"the vector env must have autoreset_mode={AutoresetMode.NEXT_STEP}, got {mode}")
     recurrent = isinstance(policy, RecurrentPolicy)
     with reporting_step_errors(envs):
         first = envs.reset(seed=seed)[0]
@@ -143,7 +143,7 @@ def _entry(info: dict[str, Any], key: str, ended: BoolArray, kinds: dict[str, np
 
 def _values(info: dict[str, Any], key: str) -> Array:
     if key not in info:
-        raise KeyError(f"the environment's info has no {key!r}; it has {sorted(info)}")
+        raise KeyError(f"an outcome reads info[{key!r}], but the environment's info has only {sorted(info)}")
     values = np.asarray(info[key])
     if values.dtype == object and all(isinstance(value, bool | np.bool_ | None) for value in values.flat):
         # gymnasium stores NumPy booleans as objects, and None where a copy was reset without one

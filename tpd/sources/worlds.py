@@ -133,7 +133,9 @@ class ForkedWorlds:
         try:
             self._children[child][1].send(message)
         except OSError as error:
-            raise WorldError("a forked process died while it stepped its environments") from error
+            raise WorldError(
+                "a forked process died while it stepped its environments, possibly out of memory"
+            ) from error
 
     def _receive(self, child: int) -> Any:
         connection = self._children[child][1]
@@ -142,7 +144,9 @@ class ForkedWorlds:
         try:
             answer, failed = connection.recv()
         except (EOFError, OSError) as error:
-            raise WorldError("a forked process died while it stepped its environments") from error
+            raise WorldError(
+                "a forked process died while it stepped its environments, possibly out of memory"
+            ) from error
         if failed:
             raise WorldError(f"an environment failed in a forked process: {answer}")
         return answer

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,14 +37,11 @@ def load_recording(path: Path) -> Recording:
     """Read what `save_recording` wrote."""
     stored = StoredArrays(path)
     batch = stored.take("reward", (None,), REAL, finite=False).shape
-    transitions = Transitions(
-        observation=stored.take("observation", (*batch, ...), ANY, finite=False),
-        action=stored.take("action", (*batch, ...), ANY, finite=False),
-        next_observation=stored.take("next_observation", (*batch, ...), ANY, finite=False),
-        reward=stored.take("reward", batch, REAL, finite=False),
-        terminated=stored.take("terminated", batch, "b"),
-        truncated=stored.take("truncated", batch, "b"),
-    )
+    kinds = {"reward": REAL, "terminated": "b", "truncated": "b"}
+    shapes = {name: batch if name in kinds else (*batch, ...) for name in RECORDED}
+    columns: dict[str, Any] = {
+        name: stored.take(name, shapes[name], kinds.get(name, ANY), finite=False) for name in RECORDED
+    }
     begins = stored.take("begins", (None,), WHOLE)
     stored.check("begins", np.diff(begins, append=batch[0]) > 0)
     stored.check("begins", begins[:1] == 0)
@@ -55,7 +53,7 @@ def load_recording(path: Path) -> Recording:
     rows = stored.take("frame_rows", (len(frames),), WHOLE)
     stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))
     stored.check("frame_rows", np.isin(begins, rows) | (len(frames) == 0))
-    return Recording(Episodes(transitions, begins), happened, seeds, masks, frames, rows)
+    return Recording(Episodes(Transitions(**columns), begins), happened, seeds, masks, frames, rows)
 
 
 def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[float, float]]) -> None:

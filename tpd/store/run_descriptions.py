@@ -278,7 +278,7 @@ def _function(outcome: Outcome) -> NamedFunction | Unnamed:
 
 def describe_actions(env: Environment) -> Actions:
     """The names of the environment's actions."""
-    names = [env.name_of_action(a) for a in range(env.num_actions)] if env.discrete else env.action_names
+    names = env.numbered_action_names or env.action_names
     made: Actions = validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
     return made
 

@@ -45,7 +45,9 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     try:
         lock.acquire(timeout=patience)
     except Timeout:
-        raise BusyError(f"another process is using {folder}") from None
+        raise BusyError(
+            f"another process is using {folder}: wait until it ends, or use another folder"
+        ) from None
     try:
         yield
     finally:

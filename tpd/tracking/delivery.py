@@ -153,20 +153,20 @@ class Delivery:
 def _read_state(path: Path) -> dict[str, Any]:
     """The delivery state in a folder, validated."""
     due = {
-        "token": str,
-        "store": dict,
-        "opened": dict,
-        "run_id": str | None,
-        "delivered": int,
-        "refused": list,
+        "token": (str, "a string"),
+        "store": (dict, "an object"),
+        "opened": (dict, "an object"),
+        "run_id": (str | None, "a string or null"),
+        "delivered": (int, "a whole number"),
+        "refused": (list, "a list"),
     }
     state = read_json(path)
     if not isinstance(state, dict):
         raise ValueError(f"{path}: expected an object with settings, got {state!r:.50}")
     require_version(path, state)
-    for name, kind in due.items():
+    for name, (kind, expected) in due.items():
         if name not in state or not isinstance(state[name], kind):
-            raise ValueError(f"{path}: {name} must be {kind}, got {state.get(name)!r:.50}")
+            raise ValueError(f"{path}: {name} must be {expected}, got {state.get(name, 'nothing')!r:.50}")
     if not re.fullmatch(RUN_ID, state["token"]):
         raise ValueError(f"{path}: token must be 32 hex digits, got {state['token']!r:.50}")
     if isinstance(state["delivered"], bool) or not 0 <= state["delivered"] < LARGEST_JOURNAL:
@@ -214,7 +214,7 @@ def _check_parent(delivery: Delivery) -> None:
     sweeps = [_read_state(state) for state in above if state.is_file()]
     tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
     if client_of(delivery.tracking.uri).get_run(parent).data.tags.get(TOKEN) not in tokens:
-        raise PermissionError(f"its sweep {parent} was not started from a parent folder")
+        raise PermissionError(f"its sweep {parent} does not belong to a folder above this one")
 
 
 def _last_entry(delivery: Delivery) -> Entry | None:

@@ -69,7 +69,10 @@ def open_run(
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
-            raise ValueError(f"{folder / DELIVERY_STATE} belongs to another store, {delivery.store['uri']}")
+            raise ValueError(
+                f"{folder / DELIVERY_STATE} belongs to another store, {delivery.store['uri']}: use that "
+                "store (tracking.uri), or another folder"
+            )
         return Outbox(delivery, needs_store=parent is None)
     except Exception:
         if new:
@@ -220,7 +223,11 @@ class DeliveryThread:
                     self._delivery.deliver_refused()
             except Exception as error:
                 if self.trouble is None:
-                    log.warning("the store accepts nothing: %s; the run continues", first_line(error))
+                    log.warning(
+                        "the tracking store does not accept data (%s); the run continues, and its data is "
+                        "kept in its folder",
+                        first_line(error),
+                    )
                 self.trouble = first_line(error)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 if last:

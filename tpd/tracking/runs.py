@@ -66,10 +66,6 @@ class Run:
         return []
 
 
-class NoRun(Run):
-    """A run that is not tracked."""
-
-
 class Tracking:
     """A tracking store. The base class tracks nothing."""
 
@@ -77,7 +73,7 @@ class Tracking:
         self, name: str, config: Mapping[str, Any], tags: Mapping[str, str], parent: str | None = None
     ) -> Run:
         """Start a run."""
-        return NoRun()
+        return Run()
 
     def ui_command(self) -> str | None:
         """The command that shows the runs."""
@@ -91,10 +87,6 @@ class Tracking:
     def keeps_in(self, uri: str) -> bool:
         """Whether this URI is the store of the runs."""
         return False
-
-
-class NoTracking(Tracking):
-    """Tracks nothing; results are only in the output folder."""
 
 
 def page(run_id: str | None = None, file: str | None = None) -> str:

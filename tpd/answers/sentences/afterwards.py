@@ -18,7 +18,7 @@ def afterwards(
         later = [pair for pair in (fact, foil) if abs(pair.beyond) > small]
         if not later:
             return []
-        what = f"what follows step {last}{_risks(fact, foil)}"
+        what = f"the steps after step {last}{_risks(fact, foil)}"
         if len(later) == 2 and _more(fact) == _more(foil):
             return [f"both returns include about {_more(fact)} for {what}"]
         each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
@@ -27,10 +27,15 @@ def afterwards(
     if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(difference):
         return []
     if not (fact.end_told and foil.end_told):
-        return ["whether the episode runs on is not learned, and what follows could change this"]
-    if max(fact.unended, foil.unended):
-        return [f"the episode does not end within {max(fact.unended, foil.unended)} steps"]
-    return [f"what follows after step {last} is not estimated, and could change this"]
+        return [
+            f"when the episode ends is not learned, so the return after step {last} could change this "
+            "comparison"
+        ]
+    if unended := max(fact.unended, foil.unended):
+        return [
+            f"the return after step {last} is not estimated, because rollouts of {unended} steps do not end"
+        ]
+    return [f"the return after step {last} is not estimated, and could change this comparison"]
 
 
 def _risks(fact: PairSummary, foil: PairSummary) -> str:
@@ -38,7 +43,7 @@ def _risks(fact: PairSummary, foil: PairSummary) -> str:
     if min(fact.beyond, foil.beyond) >= 0:
         return ""
     risks = [term.name for term in fact.terms if fact.risk[term.number] or foil.risk[term.number]]
-    return f", any later {listed(risks, 'or')} included" if risks else ""
+    return f", including any later {listed(risks, 'or')}" if risks else ""
 
 
 def _more(pair: PairSummary) -> str:

@@ -11,19 +11,8 @@ import numpy as np
 from tpd.answers.differences import Differences
 from tpd.answers.sentences.afterwards import afterwards
 from tpd.answers.sentences.amounts import amounts
-from tpd.answers.sentences.describe import (
-    NEGLIGIBLE,
-    described_both,
-    never_tried,
-    not_told,
-)
-from tpd.answers.sentences.formatting import (
-    WIDE,
-    gain,
-    listed,
-    sentence,
-    worth,
-)
+from tpd.answers.sentences.describe import NEGLIGIBLE, described_both, never_tried, not_told
+from tpd.answers.sentences.formatting import WIDE, gain, listed, sentence, worth
 from tpd.answers.sentences.inevitable import inevitable_after
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
 from tpd.answers.sentences.terms import LARGE
@@ -33,6 +22,7 @@ from tpd.core.outcomes import FIRST
 from tpd.predictors.explainer import ROUNDING
 
 MOST_REASONS, MOST_AGAINST = 3, 1
+NOT_THE_BEST = "the agent's action does not have the highest expected return: "
 PRACTICAL = 0.01
 """Return differences below this fraction of all gains and losses are a practical tie."""
 
@@ -74,7 +64,7 @@ class ContrastNarrator:
             self._band = None if whole.band is None else np.stack(whole.band, axis=1).tolist()
             self._settled: list[bool] = contrast.settled.tolist()
             if contrast.drawn:
-                low, high = contrast.gain_band()
+                low, high = contrast.sums_band(contrast.fact.legend.rewards)
                 self._noise = ((low <= 0) & (high >= 0)).tolist()
         self._columns = {name: column for column, name in enumerate(contrast.fact.legend.names)}
 
@@ -95,15 +85,15 @@ class ContrastNarrator:
     ) -> str:
         """The whole answer: both plans, and which has the higher return and why.
 
-        It starts with a notice if the explained returns do not support the choice. `best` is a third action
-        with a better return than the chosen one, and its return; `own_return` is the return of the chosen
-        one. `inevitable` are events that are certain after every valid action.
+        It starts with a notice if the chosen action does not have the highest return. `best` is a third
+        action with a better return than the chosen one, and its return; `own_return` is the return of the
+        chosen one. `inevitable` are events that are certain after every valid action.
         """
         fact, foil = self._summaries(row, fact_name, foil_name)
         first, then = list[str](), list[str]()
         if best is not None and chosen is not None:
             own = (fact if chosen == fact_name else foil).worth if own_return is None else own_return
-            first.append(sentence(unsupported(*best, chosen, own)))
+            first.append(sentence(NOT_THE_BEST + ahead(*best, chosen, own)))
         if fact.known and foil.known:
             said, against_choice = self._compare(row, fact, foil, chosen)
             (first if against_choice else then).append(said)
@@ -124,9 +114,11 @@ class ContrastNarrator:
         """The verdict with its reasons, and whether it contradicts the choice."""
         for pair in (fact, foil):
             if not pair.known:
-                return sentence(f"{never_tried(pair)}, and the two cannot be compared"), False
+                return sentence(f"{never_tried(pair)}, and the two actions cannot be compared"), False
             if not pair.foreseen:
-                return sentence(f"{pair.name} leads to the unknown, so the two cannot be compared"), False
+                return sentence(
+                    f"{pair.name} leads to untried state-action pairs, so the two actions cannot be compared"
+                ), False
         if not self.differences.rewarded:
             return sentence(self._differing(row, fact, foil)), False
         if not (fact.worth_told and foil.worth_told):
@@ -136,7 +128,7 @@ class ContrastNarrator:
         verdict = self._verdict(row, fact, foil)
         said = self._said(row, fact, foil, verdict, chosen)
         if missing := self.differences.left_out[row]:
-            said += f"; not known in these returns: {listed(missing)}"
+            said += f"; not learned, and not included in these returns: {listed(missing)}"
         behind = fact if verdict.gain < 0 else foil
         against = verdict.settled and chosen == behind.name
         return " ".join(
@@ -166,13 +158,10 @@ class ContrastNarrator:
             return f"{said}{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
         better, lesser = (fact, foil) if verdict.gain > 0 else (foil, fact)
         returns = _total(better, verdict.whole), _total(lesser, verdict.whole)
+        more = f"{worth(abs(verdict.gain))}{_between(verdict)} more than {lesser.name}{scope}"
+        said = f"{better.name} is worth {more} ({worth(returns[0])} against {worth(returns[1])})"
         if chosen == lesser.name:
-            between = _between(verdict)
-            by = f", by {worth(abs(verdict.gain))}{between}" if between else ""
-            said = unsupported(better.name, returns[0], lesser.name, returns[1]) + scope + by
-        else:
-            more = f"{worth(abs(verdict.gain))}{_between(verdict)} more than {lesser.name}{scope}"
-            said = f"{better.name} is worth {more} ({worth(returns[0])} against {worth(returns[1])})"
+            said = NOT_THE_BEST + said
         return said + self._reasons(row, better, lesser, verdict, better is foil)
 
     def _reasons(
@@ -186,7 +175,7 @@ class ContrastNarrator:
                 found.append((added, self._reason(row, outcome, added, better, lesser)))
         later = better.beyond - lesser.beyond
         if self._rest_differs[row] and abs(later) > LARGE * abs(verdict.gain):
-            found.append((later, f"what comes after step {better.horizon - 1} ({gain(later)})"))
+            found.append((later, f"the return after step {better.horizon - 1} ({gain(later)})"))
         found.sort(key=lambda pair: -abs(pair[0]))
         pro = [said for added, said in found if added > 0]
         contra = [said for added, said in found if added < -LARGE * abs(verdict.gain)]
@@ -197,7 +186,7 @@ class ContrastNarrator:
         differing = list(self.differences.gains(row))[:MOST_REASONS]
         if not differing:
             learned = "" if all([*fact.count_told, *foil.count_told]) else " that are learned"
-            return f"{fact.name} and {foil.name} do not differ in the outcomes explained{learned}"
+            return f"{fact.name} and {foil.name} do not differ in the predicted outcomes{learned}"
         said = listed([self._reason(row, outcome, 0.0, fact, foil) for outcome in differing])
         return f"{fact.name} differs from {foil.name} most in {said}"
 
@@ -211,42 +200,9 @@ class ContrastNarrator:
         return f"{term.name} ({gain(added)}, {said})" if added else f"{term.name} ({said})"
 
 
-def compare(
-    contrast: Contrast, row: int, fact_name: str, foil_name: str, chosen: str | None = None, tie: float = 0.0
-) -> str:
-    """Which of the two has the higher return, and why; for many rows use `ContrastNarrator`."""
-    return _only(contrast, row, tie).compare(0, fact_name, foil_name, chosen)
-
-
-def paragraph(
-    contrast: Contrast,
-    row: int,
-    fact_name: str,
-    foil_name: str,
-    chosen: str | None = None,
-    tie: float = 0.0,
-    best: tuple[str, float] | None = None,
-    own_return: float | None = None,
-    inevitable: Collection[str] = (),
-) -> str:
-    """The whole answer about one row; for many rows use `ContrastNarrator`."""
-    return _only(contrast, row, tie).paragraph(0, fact_name, foil_name, chosen, best, own_return, inevitable)
-
-
-def _only(contrast: Contrast, row: int, tie: float) -> ContrastNarrator:
-    one = slice(row, row + 1)
-    return ContrastNarrator(contrast.fact[one] - contrast.foil[one], tie)
-
-
-def unsupported(best: str, best_return: float, own: str, own_return: float) -> str:
-    """The notice that the explained returns favour another action than the agent's own."""
-    they = favour(best, best_return, own, own_return)
-    return f"the explained returns do not support this choice: they {they}"
-
-
-def favour(best: str, best_return: float, own: str, own_return: float) -> str:
-    """The clause that the explained returns favour one action over another."""
-    return f"favour {best} ({worth(best_return)}) over {own} ({worth(own_return)})"
+def ahead(best: str, best_return: float, own: str, own_return: float) -> str:
+    """The clause that one action has a higher return than another."""
+    return f"{best} has a higher expected return ({worth(best_return)}) than {own} ({worth(own_return)})"
 
 
 def _total(pair: PairSummary, whole: bool) -> float:

@@ -10,11 +10,12 @@ from tpd.core.verdicts import Verdict
 
 NEGLIGIBLE = 0.005
 UNTOLD_BECAUSE = {
-    Verdict.NOT_LEARNED: "not learned, so no number is given: {}; rollouts of a recorded moment tell it "
-    "(tpd-explain run=... episode=... step=...), and more transitions may teach it",
-    Verdict.TOO_RARE: "too rare in fresh episodes to tell whether it is learned: {}; rollouts of a recorded "
-    "moment tell it, or more episodes (evaluation.forecast_episodes)",
-    Verdict.UNANSWERABLE: "not answered by this method, which has no number for each step: {}",
+    Verdict.NOT_LEARNED: "not learned, so no number is given: {}; for an estimate by rollouts, ask about a "
+    "recorded step (tpd-explain run=... episode=... step=...), or learn from more transitions "
+    "(training.steps)",
+    Verdict.TOO_RARE: "too rare in the evaluation to tell whether it is learned: {}; for an estimate by "
+    "rollouts, ask about a recorded step, or evaluate on more episodes (evaluation.forecast_episodes)",
+    Verdict.UNANSWERABLE: "not predicted by this explainer, which has no values for single steps: {}",
 }
 
 
@@ -28,11 +29,6 @@ class Narrator:
         """The expected events after one pair in time order, and how well they are known."""
         pair = PairSummary(self._summaries, row, name)
         return " ".join(filter(None, [described(pair), not_told(pair)]))
-
-
-def describe(explanation: Explanation, row: int, name: str) -> str:
-    """The expected events after one pair in time order, and how well they are known."""
-    return Narrator(explanation[row : row + 1]).describe(0, name)
 
 
 def described(pair: PairSummary) -> str:
@@ -76,9 +72,9 @@ def _with_doubts(pair: PairSummary, said: list[str]) -> str:
     if not pair.foreseen:
         said.append(into_unknown(pair))
     if pair.counted and pair.visits < FEW_VISITS:
-        stand = "visit stands" if pair.visits == 1 else "visits stand"
+        visits = "visit" if pair.visits == 1 else "visits"
         much = "not enough data: " if pair.visits < ENOUGH_VISITS else ""
-        said.append(f"{much}only {pair.visits:.0f} {stand} behind this")
+        said.append(f"{much}based on only {pair.visits:.0f} {visits}")
     return " ".join(map(sentence, said))
 
 
@@ -98,7 +94,9 @@ def _risks(pair: PairSummary, plan: Plan) -> list[str]:
         said.append(f"risk of {'; '.join(clause.text for clause in plan.risks)}")
     if plan.absent:
         ends = pair.end_told and pair.running <= NEGLIGIBLE
-        said.append(f"not expected{'' if ends else f' by step {pair.horizon - 1}'}: {listed(plan.absent)}")
+        are = "is" if len(plan.absent) == 1 else "are"
+        until = "" if ends else f" by step {pair.horizon - 1}"
+        said.append(f"{listed(plan.absent)} {are} not expected{until}")
     return said
 
 
@@ -127,13 +125,13 @@ def _names(pair: PairSummary, verdict: Verdict) -> list[str]:
 
 
 def never_tried(pair: PairSummary) -> str:
-    return f"{pair.name} was never tried here, so nothing is known of it"
+    return f"{pair.name} was never tried in this state, so nothing is known about it"
 
 
 def into_unknown(pair: PairSummary) -> str:
     return (
-        f"from step {pair.unknown_from} on the future after {pair.name} is partly unknown: with "
-        f"{percent(pair.unknown)} it has come to what was never tried by step {pair.horizon - 1}"
+        f"the future after {pair.name} is partly unknown from step {pair.unknown_from} on: the chance of "
+        f"reaching an untried state-action pair by step {pair.horizon - 1} is {percent(pair.unknown)}"
     )
 
 
@@ -147,11 +145,11 @@ def _too_wide(pair: PairSummary, clauses: Sequence[Clause], explained: bool) -> 
         much = "not enough data" if pair.counted else "too few rollouts"
         return f"{much} to tell how likely {names}"
     said = f"uncertain: {listed([clause.text for clause in clauses])}"
-    why = "such forecasts were that wrong, or too few were checked within evaluation.seconds"
-    return said if explained else f"{said} ({why}; rollouts of a recorded moment tell it)"
+    why = "such forecasts had errors of this size, or too few were evaluated within evaluation.seconds"
+    return said if explained else f"{said} ({why}; for an estimate by rollouts, ask about a recorded step)"
 
 
 def _nothing(pair: PairSummary) -> str:
     """The clause for a pair without any event to report."""
     silent = any(not tells(pair, term) for term in pair.terms)
-    return "nothing that was learned is expected" if silent else "none of the outcomes is expected"
+    return "no learned outcome is expected" if silent else "none of the outcomes is expected"

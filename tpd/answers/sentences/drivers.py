@@ -22,10 +22,10 @@ CAVEAT = "This is how the forecast depends on its inputs, not what causes the ev
 def relies_on(drivers: "Drivers") -> str:
     """The parts of the state that move the forecast most, and by how much."""
     if drivers.withheld:
-        return f"What the forecast of {drivers.what} relies on is not told: {drivers.withheld}."
+        return f"No drivers are given for the forecast of {drivers.what}: {drivers.withheld}."
     here, base = (amount(value, drivers) for value in (drivers.forecast, drivers.base))
     rolled_out = "" if drivers.rolled_out is None else f", by rollouts {amount(drivers.rolled_out, drivers)}"
-    average = f"{base} on average over {drivers.background} states met"
+    average = f"{base} on average over {drivers.background} visited states"
     begin = f"The forecast of {drivers.what} ({here}{rolled_out}; {average})"
     named = _main(drivers)
     if not named:
@@ -39,21 +39,21 @@ def contradiction(drivers: "Drivers") -> str:
     """Why values are withheld: the forecast contradicts the rollouts."""
     assert drivers.rolled_out is not None
     said = (amount(value, drivers) for value in (drivers.forecast, drivers.rolled_out))
-    return "it is wrong here, {} where rollouts say {}".format(*said)
+    return "it contradicts the rollouts in this state, {} instead of {}".format(*said)
 
 
 def too_unlike(share: float) -> str:
     """Why values are withheld: too many mixed states are unlike the visited ones."""
     if np.isnan(share):
-        return "too few episodes are at hand to tell which states are like those met"
-    mixed = "mixed with states met, parts of this state make others"
-    return f"{mixed}, {100 * share:.0f} % of them unlike any that was met"
+        return "there are too few episodes to tell which states are similar to visited ones"
+    mixed = "states that combine parts of this state with parts of visited ones"
+    return f"of the {mixed}, {100 * share:.0f} % are unlike any visited state"
 
 
 def not_mixed(left_out: int, drawn: int) -> str:
     """Why values are withheld: too many visited states had to be left out."""
-    mixed = f"mixed with {left_out} of {drawn} states met, parts of this state make others"
-    return f"{mixed} in which the action is not valid or was never tried"
+    mixed = f"combined with {left_out} of {drawn} visited states, parts of this state give states"
+    return f"{mixed} in which the action is invalid or was never tried"
 
 
 def _main(drivers: "Drivers") -> list[int]:

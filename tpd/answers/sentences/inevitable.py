@@ -15,7 +15,9 @@ def inevitable_after(fact: PairSummary, foil: PairSummary, everywhere: Collectio
     for term in certain:
         step = max(fact.spoken[term.number], foil.spoken[term.number])
         after = "after every valid action" if term.name in everywhere else "after both actions"
-        said.append(sentence(f"inevitable {after}, if the agent then goes on: {term.name} by step {step}"))
+        said.append(
+            sentence(f"inevitable {after}, if the agent then follows its policy: {term.name} by step {step}")
+        )
     return " ".join(said)
 
 

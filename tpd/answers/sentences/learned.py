@@ -15,21 +15,23 @@ WRONG = 0.05
 def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) -> str:
     """The largest contradictions between the learned prediction of one pair and its rollouts."""
     if not learned.foreseen[0, -1]:
-        return sentence(f"of {name} nothing was learned that reaches so far")
+        return sentence(
+            f"the learned prediction for {name} leads to untried state-action pairs, so it is not compared"
+        )
     judged = _told_firsts(learned)
     outside = _contradicted(rolled_out, learned, judged)
     if not outside:
         if not len(judged):
-            return sentence(f"of {name} no first occurrence is learned, so only the rollouts tell")
-        agrees = (
-            f"agrees with the rollouts in all first occurrences that are learned, within {percent(WRONG)}"
-        )
-        return sentence(f"what was learned of {name} {agrees}")
+            return sentence(
+                f"no first occurrence after {name} is learned, so nothing is compared with the rollouts"
+            )
+        agrees = f"agrees with the rollouts within {percent(WRONG)} in all first occurrences that are learned"
+        return sentence(f"the learned prediction for {name} {agrees}")
     said = listed([_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]])
     if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:
         returns = [worth(float(side.expected_return[0, -1])) for side in (learned, rolled_out)]
         said += f" (return {returns[0]} instead of {returns[1]})"
-    return sentence(f"without the simulator {name} would be explained wrongly: {said}")
+    return sentence(f"the learned prediction for {name} contradicts the rollouts: {said}")
 
 
 def _told_firsts(learned: Explanation) -> IntArray:

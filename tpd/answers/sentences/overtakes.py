@@ -14,20 +14,21 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
     one = slice(row, row + 1)
     fact = PairSummary(PairSummaries(contrast.fact[one]), 0, fact_name)
     foil = PairSummary(PairSummaries(contrast.foil[one]), 0, foil_name)
+    unknown = f"the reward of {outcome} at which their order changes is unknown"
     for pair in (fact, foil):
         if not pair.known:
-            return sentence(f"{never_tried(pair)}, whatever {outcome} is worth")
+            return sentence(f"{never_tried(pair)}, and {unknown}")
         if not pair.foreseen:
-            return sentence(f"{into_unknown(pair)}, so no reward can be named")
+            return sentence(f"{into_unknown(pair)}, so {unknown}")
         if not pair.worth_told:
-            return sentence(f"the return of {pair.name} is not learned, so no reward can be named")
+            return sentence(f"the return of {pair.name} is not learned, so {unknown}")
     column = contrast.fact.legend.names.index(outcome)
     if not contrast.told.by[row, -1, column]:
-        return sentence(f"how often {outcome} happens is not learned, so no reward can be named")
+        return sentence(f"how often {outcome} happens is not learned, so {unknown}")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
-    said = f"with the rest of the policy unchanged, {behind.name} overtakes {ahead.name} at"
+    said = f"with the rest of the policy unchanged, {behind.name}"
     if at is None:
-        return sentence(f"{said} no reward of {outcome}")
+        return sentence(f"{said} does not overtake {ahead.name} at any reward of {outcome}")
     if contrast.drawn and not sign_certain(contrast)[row, column]:
         return sentence(
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
@@ -35,7 +36,8 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
         )
     article = "an" if outcome[0].lower() in "aeiou" else "a"
     or_beyond = "or more" if (at > now) == (at >= 0) else "or less"
-    return sentence(f"{said} {article} {outcome} {_price(at)} {or_beyond} (now a {_price(now)})")
+    price_at = f"{article} {outcome} {_price(at)} {or_beyond} (now a {_price(now)})"
+    return sentence(f"{said} overtakes {ahead.name} at {price_at}")
 
 
 def _price(reward: float) -> str:

@@ -61,7 +61,8 @@ def planned(pair: PairSummary) -> Plan:
     rest = [term for term in events if term not in risks]
     largest = max((_stake(pair, term) for term in events), default=0.0)
     chosen = looming + _worth_saying(pair, rest, largest)[: MOST_SAID - len(looming)]
-    clauses = [(_median(pair, term), term.number, _milestone(pair, term)) for term in chosen]
+    order = [pair.middle if _timed(pair, term) else pair.peak_step for term in chosen]
+    clauses = [(by[t.number], t.number, _milestone(pair, t)) for by, t in zip(order, chosen, strict=True)]
     milestones = [clause for *_, clause in sorted(clauses)]
     others = [term for term in rest if term not in chosen and not (term.fills and term.weight and chosen)]
     further = _all_along(pair, others) if len(milestones) < 2 else []
@@ -99,16 +100,12 @@ def _together(group: list[Clause]) -> str:
         return group[0].text
     said = listed([clause.text for clause in group])
     at_once = len({(clause.begin, clause.end) for clause in group}) == 1 and group[0].begin == group[0].end
-    return said if at_once else f"{said}, in no certain order"
+    return said if at_once else f"{said}, in uncertain order"
 
 
 def _timed(pair: PairSummary, term: Term) -> bool:
     """Whether probability and time of the event are known."""
     return pair.spoken[term.number] >= 0
-
-
-def _median(pair: PairSummary, term: Term) -> int:
-    return pair.middle[term.number] if _timed(pair, term) else pair.peak_step[term.number]
 
 
 def _too_wide(pair: PairSummary, term: Term) -> bool:

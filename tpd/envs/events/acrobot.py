@@ -11,10 +11,6 @@ from tpd.core.types import Array, BoolArray, FloatArray, Transitions
 COS_UPPER, SIN_UPPER, COS_LOWER, SIN_LOWER = range(4)  # the lower link's angle is relative to the upper one's
 
 
-def reached_goal(t: Transitions) -> BoolArray:
-    return t.terminated
-
-
 def tip_above_pivot(t: Transitions) -> BoolArray:
     return np.asarray(_height(t.next_observation) > 0)
 

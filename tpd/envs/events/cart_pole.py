@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.core.types import BoolArray, FloatArray, Transitions
+from tpd.core.types import BoolArray, Transitions
 
 POSITION, ANGLE = 0, 2
 END_OF_TRACK = 2.4
@@ -29,8 +29,3 @@ def left_the_track(t: Transitions) -> BoolArray:
 def fell(t: Transitions) -> BoolArray:
     """The episode ended because of the pole, not the cart."""
     return np.asarray(t.terminated & ~left_the_track(t))
-
-
-def kept_going(t: Transitions) -> FloatArray:
-    """1 for every step, including the last one."""
-    return np.ones(len(t))

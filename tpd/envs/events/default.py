@@ -34,6 +34,11 @@ def ended(t: Transitions) -> BoolArray:
     return t.terminated
 
 
+def every_step(t: Transitions) -> FloatArray:
+    """1 for every step, including the last one."""
+    return np.ones(len(t))
+
+
 def default_outcomes(env: Environment, reward_low: float = -1e6, reward_high: float = 1e6) -> OutcomeSet:
     """Next actions, reward and termination, for any environment.
 
@@ -70,7 +75,10 @@ def _dimensions(env: Environment) -> list[Outcome]:
     if isinstance(space, spaces.Box):
         low, high = np.ravel(space.low), np.ravel(space.high)
     else:
-        raise TypeError(f"{env.id} has actions of {space}, which is not supported")
+        raise TypeError(
+            f"{env.id} has actions of {space}, which is not supported: use Discrete, Box, MultiDiscrete or "
+            "MultiBinary"
+        )
     names: Sequence[str] = tuple(env.action_names) or [str(index) for index in range(len(low))]
     if len(names) != len(low):
         raise ValueError(f"an action of {env.id} has {len(low)} numbers but {len(names)} names: {names}")

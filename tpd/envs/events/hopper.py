@@ -21,11 +21,6 @@ FAST = 2.0
 EFFORT = 1e-3
 
 
-def fell(t: Transitions) -> BoolArray:
-    """The torso is too low or tilts too far, which ends the episode."""
-    return np.asarray(t.terminated)
-
-
 def in_flight(t: Transitions) -> BoolArray:
     """The foot does not touch the ground."""
     return np.asarray(foot_height(t.next_observation) > CLEAR)

@@ -2,16 +2,12 @@
 
 import numpy as np
 
-from tpd.core.types import BoolArray, FloatArray, Transitions
+from tpd.core.types import BoolArray, Transitions
 
 POSITION, VELOCITY = 0, 1
 BOTTOM = -np.pi / 6
 UPHILL = 0.3
 """Distance from the bottom of the valley at which a hill begins; the goal is at 1.02."""
-
-
-def reached_goal(t: Transitions) -> BoolArray:
-    return t.terminated
 
 
 def on_left_hill(t: Transitions) -> BoolArray:
@@ -29,8 +25,3 @@ def moved_right(t: Transitions) -> BoolArray:
 def passed_the_bottom(t: Transitions) -> BoolArray:
     """The car swings from one side of the valley to the other."""
     return np.asarray((t.observation[:, POSITION] < BOTTOM) != (t.next_observation[:, POSITION] < BOTTOM))
-
-
-def spent_a_step(t: Transitions) -> FloatArray:
-    """1 for every step, including the last one."""
-    return np.ones(len(t))

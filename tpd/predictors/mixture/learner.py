@@ -39,7 +39,7 @@ def network_and_model(
     try:
         return MixtureLearner(one, model(env, policy, outcomes))
     except ImpossibleModelError as error:
-        log.info("no model is learned, the network predicts alone: %s", error)
+        log.info("no one-step model is learned, so only the network predicts: %s", error)
         return one
 
 

@@ -32,17 +32,19 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
-            f"a model needs observations that are real vectors, but {env.id} observes {shown(space)}"
+            f"a model needs observations that are real vectors, but {env.id} observes {shown(space)}: use "
+            "explainer=network"
         )
     if env.parts is not None:
         raise ImpossibleModelError(
-            f"a model needs Discrete or Box actions, but {env.id} has {env.action_space}"
+            f"a model needs Discrete or Box actions, but {env.id} has {env.action_space}: use "
+            "explainer=network"
         )
     for outcome in outcomes.outcomes:
         if outcome.info_keys:
             raise ImpossibleModelError(
                 f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which a model does not "
-                "predict"
+                "predict: use explainer=network"
             )
 
 
@@ -96,9 +98,8 @@ class ModelPredictor:
         for name in ("policy", "outcomes"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"a learned model needs policy and outcomes to predict, but has no {name}: trust its "
-                    "module, "
-                    "or pass it to `completed`"
+                    f"a learned model needs policy and outcomes to predict, but has no {name}: load it with "
+                    "trust=[module], or pass it to `completed`"
                 )
         assert self.policy is not None
         assert self.outcomes is not None

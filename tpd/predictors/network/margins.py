@@ -26,7 +26,7 @@ class Margins:
         parts = [np.zeros((0, 1), dtype=np.float32)]
         for start in range(0, len(observations), ROWS_AT_ONCE):
             values = self._policy.action_values(observations[start : start + ROWS_AT_ONCE])
-            assert values is not None, "the agent no longer has action values"
+            assert values is not None, "the agent's action values, an input of the explainer, are missing"
             second, best = np.sort(values, axis=1)[:, -2:].T
             parts.append((best - second)[:, None].astype(np.float32))
         return np.nan_to_num(np.concatenate(parts))

@@ -118,7 +118,10 @@ class OutcomeNetwork(nn.Module):
         if not self.margin:
             return None
         if self._margins is None:
-            raise ValueError("this explainer also uses the agent's action values: load it with its agent")
+            raise ValueError(
+                "this explainer has the agent's action values as an input: load it with its agent, "
+                "tpd.load(folder, agent=...)"
+            )
         return self._margins(observations)
 
     def see(self, observations: Array) -> None:

@@ -77,9 +77,7 @@ class Ring:
         grown = []
         for k, column in enumerate(columns):
             shape = (min(self.capacity, max(due, 2 * room)), *column.shape[1:])
-            require_memory(
-                "what is kept for replay", shape, column.dtype, "use a smaller explainer.replay_size"
-            )
+            require_memory("the replay buffer", shape, column.dtype, "use a smaller explainer.replay_size")
             grown.append(np.empty(shape, column.dtype))
             if room:
                 grown[k][:room] = self._columns[k]

@@ -89,8 +89,8 @@ def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnS
     bound = outcomes.legend.reward_bound
     if bound is None:
         raise ValueError(
-            f"return_atoms={atoms} needs outcomes that account for the reward, but these do not: "
-            "set return_atoms to 0"
+            f"return_atoms={atoms} needs outcomes that account for the reward, but these do not: set "
+            "explainer.return_atoms=0"
         )
     if atoms < FEWEST_ATOMS:
         raise ValueError(f"return_atoms must be 0, or {FEWEST_ATOMS} or more, got {atoms}")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.types import FloatArray, IntArray
 from tpd.envs.tabular import TabularModel
 from tpd.predictors.pair_table import Edges
@@ -90,7 +90,7 @@ def counted_model(edges: Edges, outcomes: OutcomeSet, num_states: int, num_actio
     """
     legend = outcomes.legend
     if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward, so a model of them has no reward")
+        raise ValueError(UNACCOUNTED)
     order = np.argsort(edges.pair, kind="stable")
     pair, count = edges.pair[order], edges.count[order]
     visits = np.bincount(pair, count, num_states * num_actions)

@@ -53,7 +53,9 @@ class _Led(NamedTuple):
 def successors(table: PairTable) -> Successors:
     """The successors that were seen, and those that the prior adds."""
     if table.edges is None:
-        raise ValueError("this table has no counts of transitions, so it has no posterior samples")
+        raise ValueError(
+            "this table has no counts of transitions, so it has no posterior samples: use explainer=replayed"
+        )
     edges, width = table.edges, table.edges.outcome.shape[1]
     states = np.union1d(table.pairs // table.num_actions, edges.next_state)
     kinds, kind = np.unique(np.hstack([edges.outcome, edges.continuation]), axis=0, return_inverse=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tpd.core.distributions import BoundedDistribution, PredictsReturns, with_unknown
 from tpd.core.efo import powers
-from tpd.core.outcomes import Legend
+from tpd.core.outcomes import UNACCOUNTED, Legend
 from tpd.core.pairs import locate, pair_numbers
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.guards.settings import whole_number
@@ -77,7 +77,7 @@ def return_table(
     if edges is None:
         raise ValueError("this table has no counts to compute returns from: use explainer=replayed")
     if legend.reward_bound is None:
-        raise ValueError("these outcomes do not account for the reward")
+        raise ValueError(UNACCOUNTED)
     over, unknown, size = len(table.pairs), len(table.pairs) + 1, len(table.pairs) + 2
     require_memory("distributions of returns", (2, size, atoms + 1), "float64", "use fewer atoms")
     row = np.searchsorted(table.pairs, edges.pair)

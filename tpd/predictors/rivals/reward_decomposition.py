@@ -7,7 +7,7 @@ they are learned by expected Sarsa. They tell *how much* each term adds to the r
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.types import BoolArray, DiscretePolicy
 from tpd.envs import Environment
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals
@@ -22,7 +22,7 @@ class RewardDecomposition(DiscountedTotals):
         self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
     ) -> None:
         if outcomes.legend.reward_bound is None:
-            raise ValueError("reward decomposition needs outcomes that account for the reward")
+            raise ValueError(f"reward decomposition: {UNACCOUNTED}")
         super().__init__(env, policy, outcomes, horizon=horizon)
 
     @property

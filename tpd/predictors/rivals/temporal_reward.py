@@ -8,7 +8,7 @@ events it comes from, unless the reward is the only outcome.
 import numpy as np
 
 from tpd.core.efo import powers
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.types import Array, DiscretePolicy, FloatArray
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.envs import Environment
@@ -24,10 +24,10 @@ def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
     Returns are weighted sums of outcomes, so one outcome can stand for the whole reward.
     """
     if outcomes.legend.reward_bound is None:
-        raise ValueError("temporal reward decomposition needs outcomes that account for the reward")
+        raise ValueError(f"temporal reward decomposition: {UNACCOUNTED}")
     worth = [(k, weight) for k, weight in enumerate(outcomes.legend.weights) if weight]
     if not worth:
-        raise ValueError("temporal reward decomposition needs a reward, but all outcomes are worth 0")
+        raise ValueError("temporal reward decomposition needs a reward, but all outcomes have reward 0")
     return worth[0]
 
 

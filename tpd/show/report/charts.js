@@ -103,7 +103,7 @@ class Charts {
         traces.push({
           type: "scatter",
           mode: "markers",
-          name: `really: ${escaped(this.book.outcomes[k].name)}`,
+          name: `actual: ${escaped(this.book.outcomes[k].name)}`,
           x: ahead,
           y: ahead.map((h) => this.book.happened(step + h, k)),
           marker: { color: this.book.outcomes[k].colour, size: 8, line: { color: "black", width: 1.5 } },
@@ -123,7 +123,7 @@ class Charts {
       traces.push({
         type: "scatter",
         mode: "markers",
-        name: `really: ${names[row]}`,
+        name: `actual: ${names[row]}`,
         x: at,
         y: at.map(() => row),
         yaxis: "y2",
@@ -133,7 +133,7 @@ class Charts {
           color: this.book.outcomes[k].colour,
           line: { color: "black", width: 1 },
         },
-        hovertemplate: `step %{x}: ${names[row]}<extra>really happened</extra>`,
+        hovertemplate: `step %{x}: ${names[row]}<extra>actually happened</extra>`,
       });
     });
     const height = 220 + ROW_HEIGHT * names.length + 20;
@@ -177,7 +177,7 @@ class Charts {
     traces.push(...this.marks(marks));
     return [
       traces,
-      this.layout("has happened by then", { range: [-0.03, 1.03], tickformat: ".0%" }, "overlay"),
+      this.layout("probability by this step", { range: [-0.03, 1.03], tickformat: ".0%" }, "overlay"),
     ];
   }
 
@@ -292,12 +292,12 @@ class Charts {
     const halo = { ...places, name: "", marker: { size: 13, color: "white" }, hoverinfo: "skip" };
     const really = {
       ...places,
-      name: "really happened",
+      name: "actually happened",
       marker: { size: 9, color: marks.map((m) => m.outcome.colour), line: { color: "black", width: 2 } },
       text: marks.map(
         (m) => `${escaped(plainName(m.outcome))}, ${m.share === null ? "not learned" : `expected ${this.book.formats.percent(m.share)}`}`,
       ),
-      hovertemplate: "step %{x}: %{text}<extra>really happened</extra>",
+      hovertemplate: "step %{x}: %{text}<extra>actually happened</extra>",
     };
     return [halo, really];
   }
@@ -313,15 +313,15 @@ class Charts {
     return [this.note(`not enough data: ${fewest} visit${fewest === 1 ? "" : "s"}`)];
   }
 
-  // the note of what has no line because it was not learned, as a list; none where all was
+  // the note above the plot of what has no line because it was not learned, as a list; none where all was
   untold(pairs, columns, sums) {
     const told = (k) => pairs.map((pair) => (sums ? this.book.toldBy(pair, k) : this.book.toldAt(pair, k)));
     const missing = columns.filter((k) => !told(k).every((steps) => steps.some(Boolean)));
     if (!missing.length) return [];
     const names = missing.map((k) => escaped(plainName(this.book.outcomes[k])));
     const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
-    const note = this.note(`not learned or too rare to tell: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 0.99, "right");
-    return [{ ...note, y: 0.98, yanchor: "top", font: { size: 11 } }];
+    const note = this.note(`not learned or too rare to tell: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 1, "right");
+    return [{ ...note, y: 1, yanchor: "bottom", borderwidth: 0, font: { size: 11 } }];
   }
 
   note(text, x = 0.5, xanchor = "center") {
@@ -371,7 +371,9 @@ class Charts {
   draw(id, traces, layout) {
     const chart = document.getElementById(id);
     chart.style.height = layout.height ? `${layout.height}px` : "";
-    Plotly.react(chart, traces, layout, SETTINGS);
+    const above = (layout.annotations ?? []).some((note) => note.yanchor === "bottom");
+    const margin = { ...layout.margin, t: above ? 28 : layout.margin.t };
+    Plotly.react(chart, traces, { ...layout, margin }, SETTINGS);
   }
 
   key(list) {
@@ -388,7 +390,7 @@ class Charts {
       ]);
     if (this.tracksUnknown) entries.push(["unknown", swatch({ colour: "#999999", round: 1 })]);
     if (this.book.rewarded) entries.push(["total", marker("total")]);
-    if (this.book.episodes.length) entries.push(["really happened", marker("happened")]);
+    if (this.book.episodes.length) entries.push(["actually happened", marker("happened")]);
     list.replaceChildren(...entries.map(([name, mark]) => element("li", {}, mark, name)));
   }
 }

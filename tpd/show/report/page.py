@@ -81,7 +81,7 @@ def render(contents: Contents, headline: str = "") -> bytes:
         "headline": escape(headline),
         "style": _asset("report.css"),
         "scripts": scripts,
-        "plotly": _plotly(),
+        "plotly": _base64(gzip.compress(_asset(PLOTLY).encode(), mtime=0)),
         "data": _base64(pack(contents.metadata, contents.arrays)),
         "pictures": "\n".join(map(_base64, contents.files)),
     }
@@ -115,10 +115,6 @@ def _policy(*scripts: str) -> str:
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     nothing = "default-src 'none'; base-uri 'none'; form-action 'none'"
     return f"{nothing}; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
-
-
-def _plotly() -> str:
-    return _base64(gzip.compress(_asset(PLOTLY).encode(), mtime=0))
 
 
 def _base64(data: bytes) -> str:

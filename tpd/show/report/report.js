@@ -46,7 +46,7 @@ class Page {
     if (book.left_out) {
       $("left-out").hidden = false;
       $("left-out").textContent =
-        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes, among them the worst and the best: more would make the page too large, or take too long to explain.`;
+        `Shown are ${book.episodes.length} of ${book.episodes.length + book.left_out} recorded episodes, including the worst and the best. With more, the page would be too large or take too long to write.`;
     }
     $("episode").replaceChildren(
       ...book.episodes.map((ending, i) =>
@@ -253,7 +253,7 @@ class Page {
     const changed = this.weights.some((weight, k) => weight !== this.book.originalWeights[k]);
     const sentences = this.book.simulated ? this.book.rolled_out_sentences : this.book.sentences;
     const said = sentences[entry.index][foil ?? entry.taken];
-    $("sentence").textContent = changed ? `With the rewards as they were: ${said}` : said;
+    $("sentence").textContent = changed ? `With the original rewards: ${said}` : said;
     this.showFutures(entry, foil);
     this.showReturns(entry);
     this.showOvertaking(entry, foil);
@@ -264,7 +264,7 @@ class Page {
   showObtained({ state }, asked) {
     const how = this.book.howObtained(state);
     $("obtained").classList.toggle("simulated", this.book.simulated);
-    $("obtained-how").textContent = this.book.simulated ? `Asked of the simulator, ${how}` : sentence(how).slice(0, -1);
+    $("obtained-how").textContent = this.book.simulated ? `From the simulator, ${how}` : sentence(how).slice(0, -1);
     $("other-answer").hidden = !asked;
     $("other-answer").textContent = this.book.simulated ? "Show what was learned" : "Show the rollouts";
   }
@@ -324,7 +324,7 @@ class Page {
     const name = (column) => book.actionName(state, column);
     const step = this.exploring ? null : this.recordedStep;
     const { begin, count } = this.exploring ? { begin: 0, count: 0 } : book.episodeSteps(this.episode);
-    const how = book.simulated ? "Rolled out" : "Expected";
+    const how = book.simulated ? "By rollouts" : "Expected";
     $("future-title").textContent = `${how} after ${name(taken)}, the agent's action`;
     charts.future("future", book.pair(state, taken), this.view, step, begin + count);
     for (const id of ["foil-title", "foil-future", "contrast-title", "contrast"])
@@ -348,7 +348,7 @@ class Page {
       ...(changed ? ["with these rewards"] : []),
       ...(own ? ["agent's value"] : []),
       book.simulated ? "rollouts" : book.counted ? "visits" : "transitions",
-      "runs on",
+      "continues",
     ];
     $("returns").tHead.replaceChildren(
       element(
@@ -369,7 +369,7 @@ class Page {
         const number = (value) => (Number.isNaN(value) ? nothing : book.formats.worth(value));
         const notes = [
           ...(column === taken ? ["● agent"] : []),
-          ...(column === best && column !== taken ? ["★ favoured"] : []),
+          ...(column === best && column !== taken ? ["★ highest return"] : []),
         ];
         const cells = [
           [book.actionName(state, column), ...notes].join(" "),
@@ -386,7 +386,7 @@ class Page {
             ? "0"
             : book.arrays.support[pair] === Infinity
               ? book.simulated
-                ? "1: nothing is random"
+                ? "1 (deterministic)"
                 : "exact"
               : book.arrays.support[pair].toFixed(0),
           known ? (book.toldEnd(pair) ? book.formats.percent(book.arrays.running[pair]) : "not learned") : "",
@@ -403,7 +403,7 @@ class Page {
     $("returns-note").textContent =
       `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ` +
       ("return_low" in book.arrays ? "In brackets: its 90 % band. " : "") +
-      "Runs on: probability that the episode lasts longer.";
+      "Continues: probability that the episode continues after that.";
   }
 
   showOvertaking({ state, taken }, foil) {
@@ -432,9 +432,9 @@ class Page {
       `${this.book.actionName(state, column)} (${this.book.formats.worth(this.solution.value(number, column))})`;
     const said =
       best === taken
-        ? `the optimal policy takes ${name(best)} here too`
-        : `the optimal policy takes ${name(best)} here, where the agent's ${this.book.actionName(state, taken)} would be worth ${this.book.formats.worth(this.solution.value(number, taken))}`;
-    $("solved").textContent = sentence(`solved anew with these rewards, ${said}`);
+        ? `the optimal policy takes ${name(best)} in this state, as the agent does`
+        : `the optimal policy takes ${name(best)} in this state, and the agent's ${this.book.actionName(state, taken)} would be worth ${this.book.formats.worth(this.solution.value(number, taken))}`;
+    $("solved").textContent = sentence(`with these rewards, ${said}`);
   }
 }
 

@@ -71,7 +71,7 @@ def numbered_states(
         observations=states,
         actions=np.broadcast_to(np.arange(env.num_actions), (len(states), env.num_actions)),
         valid=env.mask(states),
-        names=(tuple(env.name_of_action(a) for a in range(env.num_actions)),),
+        names=(env.numbered_action_names,),
         entries=np.stack([row[distinct[:, 0]], distinct[:, 1]], axis=1),
         steps=index[len(states) if explorable else 0 :],
     )
@@ -91,12 +91,13 @@ def each_step(env: Environment, recording: Recording) -> Rows:
     transitions = recording.episodes.transitions
     count = len(transitions)
     if env.discrete:
-        every = np.arange(env.num_actions)
-        actions, taken = np.broadcast_to(every, (count, env.num_actions)), transitions.action
-        names: tuple[tuple[str, ...], ...] = (tuple(env.name_of_action(a) for a in every),)
+        every = np.broadcast_to(np.arange(env.num_actions), (count, env.num_actions))
+        actions, taken = every, transitions.action
+        names: tuple[tuple[str, ...], ...] = (env.numbered_action_names,)
         valid = env.mask(transitions.observation)
     else:
-        actions, taken = _with_foils(env, transitions.action), np.full(count, TAKEN)
+        both = [np.concatenate([action[None], others(env, action, None)]) for action in transitions.action]
+        actions, taken = np.stack(both), np.full(count, TAKEN)
         names = tuple(_names(env, choices) for choices in actions)
         valid = np.ones(actions.shape[:2], dtype=np.bool_)
     steps = np.arange(count)
@@ -109,11 +110,6 @@ def choices_of_each_step(env: Environment) -> int:
     if env.discrete:
         return env.num_actions
     return 2 if env.parts is None else 1 + int((env.parts.counts - 1).sum())
-
-
-def _with_foils(env: Environment, taken: Array) -> Array:
-    """[step, choice, ...]: the actions taken, each followed by its foils."""
-    return np.stack([np.concatenate([action[None], others(env, action, None)]) for action in taken])
 
 
 def _names(env: Environment, choices: Array) -> tuple[str, ...]:

@@ -38,26 +38,27 @@ class Formats {
 function overtaking(book, state, fact, foil, k, weights) {
   const name = (column) => book.actionName(state, column);
   const outcome = book.outcomes[k].name;
+  const unknown = `the reward of ${outcome} at which their order changes is unknown`;
   for (const column of [fact, foil]) {
     const pair = book.pair(state, column);
     if (!book.known(pair)) {
-      return sentence(
-        `${name(column)} was never tried here, so nothing is known of it, whatever ${outcome} is worth`,
-      );
+      return sentence(`${name(column)} was never tried in this state, so nothing is known about it, and ${unknown}`);
     }
     if (!book.toldReturn(pair)) {
-      return sentence(`the return of ${name(column)} is not learned, so no reward of ${outcome} can be named`);
+      return sentence(`the return of ${name(column)} is not learned, so ${unknown}`);
     }
     if (Number.isNaN(book.worth(pair, weights))) {
-      return sentence(`${name(column)} leads to the unknown, so no reward of ${outcome} can be named`);
+      return sentence(`${name(column)} leads to untried state-action pairs, so ${unknown}`);
     }
   }
   const pairs = [book.pair(state, fact), book.pair(state, foil)];
   const [factWorth, foilWorth] = pairs.map((pair) => book.worth(pair, weights));
   const count = book.count(pairs[0], k) - book.count(pairs[1], k);
   const [ahead, behind] = factWorth >= foilWorth ? [fact, foil] : [foil, fact];
-  const said = `with the rest of the policy unchanged, ${name(behind)} overtakes ${name(ahead)} at`;
-  if (Math.abs(count) <= book.same.count) return sentence(`${said} no reward of ${outcome}`);
+  const said = `with the rest of the policy unchanged, ${name(behind)}`;
+  if (Math.abs(count) <= book.same.count) {
+    return sentence(`${said} does not overtake ${name(ahead)} at any reward of ${outcome}`);
+  }
   if (!book.signCertain(state, fact, foil, k)) {
     return sentence(
       `the data do not say at which reward of ${outcome} ${name(behind)} would overtake ${name(ahead)}, ` +
@@ -68,5 +69,6 @@ function overtaking(book, state, fact, foil, k, weights) {
   const at = Math.abs(exact) <= book.same.reward * Math.max(1, Math.abs(weights[k])) ? 0 : exact;
   const article = "aeiou".includes(outcome[0].toLowerCase()) ? "an" : "a";
   const beyond = at > weights[k] === at >= 0 ? "or more" : "or less";
-  return sentence(`${said} ${article} ${outcome} ${book.formats.price(at)} ${beyond} (now a ${book.formats.price(weights[k])})`);
+  const price = `${article} ${outcome} ${book.formats.price(at)} ${beyond} (now a ${book.formats.price(weights[k])})`;
+  return sentence(`${said} overtakes ${name(ahead)} at ${price}`);
 }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tpd.core.efo import powers
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.seeding import generator
 from tpd.core.types import DiscretePolicy, FloatArray, Policy, State, Transitions, hidden_size
 from tpd.core.verdicts import Verdicts
@@ -70,7 +70,7 @@ class _Quantity:
 class _RewardTerms(_Quantity):
     def _columns(self) -> list[int]:
         if self.outcomes.legend.reward_bound is None:
-            raise ValueError("reward decomposition needs outcomes that account for the reward")
+            raise ValueError(f"reward decomposition: {UNACCOUNTED}")
         return self.outcomes.legend.components
 
 
