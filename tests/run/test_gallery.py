@@ -15,7 +15,13 @@ from tpd.run.parts import build
 from tpd.tracking.runs import Run
 
 SMALL = ["training.steps=400", "explainer.hidden=[8]", "explainer.horizon=6", "explainer.fit_updates=4"]
-SMALL += ["evaluation=forecasts", "evaluation.forecast_episodes=1", "recording.episodes=1"]
+SMALL += [
+    "evaluation=forecasts",
+    "evaluation.forecast_episodes=1",
+    "recording.episodes=1",
+    "recording.steps=20",
+]
+SMALL += ["recording.steps=20"]
 TRAINED = ["policy.steps=64", "policy.num_envs=2", "policy.stages=1", "policy.algorithm.n_steps=32"]
 TRAINED += ["policy.algorithm.batch_size=64"]
 

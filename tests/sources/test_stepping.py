@@ -2,7 +2,6 @@
 
 import os
 import re
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -156,5 +155,4 @@ def test_numbers_of_any_kind_are(given: dict[str, Any]) -> None:
     policy = TabularPolicy(np.full((3, 2), 0.5), 0.9)
     batch = next(collect(env, policy, generator(0, "x"), steps=10, exploration=Exploration(0.5), num_envs=2))
     assert (batch.reward == 1).all()
-    ((step, _),) = islice(play_one(env, policy, 0, pictures=False), 1)
-    assert step.reward.tolist() == [1.0]
+    assert play_one(env, policy, 0, most=1)[0].reward.tolist() == [1.0]

@@ -2,11 +2,9 @@
 
 import contextlib
 import io
-import itertools
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -69,15 +67,6 @@ class Recording:
         return np.searchsorted(self.frame_rows, rows, side="right") - 1
 
 
-class Step(NamedTuple):
-    """One step of an episode being played."""
-
-    transition: Transitions
-    """[1]"""
-    picture: Array | None
-    """[height, width, 3]: before the step, if requested"""
-
-
 class Recorder:
     """Records a number of episodes, optionally cut after a number of steps."""
 
@@ -115,7 +104,7 @@ def record(
     parts, begins = list[Transitions](), list[int]()
     frames, frame_rows = list[bytes](), list[int]()
     for seed in seeds:
-        steps = _transitions(env, policy, seed, most, outcomes.info_keys)
+        steps = play_one(env, policy, seed, most, outcomes.info_keys)
         pages = _pictured(env, seed, steps) if pictures else {}
         if pictures and 0 not in pages:  # otherwise it would show pictures of another episode
             pictures, frames, frame_rows = False, [], []
@@ -149,15 +138,6 @@ def picture_of(env: Environment, moment: Moment) -> Array | None:
         for action in moment.actions:
             shown, *_ = one.step(action)
         return draw(one) if moment.shows(one.observation_space, shown) else None
-
-
-def _transitions(
-    env: Environment, policy: Policy, number: int, most: int | None, info_keys: Sequence[str]
-) -> list[Transitions]:
-    """[time]: the steps of an episode, at most `most`."""
-    playing = play_one(env, policy, number, pictures=False, info_keys=info_keys)
-    with contextlib.closing(playing):
-        return [step.transition for step in itertools.islice(playing, most)]
 
 
 def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict[int, bytes]:
@@ -195,15 +175,13 @@ def picture_times(steps: int) -> list[int]:
 
 
 def play_one(
-    env: Environment, policy: Policy, number: int, *, pictures: bool, info_keys: Sequence[str] = ()
-) -> Generator[Step]:
-    """Play one episode of the policy from this seed, and yield its steps."""
-    one, rng = env.make(render_mode="rgb_array" if pictures else None), generator(number, "episode")
-    observation = with_initial_state(policy, batch(one.observation_space, [one.reset(seed=number)[0]]))
-    ended = False
+    env: Environment, policy: Policy, seed: int, most: int | None = None, info_keys: Sequence[str] = ()
+) -> list[Transitions]:
+    """[time]: the steps of one episode of the policy from this seed, at most `most`."""
+    one, rng, steps = env.make(), generator(seed, "episode"), list[Transitions]()
     with contextlib.closing(one):
-        while not ended:
-            picture = draw(one) if pictures else None
+        observation = with_initial_state(policy, batch(one.observation_space, [one.reset(seed=seed)[0]]))
+        while len(steps) != most and not (steps and (steps[-1].terminated | steps[-1].truncated)[0]):
             action = policy.sample(observation, rng)
             with reporting_step_errors(one):
                 arrived, reward, terminated, truncated, info = one.step(action[0])
@@ -219,8 +197,9 @@ def play_one(
                 truncated=np.array([truncated]),
                 info={key: np.asarray(info[key])[None] for key in info_keys},
             )
-            yield Step(transition, picture)
-            observation, ended = next_observation, bool(terminated or truncated)
+            steps.append(transition)
+            observation = next_observation
+    return steps
 
 
 def check_frame(frame: bytes, name: str) -> None:

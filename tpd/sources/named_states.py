@@ -1,9 +1,6 @@
 """States named by a person: by fields, number or observation, or as a step of an episode."""
 
-import collections
-import contextlib
 import io
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +12,7 @@ from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.envs.environment import StateDescription
 from tpd.guards.settings import whole_number
-from tpd.sources.episodes import Recording, play_one
+from tpd.sources.episodes import Recording, picture_of, play_one
 from tpd.sources.hidden_state import with_initial_state
 from tpd.sources.moments import Moment
 
@@ -101,7 +98,6 @@ def _place(description: Any) -> tuple[int, int]:
 
 def _play(env: Environment, policy: Policy, episode: int, step: int) -> tuple[Array, int, Array | None]:
     """The observation and picture at this step of an episode, or at its last step."""
-    with contextlib.closing(play_one(env, policy, episode, pictures=env.drawable)) as playing:
-        steps = enumerate(itertools.islice(playing, step + 1))
-        ((reached, last),) = collections.deque(steps, maxlen=1)
-    return last.transition.observation, reached, last.picture
+    *before, last = play_one(env, policy, episode, step + 1)
+    moment = Moment(episode, np.array([each.action[0] for each in before]), last.observation[0])
+    return last.observation, moment.step, picture_of(env, moment)
