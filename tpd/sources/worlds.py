@@ -117,15 +117,20 @@ class ForkedWorlds:
 
     def _fork(self, make: Callable[[], Sequence[Env]], watched: bool) -> None:
         ours, theirs = Pipe()
-        child = os.fork()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # the fork keeps it blocked
+        try:
+            child = os.fork()
+        except OSError:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
         if child == 0:
             try:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to exit
                 for connection in (ours, *(connection for _, connection in self._children)):
                     connection.close()  # otherwise the death of the parent goes unnoticed
                 _serve(theirs, make, watched)
             finally:
                 os._exit(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._children.append((child, ours))
 
