@@ -198,7 +198,7 @@ def _named(module: Any, name: Any) -> PickledName:
 
 def _object(made_by: Any, arguments: Any) -> PickledObject:
     if not isinstance(made_by, PickledName) or not isinstance(arguments, tuple):
-        raise RefusedPickleError("creates an object of a value that is not a class")
+        raise RefusedPickleError("is not a pickle that Stable-Baselines3 writes: its objects have no class")
     return PickledObject(made_by.origin, arguments)
 
 

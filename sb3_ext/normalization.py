@@ -153,8 +153,8 @@ def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
     """[*due]: an array; its shape is checked before memory is allocated."""
     array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
     if array.shape != due:
-        where = f"but the environment has shape {due}" if due else "expected a single number"
-        raise ValueError(f"has {name} of shape {array.shape}, {where}")
+        where = f"but the environment's have {due}: pass the agent's own file" if due else "expected a number"
+        raise ValueError(f"has statistics for {name} of shape {array.shape}, {where}")
     return np.asarray(array, dtype=np.float64)
 
 

@@ -15,6 +15,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.predictors.network.device import seed_torch
 from tpd.sources.exploration import draw, mix, uniform
 
 Normalization = Callable[[Any], Any]
@@ -109,7 +110,7 @@ class SB3Policy:
         if self.deterministic:
             return self.action(observations)
         with torch.random.fork_rng():
-            torch.manual_seed(int(rng.integers(2**31)))
+            seed_torch(int(rng.integers(2**31)))
             return self._predict(observations, deterministic=False)
 
     def action_values(self, observations: Array) -> FloatArray | None:

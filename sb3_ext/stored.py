@@ -248,7 +248,8 @@ def _described_normalization(
     mean, variance = normalization.mean, normalization.variance
     if not isinstance(mean, Mapping) and np.shape(mean) != policy.model.observation_space.shape:
         raise ValueError(
-            f"its observations of shape {np.shape(mean)} are normalised before SB3 transposes them"
+            f"VecNormalize normalises its images of shape {np.shape(mean)} before SB3 transposes them, which "
+            "cannot be stored: pass agent= to tpd.load"
         )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
     if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):

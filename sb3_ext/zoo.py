@@ -279,5 +279,5 @@ def _normalised(config: Mapping[str, Any]) -> bool | None:
     if isinstance(value, dict):
         value = value.get("norm_obs", True)
     if value is not None and not isinstance(value, bool):
-        raise ValueError(f"normalize must be true or false, got {str(given)[:80]!r}")
+        raise ValueError(f"normalize must be true, false or a dict with norm_obs, got {str(given)[:80]!r}")
     return bool(value)

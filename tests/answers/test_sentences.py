@@ -129,7 +129,7 @@ def test_what_was_never_tried_is_said_to_be_unknown() -> None:
 def test_a_future_that_becomes_unknown_is_not_compared() -> None:
     known = toy([[0.5, 0.0], [0.2, 0.3]])
     partly = toy([[0.5, 0.0], [0.0, 0.0]], running=[0.5, 0.2], unknown=[0.0, 0.3])
-    assert "The future after jump is partly unknown from step 1 on: the chance of" in describe(
+    assert "The future after jump is partly unknown from step 1 on: the probability of" in describe(
         partly, 0, "jump"
     )
     assert "partly unknown" not in describe(known, 0, "run")

@@ -80,7 +80,7 @@ def test_the_sentence_has_the_numbers() -> None:
     assert found is not None
     assert "After go, if storm happens at the first step (20 %), " in switch_in_words(found, "go")
     assert "arrives" in switch_in_words(found, "go")
-    assert "25 % likely instead of 95 %" in switch_in_words(found, "go")
+    assert "25 % likely (otherwise 95 %)" in switch_in_words(found, "go")
     assert switch_in_words(found, "go", ["storm"]).startswith(
         "After go, if it chooses storm at the first step"
     )

@@ -77,7 +77,9 @@ def test_it_is_told_as_a_story() -> None:
     assert str(point).startswith(f"step {FALLS}: ")
     assert "slips" in str(point)
     moves = "rises" if point.event == "bad end" else "falls"
-    assert f"the chance of {point.event} by step 34 {moves} from {100 * point.before:.0f} to " in str(point)
+    assert f"the probability of {point.event} by step 34 {moves} from {100 * point.before:.0f} to " in str(
+        point
+    )
 
 
 def test_an_episode_prints_its_turning_points() -> None:
@@ -97,7 +99,7 @@ def test_without_time_the_place_is_told_as_far_as_it_is_known(monkeypatch: pytes
     (point,) = episodes()[0].turning_points(seconds=600)
     assert point.step <= FALLS <= point.last
     assert point.last > point.step
-    assert str(point).startswith(f"steps {point.step} to {point.last}: the chance of ")
+    assert str(point).startswith(f"steps {point.step} to {point.last}: the probability of ")
 
 
 def test_a_storm_turns_a_crossing() -> None:

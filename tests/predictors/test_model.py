@@ -246,7 +246,7 @@ def test_events_that_read_info_are_refused_by_name() -> None:
 
 def test_numbered_observations_are_refused() -> None:
     env = Environment("FrozenLake-v1")
-    with pytest.raises(TypeError, match="FrozenLake-v1 observes Discrete"):
+    with pytest.raises(TypeError, match="FrozenLake-v1 has Discrete"):
         model(env=env, explained=OutcomeSet([event("end", lambda t: t.terminated)]))
 
 

@@ -302,7 +302,7 @@ def test_without_a_question_the_moments_worth_asking_about_are_listed(
     run = store.read(0)
     points = turning_points(run.explainer, run.recording)  # type: ignore[arg-type]
     assert (int(episode), int(step)) == (points["episode"][0], points["step"][0])
-    assert f"the chance of {points['outcome'][0].removeprefix('first ')} within 30 steps " in said
+    assert f"the probability of {points['outcome'][0].removeprefix('first ')} within 30 steps " in said
     place = f"episode={episode}", f"step={step}"
     assert f"episode {episode}, step {step}: " in ask(settings.split()[0], *place)
     monkeypatch.setattr(moments, "LEAST_IN_TABLE", 1.1)

@@ -743,7 +743,7 @@ def test_statistics_of_another_environment(tmp_path: Path) -> None:
     file = tmp_path / "statistics.pkl"
     normalised(VECTOR).save(str(file))
     with pytest.raises(
-        ValueError, match=r"has observations of shape \(3,\), but the environment has shape \(4,\)"
+        ValueError, match=r"statistics for observations of shape \(3,\), but the environment's have \(4,\)"
     ):
         load_normalization(file, spaces.Box(-1, 1, (4,)))
     with pytest.raises(ValueError, match="has statistics of an array"):

@@ -255,7 +255,7 @@ def npy(array: Array) -> bytes:
     [
         (
             with_keys("explainer.json", **{f"{AGENT}__algorithm": "DQN"}),
-            "must be one of|does not fit|is not a plain value",
+            "must be one of|does not fit|cannot be stored",
         ),
         (
             with_keys("explainer.json", **{f"{AGENT}__policy_settings__net_arch": {"pi": [7], "vf": [6, 5]}}),

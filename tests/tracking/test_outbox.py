@@ -728,7 +728,7 @@ CHANGED = {
     ),
     "a computed column": (
         ["ALTER TABLE params DROP COLUMN value", "ALTER TABLE params ADD COLUMN value TEXT AS (key || key)"],
-        "lacks params.value",
+        "table params has no column value",
     ),
     "a pattern": (
         ["CREATE INDEX i ON runs (run_uuid) WHERE run_uuid LIKE '%a%b%c%'"],
@@ -736,8 +736,8 @@ CHANGED = {
     ),
     "an index": (["CREATE INDEX i ON runs (hex(run_uuid))"], "'i' that would run code"),
     "a virtual table": (["CREATE VIRTUAL TABLE v USING fts5(x)"], "that would run code"),
-    "no runs": (["DROP TABLE runs"], "lacks runs"),
-    "no column": (["ALTER TABLE params DROP COLUMN value"], "lacks params.value"),
+    "no runs": (["DROP TABLE runs"], "table runs has no column"),
+    "no column": (["ALTER TABLE params DROP COLUMN value"], "table params has no column value"),
     "another revision": (
         ["UPDATE alembic_version SET version_num = 'feedfeed'"],
         "has schema revision 'feedfeed'",

@@ -20,7 +20,7 @@ from tpd.sources.moments import Moment
 
 SECONDS, MOST_POINTS = 10.0, 3
 """Defaults of a search for turning points."""
-NO_POINTS = f"no step changed the chance of a decisive event by {percent(LEAST_JUMP)} or more"
+NO_POINTS = f"no step changed the probability of a decisive event by {percent(LEAST_JUMP)} or more"
 _Simulators = Callable[[], Simulator]
 
 
@@ -72,7 +72,7 @@ class PlayedEpisode(Sequence[Moment]):
         return {name: when for name, when in steps.items() if when}
 
     def turning_points(self, seconds: float = SECONDS, most: int = MOST_POINTS) -> list[TurningPoint]:
-        """Find by rollouts the steps that changed the chance of a decisive event most, largest changes first.
+        """Find by rollouts the steps that changed the probability of a decisive event most, largest first.
 
         A decisive event ends an episode, or carries a large part of the reward. The search stops after about
         `seconds`; a change that is not yet narrowed down to one step is reported as a range of steps.

@@ -41,7 +41,7 @@ def given_outcomes(events: Events) -> OutcomeSet:
     if isinstance(events, Mapping):
         unnamed = [name for name in events if not isinstance(name, str) or not name.strip()]
         if unnamed:
-            raise TypeError(f"events: a name must be a string, got {shown(unnamed[0])}")
+            raise TypeError(f"events: a name must be a non-empty string, got {shown(unnamed[0])}")
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
     elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
         given = [*events]

@@ -93,7 +93,7 @@ class Quality:
         raise ValueError(f"there is nothing to plot: {reason}")
 
     def plot_survival(self) -> Any:
-        """Survival curves at a few moments, learned and by rollouts: the chance of each event by each step.
+        """Survival curves at a few moments, learned and by rollouts: P(event) by each step, for each event.
 
         Returns a matplotlib figure; None if no moments were rolled out, or no event occurs at any of them.
         """

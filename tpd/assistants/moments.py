@@ -50,7 +50,7 @@ def worth_asking(opened: OpenRun, episode: int | None, most: int) -> Moments:
         )
         for (number, step), reason in list(reasons.items())[:most]
     ]
-    doubts = [] if points else ["no step was found that changed the chance of a decisive event much"]
+    doubts = [] if points else ["no step was found that changed the probability of a decisive event much"]
     return Moments(run=opened.id, moments=moments, how=how, doubts=doubts)
 
 

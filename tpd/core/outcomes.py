@@ -258,7 +258,8 @@ class OutcomeSet:
                 )
             if outcome.first and outcome.weight is not None:
                 raise OutcomeError(
-                    f"{outcome.name!r} counts only its first occurrence and cannot carry a reward"
+                    f"{outcome.name!r} is a first occurrence, which cannot have a weight in the reward: give "
+                    "the weight to the event itself"
                 )
 
     @property

@@ -171,7 +171,10 @@ class Environment:
             *_, info = env.step(env.action_space.sample())
             for key in keys:
                 if key not in info:
-                    raise ValueError(f"the info of {self.id} has no {key!r}; it has {sorted(info)}")
+                    raise ValueError(
+                        f"an outcome reads info[{key!r}], which {self.id} must return at every step; it has "
+                        f"only {sorted(info)} after one"
+                    )
 
     @property
     def registered_id(self) -> str | None:
@@ -294,8 +297,8 @@ class Environment:
             )
         if self.observation_space.start != 0 or self.action_space.start != 0:  # type: ignore[attr-defined]
             raise ValueError(
-                f"a table needs states and actions numbered from 0, which {self.id} does not have: use "
-                "explainer=auto"
+                f"{self.id}: states and actions must be numbered from 0, got {self.observation_space} and "
+                f"{self.action_space}: subtract the start in a wrapper"
             )
         return int(self.observation_space.n), self.num_actions
 

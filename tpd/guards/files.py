@@ -181,7 +181,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             require_plain_zip(entries)
             claimed = sum(entry.file_size for entry in entries)
             if claimed > _most_held(path):
-                raise ValueError(f"it declares {claimed} bytes of contents, which is too large")
+                raise ValueError(f"its arrays declare {claimed} bytes, more than its size allows")
             require_memory("its contents", (claimed,), "uint8", "the file does not fit into memory")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # corrupted bytes raise almost any error

@@ -42,7 +42,7 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
     if not found:
         return (
-            f"{run.name}: no step of a recorded episode changed the chance of a decisive event by "
+            f"{run.name}: no step of a recorded episode changed the probability of a decisive event by "
             f"{percent(_least(run))} or more ({how}). To ask about any step:\n"
             f"  {command} episode=0 step={_last_of(recording, 0)}"
         )

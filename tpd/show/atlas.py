@@ -37,7 +37,8 @@ class MapSpec:
         known = {field.name for field in fields(cls)}
         if not {"across", "down"} <= set(config) <= known:
             raise ValueError(
-                f"a map must have across, down, panels and pages, got {', '.join(map(str, config))}"
+                "a map needs across and down, and may have panels and pages, got "
+                f"{', '.join(map(str, config))}"
             )
         wanted, had = sorted(map(str, config.values())), sorted(env.state_fields)
         if wanted != had:

@@ -52,7 +52,9 @@ def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]
         else:
             field, at = _whole(data, at)
         if field in fields or nested > MOST_NESTED:
-            raise ValueError("a page header has a duplicate field, or is nested too deeply")
+            raise ValueError(
+                "the file is corrupted: a page header has a duplicate field, or is nested too deeply"
+            )
         fields[field] = None
         if kind in (SHORT, WHOLE, LONG):
             fields[field], at = _whole(data, at)
@@ -64,7 +66,7 @@ def _struct(data: bytes, at: int, nested: int = 0) -> tuple[dict[int, Any], int]
         elif kind in (TRUE, FALSE, BYTE, DOUBLE):
             at += {BYTE: 1, DOUBLE: 8}.get(kind, 0)
         else:
-            raise ValueError(f"a page header has a field of unknown type {kind}")
+            raise ValueError(f"the file is corrupted: a page header has a field of unknown type {kind}")
     return fields, at + 1
 
 

@@ -248,7 +248,8 @@ def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str])
                         )
                     if unpacked > LARGEST_GROUP:
                         raise ValueError(
-                            f"a row group is too large, {unpacked} bytes (limit {LARGEST_GROUP})"
+                            f"a row group is too large, {unpacked} bytes (limit {LARGEST_GROUP}): write the "
+                            "file with a smaller row_group_size"
                         )
             except (ValueError, OSError) as error:
                 raise DatasetError(f"{path}: the column {name} cannot be read: {brief(error)}") from error

@@ -44,8 +44,10 @@ def plain(value: Any, depth: int = 0) -> Any:
             return [plain(part, depth + 1) for part in value]
         case dict() if all(isinstance(key, str) and key != "_target_" for key in value):
             return {plain(key): plain(part, depth + 1) for key, part in value.items()}
-    shown = repr(value)
-    raise ValueError(f"{shown[:80]} is not a plain value")
+    raise ValueError(
+        f"{repr(value)[:80]} cannot be stored: expected None, a bool, a finite number, a string without "
+        "${, or a list or dict of these"
+    )
 
 
 Plain = Annotated[Any, AfterValidator(plain)]
@@ -101,7 +103,9 @@ class NamedFunction(Stored):
             where = "for a module in the working directory, set PYTHONPATH=."
             raise ValueError(f"{self.name!r} cannot be imported: {error}; {where}") from error
         if not isinstance(found, FunctionType | type) or not within(found.__module__, (*OURS, *trusted)):
-            raise UntrustedError(f"refers to {self.name!r}, which is not a function defined in this module")
+            raise UntrustedError(
+                f"{self.name!r} is no function or class of {self.module}: trust the module that defines it"
+            )
         return partial(found, **self.arguments) if self.arguments else found
 
 

@@ -13,7 +13,7 @@ def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments; refused if they make a huge environment or open a window."""
     told = json.dumps(kwargs)
     if '"render_mode"' in told:  # at any depth
-        raise ValueError("a file may not set render_mode")
+        raise ValueError("a file may not set render_mode, which could open a window: remove it")
     if len(told) > LONGEST_KWARGS:
         raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
     return kwargs

@@ -44,8 +44,8 @@ def read_mixture(
     stored.check(WEIGHTS, (weights >= 0) & (weights <= 1))
     if model.horizon != network.horizon:
         raise ValueError(
-            f"{folder}: network and model must have the same horizon, got {network.horizon} and "
-            f"{model.horizon}"
+            f"{folder}: its network has horizon {network.horizon}, its model {model.horizon}, so the files "
+            "are of different explainers: save it again"
         )
     return MixturePredictor(network, model, weights)
 

@@ -66,7 +66,8 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
         raise ValueError("a reward is not finite")
     if recording.happened.shape[1] != len(bounds):
         raise ValueError(
-            f"the recording has {recording.happened.shape[1]} outcomes, but {len(bounds)} are explained"
+            f"the recording has {recording.happened.shape[1]} outcomes, but the explainer {len(bounds)}: the "
+            "files are of different runs"
         )
     low, high = np.array(bounds, dtype=np.float64).T
     slack = ROUNDING * (high - low)

@@ -206,13 +206,13 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
     revisions = [str(revision) for (revision,) in found]
     if revisions != [due]:
         told = f"has schema revision {', '.join(revisions)!r:.80}, but this MLflow needs {due!r}"
-        raise ValueError(f"the store {path} {told}; to upgrade an older one: mlflow db upgrade")
+        raise ValueError(f"the store {path} {told}: mlflow db upgrade sqlite:///{path}, or upgrade MLflow")
     for table, names in columns.items():
         rows = database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
         # a generated column counts only if MLflow itself defines it
         has = {name for name, hidden in rows if not hidden or (table, name) in computed}
         if lacking := names - has:
-            raise ValueError(f"the store {path} is not an MLflow store: it lacks {table}.{min(lacking)}")
+            raise ValueError(f"the store {path} is damaged: table {table} has no column {min(lacking)}")
 
 
 @functools.cache

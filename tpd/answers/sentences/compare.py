@@ -67,6 +67,7 @@ class ContrastNarrator:
                 low, high = contrast.sums_band(contrast.fact.legend.rewards)
                 self._noise = ((low <= 0) & (high >= 0)).tolist()
         self._columns = {name: column for column, name in enumerate(contrast.fact.legend.names)}
+        self._undivided = len(contrast.fact.legend.components) == 1
 
     def compare(self, row: int, fact_name: str, foil_name: str, chosen: str | None = None) -> str:
         """Which of the two has the higher return, and why; also says if that is not the chosen one."""
@@ -168,13 +169,16 @@ class ContrastNarrator:
         self, row: int, better: PairSummary, lesser: PairSummary, verdict: Verdict, swapped: bool
     ) -> str:
         """Reasons why the better one has the higher return; without outcomes whose band includes 0."""
+        later = better.beyond - lesser.beyond
+        rest_matters = self._rest_differs[row] and abs(later) > LARGE * abs(verdict.gain)
         found = list[tuple[float, str]]()
         for outcome, of_fact in self.differences.gains(row).items():
             added = -of_fact if swapped else of_fact
+            if self._undivided and not rest_matters:  # its name and value would repeat the difference
+                return f", {self._amount(row, outcome, added, better, lesser)}"
             if self._noise is None or not self._noise[row][self._columns[outcome]]:
                 found.append((added, self._reason(row, outcome, added, better, lesser)))
-        later = better.beyond - lesser.beyond
-        if self._rest_differs[row] and abs(later) > LARGE * abs(verdict.gain):
+        if rest_matters:
             found.append((later, f"the return after step {better.horizon - 1} ({gain(later)})"))
         found.sort(key=lambda pair: -abs(pair[0]))
         pro = [said for added, said in found if added > 0]
@@ -192,12 +196,16 @@ class ContrastNarrator:
 
     def _reason(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
         """The difference in one outcome, and its contribution to the return of the better one."""
+        name, said = outcome.removeprefix(FIRST), self._amount(row, outcome, added, better, lesser)
+        return f"{name} ({gain(added)}, {said})" if added else f"{name} ({said})"
+
+    def _amount(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
+        """The difference in one outcome: both amounts, or the steps at which most of it arises."""
         term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
-        said = amounts(term, added, better, lesser)
-        if not said:
-            begin, end = self.differences.steps(row, outcome)
-            said = f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
-        return f"{term.name} ({gain(added)}, {said})" if added else f"{term.name} ({said})"
+        begin, end = self.differences.steps(row, outcome)
+        return amounts(term, added, better, lesser) or (
+            f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
+        )
 
 
 def ahead(best: str, best_return: float, own: str, own_return: float) -> str:

@@ -130,8 +130,8 @@ def never_tried(pair: PairSummary) -> str:
 
 def into_unknown(pair: PairSummary) -> str:
     return (
-        f"the future after {pair.name} is partly unknown from step {pair.unknown_from} on: the chance of "
-        f"reaching an untried state-action pair by step {pair.horizon - 1} is {percent(pair.unknown)}"
+        f"the future after {pair.name} is partly unknown from step {pair.unknown_from} on: the probability "
+        f"of reaching an untried state-action pair by step {pair.horizon - 1} is {percent(pair.unknown)}"
     )
 
 

@@ -27,4 +27,4 @@ def switch_in_words(switch: Switch, after: str, actions: Collection[str] = ()) -
 
 def _instead(branches: Branches) -> str:
     met = likely(branches.if_met, branches.if_met_band)
-    return f"{met} likely instead of {likely(branches.otherwise, branches.otherwise_band)}"
+    return f"{met} likely (otherwise {likely(branches.otherwise, branches.otherwise_band)})"

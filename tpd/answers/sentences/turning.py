@@ -15,14 +15,15 @@ def turning_point_in_words(point: Mapping[Any, Any], legend: Legend, horizon: in
 
 
 def turned(cause: str, outcome: str, when: str, before: float, after: float, once: bool = True) -> str:
-    """For example "traffic; the chance of failure within 30 steps rises from 8 to 23 %".
+    """For example "after traffic, the probability of failure within 30 steps rises from 8 to 23 %".
 
     cause: what happened at the step.
     when: the time range of the probability.
     once: whether the numbers are probabilities, not fractions of steps.
     """
-    what = f"the chance of {outcome.removeprefix(FIRST)}" if once else f"the share of steps with {outcome}"
+    kind = "probability of" if once else "share of steps with"
+    what = f"the {kind} {outcome.removeprefix(FIRST) if once else outcome}"
     moves = "rises" if after > before else "falls"
     begin = percent(before).removesuffix(" %")
     turns = f"{what} {when} {moves} from {begin} to {percent(after)}"
-    return f"{cause}; {turns}" if cause else turns
+    return f"after {cause}, {turns}" if cause else turns

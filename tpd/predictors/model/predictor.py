@@ -32,8 +32,8 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
-            f"a model needs observations that are real vectors, but {env.id} observes {shown(space)}: use "
-            "explainer=network"
+            f"a model needs observations in a Box of floats that is not an image, but {env.id} has "
+            f"{shown(space)}: use explainer=network"
         )
     if env.parts is not None:
         raise ImpossibleModelError(

@@ -1,4 +1,4 @@
-"""Chooses the torch device."""
+"""Chooses the torch device, and seeds torch."""
 
 import torch
 
@@ -16,3 +16,11 @@ def choose_device(wanted: str) -> torch.device:
     if not there[kind]:
         raise ValueError(f"device is {wanted!r}, but this machine has no {kind.upper()}: use auto or cpu")
     return torch.device(wanted)
+
+
+def seed_torch(number: int) -> None:
+    """Seed torch's global generators."""
+    if torch.accelerator.is_available():
+        torch.manual_seed(number)
+    else:
+        torch.default_generator.manual_seed(number)  # manual_seed formats a stack trace for each kind of GPU

@@ -11,6 +11,7 @@ from torch import nn
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
 from tpd.guards.files import CheckedArrays
+from tpd.predictors.network.device import seed_torch
 from tpd.predictors.network.state import (
     generator_state,
     put_generator_state,
@@ -152,5 +153,5 @@ def follow(target: nn.Module, network: nn.Module, rate: float) -> None:
 def seeded(seed: int, purpose: str) -> Iterator[None]:
     """Seed torch's random numbers within the block from a seed and a named purpose."""
     with torch.random.fork_rng():
-        torch.manual_seed(int(generator(seed, purpose).integers(2**31)))
+        seed_torch(int(generator(seed, purpose).integers(2**31)))
         yield
