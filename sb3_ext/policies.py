@@ -62,8 +62,7 @@ def as_policy(
     if normalization is None and _lost_normalization(model):
         raise ValueError(
             "the model was trained under VecNormalize, which it no longer has: pass its statistics, or "
-            "explain it "
-            "without them (vec_normalize=False, normalization=False)"
+            "explain it without them (vec_normalize=False, normalization=False)"
         )
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
 
@@ -225,8 +224,7 @@ class RecurrentSB3Policy(SB3Policy):
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
                 f"observations of a recurrent agent must include its hidden state, {due} columns in total, "
-                "got "
-                f"{observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
+                f"got {observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
             )
         seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(state, dtype=torch.float32).reshape(len(state), 2, layers, size)

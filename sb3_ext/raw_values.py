@@ -44,8 +44,7 @@ class RawValues:
         if unwrap_vec_normalize(outer) is not None:
             raise ValueError(
                 f"VecNormalize is wrapped in {type(self._normalize or outer).__name__}, which hides the "
-                "original "
-                "observations: make VecNormalize the outermost wrapper, and use only one"
+                "original observations: make VecNormalize the outermost wrapper, and use only one"
             )
         if self._normalize is not None:
             self._listen(outer)

@@ -59,9 +59,8 @@ def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
     refused = [str(layer) for layer in layers if layer.wrapper is None]
     if refused and not own_env:
         raise ValueError(
-            f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be "
-            "applied here: "
-            f"{OWN_ENV}"
+            f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be applied "
+            f"here: {OWN_ENV}"
         )
     wrappers = () if own_env else tuple(layer.made() for layer in layers)
     return ZooFolder(**{**vars(folder), "wrappers": wrappers})
@@ -194,9 +193,8 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
     found = next((file for file in places if file.is_file()), None)
     if found is None and normalised:
         raise ValueError(
-            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent "
-            "needs normalised "
-            "observations"
+            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent needs "
+            "normalised observations"
         )
     return found
 

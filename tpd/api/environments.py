@@ -179,9 +179,8 @@ def one_observation(env: Environment, given: Any) -> Array:
     due, got = _shape_in_words(space, space.sample()), _shape_in_words(space, given)
     if due != got:
         raise ValueError(
-            f"an observation of {env.id} must be {due}, got {got}; "
-            "explainer.env.observation_space.sample() is an "
-            "example"
+            f"an observation of {env.id} must be {due}, got {got}; explainer.env.observation_space.sample() "
+            "is an example"
         )
     return batch(space, [given])
 

@@ -31,8 +31,7 @@ class FunctionPolicy:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(
                 f"the policy failed on observations {np.shape(observations)}: {reason}; it must accept a "
-                "batch "
-                "[batch, ...] and return one action for each"
+                "batch [batch, ...] and return one action for each"
             ) from error
         due = (len(observations), *(self.space.shape or ()))
         if actions.shape != due:
