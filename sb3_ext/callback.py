@@ -94,10 +94,7 @@ class TransitionCallback(BaseCallback):
         """[env]: the latest step."""
         assert self._raw is not None
         dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
-        observation, self._observation = (
-            self._observation,
-            self._raw.observations(self.locals["new_obs"]),
-        )
+        observation, self._observation = self._observation, self._raw.observations(self.locals["new_obs"])
         action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
         if isinstance(self.model.action_space, spaces.Discrete):
             action = action.astype(np.int64).reshape(self.num_envs)

@@ -234,9 +234,7 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
     return model
 
 
-def _described_normalization(
-    policy: SB3Policy,
-) -> tuple[NormalizationSettings | None, dict[str, Array]]:
+def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings | None, dict[str, Array]]:
     normalization = policy.normalization
     owner = getattr(normalization, "__self__", None)
     if isinstance(owner, VecNormalize) and normalization == owner.normalize_obs:

@@ -90,11 +90,7 @@ def mean_band(
 
 
 def difference_band(
-    fact: FloatArray,
-    foil: FloatArray,
-    binary: BoolArray | np.bool_,
-    certain: BoolArray,
-    level: float = LEVEL,
+    fact: FloatArray, foil: FloatArray, binary: BoolArray | np.bool_, certain: BoolArray, level: float = LEVEL
 ) -> Band:
     """[batch, horizon, ...]: the band of the mean of fact minus foil, paired rollout by rollout."""
     apart = paired(fact, foil)

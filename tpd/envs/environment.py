@@ -118,10 +118,7 @@ class Environment:
         return isinstance(self.make_vector(1, info_keys), TabularVectorEnv)
 
     def make_vector(
-        self,
-        num_envs: int,
-        info_keys: Sequence[str] = (),
-        wrap: WrapCopy | None = None,
+        self, num_envs: int, info_keys: Sequence[str] = (), wrap: WrapCopy | None = None
     ) -> VectorEnv[Any, Any, Any]:
         """Many copies stepped together; in NumPy if there is a table and no `info` is needed.
 

@@ -232,8 +232,7 @@ class Explainer:
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]
         explanation = self.explain(
-            np.repeat(observations, num_actions, axis=0),
-            np.tile(np.arange(num_actions), len(observations)),
+            np.repeat(observations, num_actions, axis=0), np.tile(np.arange(num_actions), len(observations))
         )
         known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
         returns = np.where(known, explanation.expected_return[:, -1], np.nan)

@@ -168,12 +168,7 @@ class Expectations:
 
 
 def follow_in_table(
-    run: SavedRun,
-    dynamics: TabularDynamics,
-    observation: Array,
-    first: Array,
-    followed: Followed,
-    draws: int,
+    run: SavedRun, dynamics: TabularDynamics, observation: Array, first: Array, followed: Followed, draws: int
 ) -> Explanation:
     """[1]: the explanation for following a behaviour, from known or counted dynamics."""
     explainer = run.explainer

@@ -165,11 +165,7 @@ def make_outcomes(cfg: DictConfig, env: Environment, policy: Policy) -> OutcomeS
 
 
 def _describe(
-    plain: Mapping[str, Any],
-    seed: int,
-    env: Environment,
-    outcomes: OutcomeSet,
-    figures: Sequence[FigureSpec],
+    plain: Mapping[str, Any], seed: int, env: Environment, outcomes: OutcomeSet, figures: Sequence[FigureSpec]
 ) -> RunDescription:
     """The stored description of a run with these settings."""
     with blame("env"):

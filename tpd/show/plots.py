@@ -573,10 +573,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
 
 
 def over_seeds(
-    title: str,
-    groups: Mapping[str, Sequence[str]],
-    explanations: Mapping[str, Explanation],
-    row: int,
+    title: str, groups: Mapping[str, Sequence[str]], explanations: Mapping[str, Explanation], row: int
 ) -> Figure:
     """One line per seed, one column per group of seeds with the same strategy.
 

@@ -138,11 +138,7 @@ def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> Kno
 
 
 def _completed(
-    predictor: Predictor,
-    policy: Policy,
-    folder: Path,
-    trusted: Sequence[str],
-    outcomes: OutcomeSet | None,
+    predictor: Predictor, policy: Policy, folder: Path, trusted: Sequence[str], outcomes: OutcomeSet | None
 ) -> Predictor:
     """Give the predictor the policy and the outcomes if it needs them and they are available."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:

@@ -90,11 +90,7 @@ def _table(policy: DiscretePolicy, states: Array) -> Arrays:
 
 
 def make(
-    record: Described,
-    arrays: StoredArrays,
-    discount: float,
-    env: Environment | None,
-    trusted: Sequence[str],
+    record: Described, arrays: StoredArrays, discount: float, env: Environment | None, trusted: Sequence[str]
 ) -> Policy:
     """Rebuild the policy; an absent policy if it needs a module that is not trusted."""
     match record:

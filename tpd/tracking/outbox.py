@@ -49,11 +49,7 @@ def open_run(
     if not isinstance(tracking, MlflowTracking):
         return tracking.open(name, config, tags, parent)
     folder.mkdir(parents=True, exist_ok=True)
-    store = {
-        "uri": absolute(tracking.uri),
-        "experiment": tracking.experiment,
-        "register": tracking.register,
-    }
+    store = {"uri": absolute(tracking.uri), "experiment": tracking.experiment, "register": tracking.register}
     _put_aside_if_broken(folder)
     new = not (folder / DELIVERY_STATE).exists()
     if new:
