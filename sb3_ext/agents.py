@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -22,7 +21,7 @@ from sb3_ext.policies import as_policy
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
-from tpd.core.types import MetricsCallback, RecurrentPolicy, State, TransitionsHandler, no_metrics
+from tpd.core.types import MetricsCallback, RecurrentPolicy, Rng, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, whole_number
@@ -45,7 +44,7 @@ class LoadedAgent(Pretrained):
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         path: str | None,
         algorithm: str | None = None,
@@ -106,7 +105,7 @@ class GivenModel(Pretrained):
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         model: BaseAlgorithm,
         deterministic: bool = True,
@@ -136,7 +135,7 @@ class TrainedAgent:
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         algorithm: Callable[..., BaseAlgorithm],
         num_envs: int,

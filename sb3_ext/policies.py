@@ -14,7 +14,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
 from tpd.sources.exploration import draw, mix, uniform
 
 Normalization = Callable[[Any], Any]
@@ -103,7 +103,7 @@ class SB3Policy:
         """[batch, ...]: the most likely action."""
         return self._predict(observations, deterministic=True)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+    def sample(self, observations: Array, rng: Rng) -> Array:
         """[batch, ...]"""
         if self.deterministic:
             return self.action(observations)
@@ -145,7 +145,7 @@ class DiscreteSB3Policy(SB3Policy):
             return np.asarray(np.argmax(self._distribution(observations), axis=1))
         return np.asarray(self._predict(observations, deterministic=True), dtype=np.int64)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
@@ -243,7 +243,7 @@ class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
     def _distribution(self, observations: Array) -> FloatArray:
         return _exact(self._run(observations)[0].distribution.probs)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
 

@@ -13,6 +13,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
 Index = slice | BoolArray | IntArray
+Rng = np.random.Generator
 
 
 def _read_only(values: Array) -> Array:

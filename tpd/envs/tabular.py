@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
+from tpd.core.types import BoolArray, FloatArray, IntArray, Rng, Transitions
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 
@@ -145,7 +145,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         info["action_mask"] = self._mask()
         return self._state.copy(), reward, terminated, truncated, info
 
-    def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
+    def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
         """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
         model, size = self.model, (steps, self.num_envs)
         from tpd.kernels.stepping import roll_table

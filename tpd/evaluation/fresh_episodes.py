@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Episodes, FloatArray, IntArray, concatenate
+from tpd.core.types import Episodes, FloatArray, IntArray, Rng, concatenate
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
@@ -48,12 +48,7 @@ class Forecasts:
 
 
 def judge_forecasts(
-    explainer: Explainer,
-    env: Environment,
-    outcomes: OutcomeSet,
-    rng: np.random.Generator,
-    episodes: int,
-    budget: Budget,
+    explainer: Explainer, env: Environment, outcomes: OutcomeSet, rng: Rng, episodes: int, budget: Budget
 ) -> Forecasts:
     """Compare forecasts with episodes of the policy, and with episodes that contain foils.
 

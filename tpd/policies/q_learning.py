@@ -8,6 +8,7 @@ from tpd.core.seeding import reset_seed
 from tpd.core.types import (
     IntArray,
     MetricsCallback,
+    Rng,
     State,
     Transitions,
     TransitionsHandler,
@@ -37,7 +38,7 @@ class QLearning:
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         steps: int = 500_000,
         discount: float = 0.99,
@@ -84,12 +85,7 @@ class QLearning:
                 self._train(begin, end, self._streams[k], callbacks, info_keys)
 
     def _train(
-        self,
-        done: int,
-        end: int,
-        rng: np.random.Generator,
-        callbacks: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, done: int, end: int, rng: Rng, callbacks: Sequence[TransitionsHandler], info_keys: Sequence[str]
     ) -> None:
         """Train from step `done` to step `end`."""
         envs = self._env.make_vector(min(self.num_envs, end - done), info_keys)

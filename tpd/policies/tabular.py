@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
 from tpd.guards.settings import number
 from tpd.sources.exploration import draw
 
@@ -30,7 +30,7 @@ class TabularPolicy:
     def action(self, observations: Array) -> IntArray:
         return np.asarray(np.argmax(self.probabilities(observations), axis=1))
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
@@ -61,7 +61,7 @@ class GreedyPolicy:
         observations = state_numbers(observations, len(self._values))
         return best_valid(self._values[observations], self._mask[observations])
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray:

@@ -5,7 +5,7 @@ import numpy as np
 from tpd.core.beyond import Beyond
 from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.pairs import pair_of
-from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, Rng
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.settings import whole_number
@@ -114,7 +114,7 @@ class ExactSolution:
         certain = np.isfinite(value)
         return Beyond(value, np.zeros((0, len(value))), certain, np.zeros(len(value), dtype=np.int64))
 
-    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+    def cases(self, episodes: int, rng: Rng) -> Cases:
         """Every pair visited in episodes of the policy, and all other valid actions there as foils."""
         met = play(self.env, self.policy, rng, episodes=episodes)
         taken = Visits.of(met.transitions, self._shape[1])

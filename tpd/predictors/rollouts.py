@@ -12,7 +12,7 @@ from tpd.core.efo import compose
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.seeding import reset_seed
-from tpd.core.types import Array, BoolArray, FloatArray, Policy
+from tpd.core.types import Array, BoolArray, FloatArray, Policy, Rng
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
 from tpd.predictors.cases import Cases
@@ -78,7 +78,7 @@ class MonteCarlo:
         self.rollouts = whole_number("rollouts", rollouts, at_least=2)  # one has no standard error
         self.progress = progress
 
-    def cases(self, episodes: int, rng: np.random.Generator, *, before_ends: bool = False) -> SampledCases:
+    def cases(self, episodes: int, rng: Rng, *, before_ends: bool = False) -> SampledCases:
         """The policy's own action and a foil at moments sampled uniformly from all steps of the episodes.
 
         before_ends: sample only from the last `horizon` steps of episodes that terminate. Such moments are
@@ -142,7 +142,7 @@ class MonteCarlo:
         ends = (np.where(drawn, end, counted) for end in exact)
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
-    def choose(self, episodes: int, rng: np.random.Generator, before_ends: bool = False) -> list[Choices]:
+    def choose(self, episodes: int, rng: Rng, before_ends: bool = False) -> list[Choices]:
         """Moments of the episodes, sampled uniformly, with the policy's action and a foil.
 
         Reservoir sampling: only the chosen steps are kept in memory.
@@ -160,9 +160,7 @@ class MonteCarlo:
             for moment, own in kept
         ]
 
-    def _offered(
-        self, episodes: int, rng: np.random.Generator, before_ends: bool
-    ) -> Iterable[tuple[Moment, Array]]:
+    def _offered(self, episodes: int, rng: Rng, before_ends: bool) -> Iterable[tuple[Moment, Array]]:
         """Candidate steps: a moment, and the action taken there [1, ...]."""
         seeds = [reset_seed(rng) for _ in range(episodes)]
         steps = play_together(self.env, self.policy, seeds, rng)
@@ -170,7 +168,7 @@ class MonteCarlo:
             return ((step.moment(), step.action) for step in steps)
         return _before_ends(steps, self.horizon)
 
-    def _with_foil(self, observation: Array, own: Array, rng: np.random.Generator) -> Array:
+    def _with_foil(self, observation: Array, own: Array, rng: Rng) -> Array:
         """[choice, ...]: the own action [1, ...] and a random valid other action, if there is one."""
         if self.env.parts is not None:
             foil = self.env.parts.change_one(own, rng)

@@ -9,14 +9,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Learner, Policy, Trainer
+from tpd.core.types import Learner, Policy, Rng, Trainer
 from tpd.envs import Environment
 from tpd.evaluation.examiner import Evaluation, Examiner
 from tpd.guards.settings import boolean, number, whole_number
@@ -147,7 +146,7 @@ def make_env(cfg: DictConfig, **given: Any) -> Environment:
     return env
 
 
-def make_trainer(cfg: DictConfig, env: Environment, rng: np.random.Generator, **given: Any) -> Trainer:
+def make_trainer(cfg: DictConfig, env: Environment, rng: Rng, **given: Any) -> Trainer:
     """Build the policy source of a config, with arguments that only Python can pass."""
     trainer: Trainer = _make(cfg, "policy", env, rng, **given)
     return trainer

@@ -5,13 +5,13 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from joblib import cpu_count
 
 from tpd.core.types import (
     DiscretePolicy,
     MetricsCallback,
     Policy,
+    Rng,
     Stage,
     Trainer,
     TransitionsHandler,
@@ -123,7 +123,7 @@ class Training:
         self,
         env: Environment,
         trainer: Trainer,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         learning: Sequence[TransitionsHandler],
         watching: Sequence[TransitionsHandler] = (),
@@ -146,7 +146,7 @@ class Training:
         self,
         env: Environment,
         policy: Policy,
-        rng: np.random.Generator,
+        rng: Rng,
         learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
@@ -171,9 +171,7 @@ class Training:
             stages.append(partial(_complete, self.dataset, description, env, policy))
         return stages
 
-    def _shards(
-        self, env: Environment, policy: Policy, rng: np.random.Generator, info_keys: Sequence[str]
-    ) -> list[Shard]:
+    def _shards(self, env: Environment, policy: Policy, rng: Rng, info_keys: Sequence[str]) -> list[Shard]:
         streams = [rng] if self.shards == 1 else rng.spawn(self.shards)
         most, left = divmod(self.steps, self.shards)
         return [
@@ -241,7 +239,7 @@ class DatasetTraining(Training):
         self,
         env: Environment,
         policy: Policy,
-        rng: np.random.Generator,
+        rng: Rng,
         learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:

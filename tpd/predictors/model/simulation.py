@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Rng, Transitions
 from tpd.predictors.model.world_model import Noise, Step, WorldModel
 
 ROWS_AT_ONCE = 8192
@@ -117,7 +117,7 @@ class Simulation:
             return np.concatenate([seen, self.policy.advance(before).astype(before.dtype)], axis=1)
         return seen.reshape(before.shape)
 
-    def _act(self, observation: Array, uniform: FloatArray, rng: np.random.Generator) -> Array:
+    def _act(self, observation: Array, uniform: FloatArray, rng: Rng) -> Array:
         if self._mean:
             return np.asarray(self.policy.action(observation))
         if not isinstance(self.policy, DiscretePolicy):
@@ -165,7 +165,7 @@ def _noise(members: int, particles: int, observed: int, horizon: int) -> Iterato
         )
 
 
-def _spread(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> FloatArray:
+def _spread(rng: Rng, count: int, shape: tuple[int, ...]) -> FloatArray:
     """[count, *shape]: Latin hypercube samples in (0, 1), stratified along the first axis."""
     order = rng.permuted(
         np.broadcast_to(np.arange(count).reshape(-1, *(1,) * len(shape)), (count, *shape)), axis=0

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tpd.core.seeding import generator
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng, State, Transitions
 from tpd.guards.files import CheckedArrays
 from tpd.predictors.network.state import (
     generator_state,
@@ -76,7 +76,7 @@ class FittedLearner(SolvingLearner[P]):
         predictor: P,
         networks: Mapping[str, nn.Module],
         optimizer: torch.optim.Optimizer,
-        rng: np.random.Generator,
+        rng: Rng,
         fit_updates: int,
     ) -> None:
         self.fit_updates = fit_updates

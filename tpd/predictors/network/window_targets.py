@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tpd.core.outcomes import Observed
-from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, State, Transitions
+from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Rng, State, Transitions
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
 from tpd.predictors.censoring import censoring_weights
 from tpd.predictors.mixture.weights import Windows
@@ -30,14 +30,7 @@ class WindowTargets:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        rng: np.random.Generator,
-        *,
-        horizon: int,
-        window: int,
-        discount: float | None,
-        capacity: int,
+        self, policy: Policy, rng: Rng, *, horizon: int, window: int, discount: float | None, capacity: int
     ) -> None:
         self._policy = policy
         self._rng = rng
