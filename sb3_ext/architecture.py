@@ -49,7 +49,7 @@ WITHOUT_EFFECT = {":serialized:", ":type:", "device", "log_std_init", "optimizer
 WITHOUT_EFFECT |= {"ortho_init", "use_sde"}  # only the use_sde beside policy_kwargs has an effect
 
 
-def policy_arguments(
+def policy_kwargs(
     agent: SavedAgent, algorithm: Algorithm, policy_class: Any, actions: Space
 ) -> dict[str, Any]:
     """The keyword arguments to build a policy with these settings and weights."""

@@ -52,8 +52,7 @@ class TransitionCallback(BaseCallback):
         self.functions = tuple(functions)
         self.info_keys = tuple(info_keys)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self._carried = recurrent
-        self.resets = resets
+        self._carried, self.resets = recurrent, resets
         self._raw: RawValues | None = None
 
     def _on_training_start(self) -> None:

@@ -84,11 +84,9 @@ class SB3Policy:
         normalization: Normalization | None,
         mask: Mask | None,
     ) -> None:
-        self.model = model
-        self.deterministic = deterministic
+        self.model, self.deterministic = model, deterministic
         self.discount = float(getattr(model, "gamma", 1.0))
-        self.normalization = normalization
-        self.mask = mask
+        self.normalization, self.mask = normalization, mask
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the model without its environments and buffers."""

@@ -142,9 +142,7 @@ class Asked:
             return replace(nothing, withheld=str(error))
         return self._worked_out(nothing, forecast, features, met)
 
-    def _worked_out(
-        self, nothing: Drivers, forecast: Forecast, features: Features, met: StatesMet
-    ) -> Drivers:
+    def _worked_out(self, empty: Drivers, forecast: Forecast, features: Features, met: StatesMet) -> Drivers:
         rng = generator(0, "drivers")
         rows, here = features.rows(met.observations), features.rows(self.observation)[0]
         groups = correlated_groups(rows, features.names)
@@ -152,23 +150,23 @@ class Asked:
         background = features.rows(met.sample(planned.background, rng).observations)
         if not self._counted:
             unlike = share_unlike(mixtures(here, background, groups, rng), rows, met.episode, rng)
-            nothing = replace(nothing, unlike=unlike)
+            empty = replace(empty, unlike=unlike)
             if not unlike <= MOST_UNLIKE:
-                return replace(nothing, withheld=too_unlike(unlike))
+                return replace(empty, withheld=too_unlike(unlike))
         found = shapley(
             lambda mixed: forecast(features.observations(mixed)), here, background, groups, rng, planned.exact
         )
         if found.background < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * len(background)):
             left_out = len(background) - found.background
-            return replace(nothing, withheld=not_mixed(left_out, len(background)))
+            return replace(empty, withheld=not_mixed(left_out, len(background)))
         drivers = replace(
-            nothing,
+            empty,
             **found._asdict(),
             names=tuple(group.name for group in groups),
             shown=tuple(_shown(features, group, here) for group in groups),
             data=here[[group.columns[0] for group in groups]],
         )
-        return replace(nothing, withheld=contradiction(drivers)) if drivers.contradicted else drivers
+        return replace(empty, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
     def nearest_state(self) -> NearestState:
         """See `Answer.nearest_state`."""

@@ -248,9 +248,8 @@ def shapley(
         return Shapley(nothing, nothing, np.nan, np.nan, count)
     values, ends = values[:, known], worth(np.array([[False] * width, [True] * width]))
     base, here = ends[:, known].mean(axis=1)
-    return Shapley(
-        values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(count), float(base), float(here), count
-    )
+    error = values.std(axis=1, ddof=1) / np.sqrt(count)
+    return Shapley(values.mean(axis=1), error, float(base), float(here), count)
 
 
 def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: Rng) -> float:

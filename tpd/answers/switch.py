@@ -95,10 +95,8 @@ def _rolled_out_splits(seen: BoolArray) -> Splits:
     by = np.maximum.accumulate(seen, axis=1)
     early = by[:, : _steps(seen.shape[1])]
     still = ~early
-    then = still & by[:, -1:]
-    met, met_then = (
-        np.einsum("rtc,rte->tce", early.astype(float), part) / len(seen) for part in (still, then)
-    )
+    then, now = still & by[:, -1:], early.astype(float)
+    met, met_then = (np.einsum("rtc,rte->tce", now, part) / len(seen) for part in (still, then))
     return Splits(met, met_then, still.mean(axis=0), then.mean(axis=0))
 
 

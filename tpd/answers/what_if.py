@@ -202,9 +202,8 @@ def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) ->
     distance = np.abs(change)
     nearest = distance.min(axis=1, keepdims=True)
     meeting = distance <= nearest * (1 + SAME_COUNT) + SAME_COUNT
-    rival = np.where(meeting, np.abs(steeper), -1).argmax(
-        axis=1
-    )  # if several meet, the one that is best beyond
+    # if several meet, the one that is best beyond
+    rival = np.where(meeting, np.abs(steeper), -1).argmax(axis=1)
     moved = change[states, rival]
     never = np.isinf(moved)
     return Fragility(

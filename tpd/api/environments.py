@@ -140,12 +140,9 @@ def _changes(env: Environment, base: Environment) -> dict[str, str]:
             if isinstance(layer, kind):
                 found[what] = f"changed by {type(layer).__name__}"
         layer = layer.env
-    for what, space, due in (
-        ("actions", env.action_space, base.action_space),
-        ("observations", env.observation_space, base.observation_space),
-    ):
-        if space != due:
-            found.setdefault(what, "of another space")
+    for what in ("action", "observation"):
+        if getattr(env, f"{what}_space") != getattr(base, f"{what}_space"):
+            found.setdefault(f"{what}s", "of another space")
     return found
 
 
@@ -159,9 +156,7 @@ def _known() -> dict[str, str]:
     files = sorted((CONFIG_FOLDER / "env").glob("*.yaml"))
     configs = {file.stem: group("env", file.stem) for file in files}
     plain = {"_target_", "id", "action_names", "observation_names"}
-    return {
-        str(config.id): name for name, config in configs.items() if "id" in config and set(config) <= plain
-    }
+    return {str(each.id): name for name, each in configs.items() if "id" in each and set(each) <= plain}
 
 
 def experiment(env: Environment) -> str:

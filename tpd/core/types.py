@@ -69,9 +69,7 @@ class Transitions:
 
     def _changed(self, change: Callable[[Array], Array]) -> "Transitions":
         columns = {f.name: getattr(self, f.name) for f in fields(Transitions) if f.name != "info"}
-        changed: dict[str, Any] = {
-            n: None if column is None else change(column) for n, column in columns.items()
-        }
+        changed: dict[str, Any] = {n: None if c is None else change(c) for n, c in columns.items()}
         return Transitions(**changed, info={key: change(values) for key, values in self.info.items()})
 
     def describe(self, row: int) -> str:

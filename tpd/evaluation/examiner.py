@@ -77,11 +77,8 @@ class Examiner:
     def __init__(
         self, explainer: Explainer, env: Environment, truth: Truth, seed: int, policy_stays: bool
     ) -> None:
-        self._explainer = explainer
-        self._env = env
-        self._truth = truth
-        self._seed = seed
-        self._policy_stays = policy_stays
+        self._explainer, self._env, self._truth = explainer, env, truth
+        self._seed, self._policy_stays = seed, policy_stays
         self._known: dict[int, Cases] = {}
 
     def errors(self, episodes: int, bands: bool = False) -> Errors:

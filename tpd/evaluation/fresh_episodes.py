@@ -58,16 +58,10 @@ def judge_forecasts(
     horizon = explainer.predictor.horizon
     departing = Exploration(0.0, every=(horizon, 2 * horizon))
 
-    def played(exploration: Exploration, what: str, share: float) -> Episodes:
+    def played(how: Exploration, what: str, share: float) -> Episodes:
         def some(count: int) -> Episodes:
-            return play(
-                env,
-                explainer.policy,
-                rng,
-                episodes=count,
-                info_keys=outcomes.info_keys,
-                exploration=exploration,
-            )
+            keys = outcomes.info_keys
+            return play(env, explainer.policy, rng, episodes=count, info_keys=keys, exploration=how)
 
         return joined(budget.parts(what, episodes, share, some))
 

@@ -37,8 +37,7 @@ class CheckedArrays:
     """
 
     def __init__(self, arrays: Mapping[str, Array], whose: str = "") -> None:
-        self._arrays = arrays
-        self._whose = whose
+        self._arrays, self._whose = arrays, whose
 
     @property
     def size(self) -> int:

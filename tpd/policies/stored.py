@@ -17,8 +17,7 @@ class AbsentPolicy:
     """A placeholder for an agent that is not stored: has its discount, and the reason why it cannot act."""
 
     def __init__(self, discount: float, reason: str) -> None:
-        self.discount = discount
-        self.reason = reason
+        self.discount, self.reason = discount, reason
 
     def action(self, observations: Array) -> NoReturn:
         raise ValueError(

@@ -21,8 +21,7 @@ class TabularPolicy:
                 f"{probabilities[row]}"
             )
         self.discount = number("discount", discount, 0, 1)
-        self._probabilities = probabilities
-        self._action_values = action_values
+        self._probabilities, self._action_values = probabilities, action_values
 
     def probabilities(self, observations: Array) -> FloatArray:
         return self._probabilities[state_numbers(observations, len(self._probabilities))]
@@ -48,8 +47,7 @@ class GreedyPolicy:
         self.discount = number("discount", discount, 0, 1)
         self.epsilon = number("epsilon", epsilon, 0, 1)
         self.version = 0
-        self._values = values
-        self._mask = mask
+        self._values, self._mask = values, mask
 
     def probabilities(self, observations: Array) -> FloatArray:
         valid = self._mask[state_numbers(observations, len(self._mask))]

@@ -41,8 +41,7 @@ class ExactSolution:
                 f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
                 "of dynamics, which has no info: use explainer=replayed and evaluation=none"
             )
-        self.env = env
-        self.policy = policy
+        self.env, self.policy = env, policy
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._states = np.arange(model.num_states)
         self._shape = (model.num_states, model.num_actions)

@@ -37,11 +37,8 @@ class Explainer:
         verdicts: Verdicts | None = None,
         errors: KnownErrors | None = None,
     ) -> None:
-        self.predictor = predictor
-        self.policy = policy
-        self.legend = legend
-        self.verdicts = verdicts
-        self.errors = errors
+        self.predictor, self.policy, self.legend = predictor, policy, legend
+        self.verdicts, self.errors = verdicts, errors
 
     @property
     def simulates(self) -> bool:

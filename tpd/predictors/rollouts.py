@@ -1,6 +1,6 @@
 """Monte Carlo truth for evaluation: means over rollouts of the policy from forks of its environment."""
 
-import collections
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
@@ -70,10 +70,7 @@ class MonteCarlo:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.simulator = Simulator(env, policy, outcomes, horizon=horizon)
-        self.env = env
-        self.policy = policy
-        self.outcomes = outcomes
-        self.horizon = horizon
+        self.env, self.policy, self.outcomes, self.horizon = env, policy, outcomes, horizon
         self.moments = whole_number("moments", moments, at_least=1)
         self.rollouts = whole_number("rollouts", rollouts, at_least=2)  # one has no standard error
         self.progress = progress
@@ -185,16 +182,12 @@ class MonteCarlo:
     def _estimate(self, sample: Sample) -> _Estimate:
         """Means and standard errors over the rollouts."""
         weights = np.append(self.outcomes.legend.rewards, 0.0)
-        seen, certain = sample.seen.astype(np.float64), bool(sample.certain.all())
+        seen = sample.seen.astype(np.float64)
         returns = compose(seen @ weights, self.policy.discount, axis=2)
+        count = np.inf if sample.certain.all() else len(seen)
         if self.progress is not None:
             self.progress(1)
-        return _Estimate(
-            seen.mean(axis=0),
-            _standard_error(seen),
-            _standard_error(returns),
-            np.inf if certain else len(seen),
-        )
+        return _Estimate(seen.mean(axis=0), _standard_error(seen), _standard_error(returns), count)
 
 
 def _standard_error(seen: FloatArray) -> FloatArray:
@@ -206,9 +199,7 @@ def _standard_error(seen: FloatArray) -> FloatArray:
 
 def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Moment, Array]]:
     """The last steps, at most `within`, of each episode that terminates."""
-    latest = collections.defaultdict[int, collections.deque[PlayedStep]](
-        lambda: collections.deque(maxlen=within)
-    )
+    latest = defaultdict[int, deque[PlayedStep]](lambda: deque(maxlen=within))
     for step in steps:
         latest[step.episode].append(step)
         if step.terminated or step.truncated:

@@ -57,11 +57,8 @@ def roll_out_ahead(
                 break
             found[place] = replace(one, relies_on=_relies_on(run, recording, one))
     except Exception as error:  # the environment may raise anything
-        log.warning(
-            "the report has rollouts of only %d steps, because one failed: %s",
-            len(found),
-            " ".join(str(error).split()),
-        )
+        reason = " ".join(str(error).split())
+        log.warning("the report has rollouts of only %d steps, because one failed: %s", len(found), reason)
     return [found[place] for place in sorted(found)]
 
 

@@ -59,8 +59,7 @@ class Expectations:
     """
 
     def __init__(self, run: SavedRun, state: NamedState, asking: Asking) -> None:
-        self.run = run
-        self.state = state
+        self.run, self.state = run, state
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
         self._beyond: dict[bytes, Beyond] = {}

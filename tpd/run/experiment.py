@@ -64,8 +64,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
     if overview:
         with _timed("overview", tracked):
             headline = "" if findings.played is None else findings.played.line
-            live = live_run(parts, recording)
-            write_overview(live, folder, tracked, parts.overview_seconds, headline)
+            write_overview(live_run(parts, recording), folder, tracked, parts.overview_seconds, headline)
     return findings
 
 
@@ -125,14 +124,11 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
     outcome without the verdict "learned".
     """
     budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
-    if evaluation.forecast_episodes:
+    if episodes := evaluation.forecast_episodes:
         rng = generator(parts.seed, "verification")  # renaming the stream changes the episodes
-        forecasts = judge_forecasts(
-            parts.explainer, parts.env, parts.outcomes, rng, evaluation.forecast_episodes, budget
-        )
+        forecasts = judge_forecasts(parts.explainer, parts.env, parts.outcomes, rng, episodes, budget)
         if not isinstance(parts.explainer.predictor, HasTable):
-            legend = parts.outcomes.legend
-            parts.explainer.verdicts = verdicts(forecasts.policy, forecasts.foil, legend)
+            parts.explainer.verdicts = verdicts(forecasts.policy, forecasts.foil, parts.outcomes.legend)
     if parts.examiner is not None:
         parts.examiner.calibrate(evaluation.calibration_episodes, bars.counter, budget)
         errors = parts.examiner.final_errors(evaluation.episodes, budget)

@@ -179,8 +179,7 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     """Plot returns against one reward in this state; list recorded states where another action overtakes."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
-    intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
-    for low, high, row in intervals:
+    for low, high, row in what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach)):
         print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {names[row]} has the highest return")
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
@@ -189,9 +188,8 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     if spec is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
         found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
-        moves = np.where(
-            found.best < 0, np.nan, np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
-        )
+        change = np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
+        moves = np.where(found.best < 0, np.nan, change)
         maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")
 
 

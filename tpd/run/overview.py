@@ -18,9 +18,7 @@ from tpd.tracking.runs import Run
 OVERVIEW, REPORT, TURNING_POINTS = "overview", "report.html", "turning_points.json"
 
 
-def write_overview(
-    run: SavedRun, folder: Path, tracked: Run, seconds: float = 0.0, headline: str = ""
-) -> None:
+def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float, headline: str) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report.
 
     seconds: time budget for rolling out the most informative steps.
@@ -56,5 +54,4 @@ def _turning_points(run: SavedRun, recording: Recording, shown: Sequence[int]) -
 
 def report_link(tracked: Run, overview: str) -> str:
     """Link to the report in the overview of a run."""
-    address = tracked.page(file=f"{overview}/{REPORT}")
-    return f"[**Play its episodes and explore its states**]({address})"
+    return f"[**Play its episodes and explore its states**]({tracked.page(file=f'{overview}/{REPORT}')})"

@@ -24,9 +24,8 @@ def wait(sweep_folder: Path) -> None:
     told = False
     while left := queued(sweep_folder, SECONDS_OF_SILENCE):
         if not told:
-            log.info(
-                "Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, ", ".join(sorted(left))
-            )
+            jobs = ", ".join(sorted(left))
+            log.info("Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, jobs)
         told = True
         time.sleep(SECONDS_BETWEEN_CHECKS)
 

@@ -105,12 +105,8 @@ class Training:
             )
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
-        require_memory(
-            f"{self.num_envs} copies of {env.id},",
-            (self.num_envs, COPY),
-            "uint8",
-            "use a smaller training.num_envs",
-        )
+        copies, instead = f"{self.num_envs} copies of {env.id},", "use a smaller training.num_envs"
+        require_memory(copies, (self.num_envs, COPY), "uint8", instead)
         if self.dataset is not None:
             require_writable(self.dataset, run)
         self._run = run
@@ -244,9 +240,8 @@ class DatasetTraining(Training):
         info_keys: Sequence[str],
     ) -> list[Stage]:
         """Read the shards and learn from them."""
-        shards: list[Shard] = [
-            partial(read_shard, path, self._dataset, hidden_size(policy)) for path in self._paths
-        ]
+        hidden = hidden_size(policy)
+        shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and can_merge(learning):
             work = partial(learn_in_processes, learning, self.processes, env)

@@ -52,15 +52,9 @@ class Recording:
 
     def moment(self, episode: int, step: int) -> Moment:
         """The moment before a step of an episode."""
-        played = self.episodes[episode]
+        seed, played = int(self.seeds[episode]), self.episodes[episode]
         mask = None if self.masks is None else self.masks[int(self.episodes.begins[episode]) + step]
-        return Moment(
-            int(self.seeds[episode]),
-            played.action[:step],
-            played.observation[step],
-            mask,
-            played.action[step],
-        )
+        return Moment(seed, played.action[:step], played.observation[step], mask, played.action[step])
 
     def frame_of(self, rows: IntArray) -> IntArray:
         """[row]: the index of the latest picture at or before each of these transitions."""

@@ -57,9 +57,8 @@ class Forks:
         for moment in moments:
             self._prove_replay(moment, rng)
         ways = [self._take_over_state, self._deep_copy]
-        self._copy = next(
-            (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments)), None
-        )
+        proven = (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments))
+        self._copy = next(proven, None)
         self._make_seconds, self._step_seconds = self._time_replay(moments)
         self._fork_seconds = np.inf
         if hasattr(os, "fork"):

@@ -155,9 +155,8 @@ def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], li
         elif same != key:
             notes.append(f"info[{key!r}] is not an event: it always equals info[{same!r}]")
         else:
-            found = _Event(
-                _name(key, [*keys, *terms]), partial(flag, key=key), (key,), bool(up.mean() >= OFTEN)
-            )
+            name = _name(key, [*keys, *terms])
+            found = _Event(name, partial(flag, key=key), (key,), bool(up.mean() >= OFTEN))
             events.append(found)
             notes.append(f"event {found.name!r}: info[{key!r}], {count}")
     return events, notes

@@ -28,11 +28,7 @@ Behaviour = Callable[[Array], Choice]
 
 
 def interact(
-    envs: VectorEnv[Any, Any, Any],
-    policy: Policy,
-    behaviour: Behaviour,
-    seed: int,
-    info_keys: Sequence[str] = (),
+    envs: VectorEnv[Any, Any, Any], policy: Policy, behaviour: Behaviour, seed: int, info_keys: Sequence[str]
 ) -> Iterator[tuple[IntArray, Transitions]]:
     """Step forever; for each step, yield its transitions and the index of the copy each comes from.
 

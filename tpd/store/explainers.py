@@ -217,10 +217,8 @@ def _outputs(network: Mapping[str, Any], width: int) -> int:
         raise ValueError(
             f"the network predicts {shown(network['columns']['width'])} outcomes, expected {width}"
         )
-    columns, horizon = (
-        Columns.read(network["columns"]),
-        whole_number("horizon", network["horizon"], at_least=1),
-    )
+    columns = Columns.read(network["columns"])
+    horizon = whole_number("horizon", network["horizon"], at_least=1)
     return max(horizon * columns.channels, columns.times(horizon))
 
 

@@ -103,13 +103,8 @@ def read(
     explainers.read_description(folder / EXPLAINER)  # first, since it checks the version that wrote the run
     about = run_descriptions.read(folder / EXPLAINER)
     env, episodes = env or about.env.make(trusted), folder / EPISODES
-    explainer = explainers.load(
-        folder / EXPLAINER,
-        env=env,
-        trusted=trusted,
-        outcomes=outcomes,
-        policy=None if policy is None else policy(env),
-    )
+    agent = None if policy is None else policy(env)
+    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted, outcomes=outcomes, policy=agent)
     explainer.predictor = as_far_as_possible(explainer.predictor)
     recording = load_recording(episodes) if episodes.exists() else None
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)

@@ -107,12 +107,8 @@ def _create(client: MlflowClient, uri: str, experiment: str) -> str:
 def _require_version(client: MlflowClient, uri: str) -> None:
     """Refuse a store with runs of another version of tpd: their names and files would mix."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    others = client.search_runs(
-        experiments,
-        f"tags.`{RUN_VERSION}` != '{__version__}'",
-        max_results=1,
-        order_by=["attributes.start_time ASC"],
-    )
+    wanted, order = f"tags.`{RUN_VERSION}` != '{__version__}'", ["attributes.start_time ASC"]
+    others = client.search_runs(experiments, wanted, max_results=1, order_by=order)
     if others:
         wrote = {WRITTEN_BY: others[0].data.tags[RUN_VERSION]}
         require_version(f"the store {uri}", wrote, ": use another store (tracking.uri=...)")

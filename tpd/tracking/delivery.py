@@ -198,10 +198,7 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
         if entry["do"] in SENT:
             arguments = [_inside(folder, arguments[0]), *arguments[1:]]
         elif entry["do"] == "describe":
-            parts = [
-                part["text"] if "text" in part else _inside(folder, part["picture"]) for part in arguments
-            ]
-            arguments = [parts]
+            arguments = [[p["text"] if "text" in p else _inside(folder, p["picture"]) for p in arguments]]
         yield entry["do"], arguments
 
 

@@ -54,14 +54,9 @@ def open_run(
     new = not (folder / DELIVERY_STATE).exists()
     if new:
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
-        state = {
-            WRITTEN_BY: __version__,
-            "token": uuid.uuid4().hex,
-            "store": store,
-            "opened": opened,
-            "run_id": None,
-        }
-        atomic_write_text(folder / DELIVERY_STATE, json.dumps({**state, "delivered": 0, "refused": []}))
+        about = {WRITTEN_BY: __version__, "token": uuid.uuid4().hex, "store": store, "opened": opened}
+        state: dict[str, Any] = {**about, "run_id": None, "delivered": 0, "refused": []}
+        atomic_write_text(folder / DELIVERY_STATE, json.dumps(state))
     try:
         delivery = Delivery(folder)
         if delivery.store != store:

@@ -304,14 +304,12 @@ def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArra
     return np.asarray(others.argmax(axis=1), dtype=np.int32)
 
 
-def _answers(
-    run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray, names: list[str]
-) -> Answers:
+def _answers(run: SavedRun, learned: Explanation, rows: Rows, options: IntArray, names: list[str]) -> Answers:
     """[entry and valid column]: the action taken against each foil, or alone in its own column."""
     state, taken = rows.entries.T
     entry, column = np.nonzero(rows.valid[state])
     own = column == taken[entry]
-    best, returns = favoured(run.explainer, explanation, options[state], taken)
+    best, returns = favoured(run.explainer, learned, options[state], taken)
 
     def choice(entry: int, column: int) -> Choice:
         here, fact, third = int(state[entry]), int(taken[entry]), int(best[entry])
@@ -322,8 +320,8 @@ def _answers(
         return Choice(names[here], name, rows.name(here, column), name, favoured)
 
     return Answers(
-        facts=explanation,
-        foils=explanation,
+        facts=learned,
+        foils=learned,
         fact=options[state, taken][entry],
         foil=np.where(own, NO_PAIR, options[state[entry], column]),
         choices=[choice(*at) for at in zip(entry.tolist(), column.tolist(), strict=True)],
