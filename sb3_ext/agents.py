@@ -83,10 +83,7 @@ class LoadedAgent(Pretrained):
 
 
 def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
-    """Read the statistics of a file without unpickling.
-
-    Unpickle only if that fails and the file is trusted.
-    """
+    """Read the statistics of a file without unpickling; only if that fails and it is trusted, unpickle it."""
     try:
         return load_normalization(file, env.observation_space)
     except ValueError:

@@ -78,10 +78,7 @@ class RawValues:
         return np.array(given, dtype=np.float64)
 
     def next_observations(self, first: Array, dones: BoolArray, infos: Infos) -> Array:
-        """[env, ...]: next observations.
-
-        At the end of an episode its last one, instead of the first of the next.
-        """
+        """[env, ...]: next observations; at the end of an episode its last one, not the first of the next."""
         following = first.copy()
         for env, done in enumerate(dones.tolist()):
             if not done:

@@ -31,10 +31,7 @@ COMPARED_STEPS = 500
 
 
 def environment(given: EnvLike) -> Environment:
-    """The `Environment` for what was given, checked.
-
-    A live one is rebuilt from its spec and never stepped.
-    """
+    """The `Environment` for what was given, checked; a live one is rebuilt from its spec, never stepped."""
     env = _environment(given)
     env.check()
     return with_known_names(env)
@@ -70,10 +67,7 @@ def _environment(given: EnvLike) -> Environment:
 
 
 def _of_spec(spec: EnvSpec) -> Environment:
-    """Rebuild an environment and its wrappers from a spec.
-
-    A ValueError names wrappers that cannot be rebuilt.
-    """
+    """Rebuild an environment and its wrappers from a spec; a ValueError names what cannot be rebuilt."""
     if not spec.additional_wrappers:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         return replace(_environment(spec.id), kwargs=kwargs, max_episode_steps=spec.max_episode_steps)

@@ -32,10 +32,7 @@ ROLLOUTS = 50
 def roll_out_ahead(
     run: SavedRun, points: pd.DataFrame | None, seconds: float, numbers: Sequence[int]
 ) -> list[RolledOut]:
-    """Roll out the most informative steps of these episodes within the time budget.
-
-    Sorted by episode, step.
-    """
+    """Roll out the most informative steps of these episodes within `seconds`; sorted by episode, step."""
     recording = run.recording
     if recording is None or seconds <= 0:
         return []

@@ -53,10 +53,7 @@ class Asking:
 
 
 class Expectations:
-    """Explains actions at one moment.
-
-    All numbers come from the same method: rollouts, or the learned explainer.
-    """
+    """Explains actions at one moment; all numbers come from one method, rollouts or the learned explainer."""
 
     def __init__(self, run: SavedRun, state: NamedState, asking: Asking) -> None:
         self.run, self.state = run, state
@@ -84,20 +81,14 @@ class Expectations:
         self._simulator, self.reason = None, reason
 
     def explain(self, actions: Array, draws: int = 0) -> Explanation:
-        """[action]: explanations by rollouts, or learned.
-
-        `draws` asks a learned one for posterior samples.
-        """
+        """[action]: explanations by rollouts, or learned, with `draws` posterior samples if learned."""
         if self._simulator is None:
             return self.learned(actions, draws)
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
 
     def to_the_end(self, explanation: Explanation) -> Explanation:
-        """Add the return after the horizon, where it can be estimated.
-
-        With a simulator, it is rolled out once per action.
-        """
+        """Add the return after the horizon, where it can be estimated; by rollouts, once per action."""
         if self._simulator is None:
             return self.run.explainer.to_the_end(explanation)
         if explanation.legend.reward_bound is None:

@@ -160,10 +160,7 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
 
 
 def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
-    """Advance the progress bars of a resumed run past the `done` stages.
-
-    bars: (advance, total, stages) of each phase, in order.
-    """
+    """Advance the bars (advance, total, stages) of the phases of a resumed run past the `done` stages."""
     for advance, total, stages in bars:
         before = min(done, stages)
         if before:

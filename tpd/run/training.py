@@ -146,10 +146,7 @@ class Training:
         learning: Sequence[TransitionsHandler],
         info_keys: Sequence[str],
     ) -> list[Stage]:
-        """Collect shards, in this process or in workers, and learn from them.
-
-        Write the dataset if asked to.
-        """
+        """Collect shards, here or in workers, learn from them, and write the dataset if asked to."""
         description = self._description(env, info_keys)
         shards = self._shards(env, policy, rng, info_keys)
         if self.dataset is not None:

@@ -63,10 +63,7 @@ def likely_map(atlas: Atlas, first: str) -> Figure:
 
 
 def steps_map(atlas: Atlas, first: str) -> Figure:
-    """The expected number of steps to the event, given that it happens.
-
-    The square's area is its probability.
-    """
+    """The expected number of steps to the event, if it happens; the square's area is its probability."""
     event = first.removeprefix(FIRST)
     title = f"Expected steps to {event} if it happens; area: how likely that is within {atlas.horizon} steps"
     figure, pages = _panels(atlas, title)

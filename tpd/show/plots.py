@@ -410,10 +410,7 @@ def _covered(lines: FloatArray) -> BoolArray:
 
 
 def _runs(alike: BoolArray) -> list[IntArray]:
-    """Runs of consecutive steps along which a line overlaps the same others.
-
-    alike: [line, step to the next], whether two lines overlap.
-    """
+    """Runs of steps along which a line overlaps the same others, as `alike` [line, step to the next] says."""
     drawn = np.flatnonzero(alike.any(axis=0))
     ends = np.flatnonzero((np.diff(drawn) > 1) | (np.diff(alike[:, drawn], axis=1).any(axis=0))) + 1
     return [run for run in np.split(drawn, ends) if len(run)]
@@ -560,10 +557,7 @@ def key(figure: Figure, explanation: Explanation) -> None:
 def over_seeds(
     title: str, groups: Mapping[str, Sequence[str]], explanations: Mapping[str, Explanation], row: int
 ) -> Figure:
-    """One line per seed, one column per group of seeds with the same strategy.
-
-    A line ends where the future of its seed becomes unknown.
-    """
+    """One line per seed, until its future is unknown; one column per group of seeds with one strategy."""
     if not groups:
         figure = Figure(figsize=(6, 2))
         figure.suptitle(title, fontsize=11)

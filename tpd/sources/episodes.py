@@ -119,10 +119,7 @@ def record(
 
 
 def picture_of(env: Environment, moment: Moment) -> Array | None:
-    """[height, width, 3]: picture of the environment at a moment, by replaying it.
-
-    None if it cannot be drawn.
-    """
+    """[height, width, 3]: the environment at a moment, drawn by replaying it; None if it cannot be drawn."""
     if env.model is not None:
         return env.picture(moment.observation)
     if not env.drawable:

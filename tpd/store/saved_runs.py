@@ -75,10 +75,7 @@ class SavedRun:
         return played_states(self.env, self.explainer.policy)
 
     def dynamics(self) -> TabularDynamics | None:
-        """The dynamics behind a table's answers: counted, or the environment's own.
-
-        None for other predictors.
-        """
+        """The dynamics behind a table's answers, counted or the environment's; None for other predictors."""
         if not isinstance(self.explainer.predictor, HasTable):
             return None
         table = self.explainer.predictor.table()

@@ -66,10 +66,7 @@ class SolvingLearner(Generic[S]):
 
 
 class FittedLearner(SolvingLearner[P]):
-    """Counts actions, updates and losses; saves checkpoints.
-
-    networks: those that a checkpoint stores, by name.
-    """
+    """Counts actions, updates and losses; saves checkpoints of the `networks`, given by name."""
 
     def __init__(
         self,

@@ -90,10 +90,7 @@ class Ring:
 
 
 class ReplayBuffer(Ring):
-    """The newest transitions with their outcomes.
-
-    A transition is always older than the one that `following` names.
-    """
+    """The newest transitions with their outcomes; each is older than the one that `following` names."""
 
     def clear(self) -> None:
         """Remove all transitions."""
