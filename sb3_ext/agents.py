@@ -150,11 +150,8 @@ class TrainedAgent:
                 f"{env.id} has no method action_masks, which MaskablePPO needs for training: add it to the "
                 "environment, or use policy=sb3_ppo"
             )
-        self.policy = as_policy(
-            self.model,
-            deterministic=boolean("deterministic", deterministic),
-            mask=env.mask if env.discrete else None,
-        )
+        mask = env.mask if env.discrete else None
+        self.policy = as_policy(self.model, deterministic=boolean("deterministic", deterministic), mask=mask)
 
         obstacle = indivisible(self.model)
         if obstacle is not None and self.stages > 1:
@@ -189,5 +186,4 @@ class TrainedAgent:
 
     def restore(self, state: State) -> None:
         """Restore a state, to act and to continue training."""
-        done = CheckedArrays(state).number("num_timesteps")
-        restore(self.model, state, over=done >= self.steps)
+        restore(self.model, state, over=CheckedArrays(state).number("num_timesteps") >= self.steps)

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from sb3_ext.buffers import count, load_replay_buffer, replay_buffer_batches
-from tpd.core.types import Policy, RecurrentPolicy, Rng, Stage, Transitions, TransitionsHandler
+from tpd.core.types import Handlers, Policy, RecurrentPolicy, Rng, Stage, Transitions
 from tpd.envs import Environment
 from tpd.envs.spaces import check_members
 from tpd.guards.settings import boolean
@@ -47,12 +47,7 @@ class BufferTraining(Training):
         )
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: Rng,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
         """Read, and learn from it."""
         if isinstance(policy, RecurrentPolicy):

@@ -14,11 +14,11 @@ from sb3_ext.raw_values import HiddenStates, RawValues
 from tpd.core.observations import check_space
 from tpd.core.types import (
     FittingLearner,
+    Handlers,
     HasMetrics,
     Learner,
     RecurrentPolicy,
     Transitions,
-    TransitionsHandler,
     concatenate,
 )
 from tpd.guards.settings import boolean, one_of, whole_number
@@ -40,7 +40,7 @@ class TransitionCallback(BaseCallback):
 
     def __init__(
         self,
-        functions: Sequence[TransitionsHandler],
+        functions: Handlers,
         *,
         info_keys: Sequence[str] = (),
         batch_size: int = 1000,
@@ -230,10 +230,8 @@ class ExplainerCallback(TransitionCallback):
         if not self._news:
             return
         self._news = False
-        figures = {
-            "explainer/seconds": self.seconds,
-            "explainer/share_of_training": self.seconds / (now - self._began),
-        }
+        share = self.seconds / (now - self._began)
+        figures = {"explainer/seconds": self.seconds, "explainer/share_of_training": share}
         if isinstance(self.learner, HasMetrics):
             figures |= self.learner.metrics()
         if self.run is not None:

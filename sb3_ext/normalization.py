@@ -138,8 +138,7 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
     state = running.state if isinstance(running, PickledObject) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
         raise ValueError(f"has no mean and variance of {name}")
-    due = space.shape or ()
-    mean, variance = (_array(state[values], due, name) for values in ("mean", "var"))
+    mean, variance = (_array(state[values], space.shape or (), name) for values in ("mean", "var"))
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
         raise ValueError(f"has no finite mean and variance of {name}")
     return mean, variance

@@ -17,7 +17,7 @@ from tpd.core.observations import unpack
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
 from tpd.sources.exploration import draw, mix, uniform
 
-Normalization = Callable[[Any], Any]
+Normalizer = Callable[[Any], Any]
 Mask = Callable[[Array], BoolArray]
 
 
@@ -25,7 +25,7 @@ def as_policy(
     model: BaseAlgorithm,
     *,
     deterministic: bool = True,
-    normalization: Normalization | Literal[False] | None = None,
+    normalization: Normalizer | Literal[False] | None = None,
     mask: Mask | None = None,
 ) -> "SB3Policy":
     """Wrap a model as a policy, during or after its training.
@@ -78,11 +78,7 @@ class SB3Policy:
     """A model with continuous actions, or with actions that consist of parts."""
 
     def __init__(
-        self,
-        model: BaseAlgorithm,
-        deterministic: bool,
-        normalization: Normalization | None,
-        mask: Mask | None,
+        self, model: BaseAlgorithm, deterministic: bool, normalization: Normalizer | None, mask: Mask | None
     ) -> None:
         self.model, self.deterministic = model, deterministic
         self.discount = float(getattr(model, "gamma", 1.0))

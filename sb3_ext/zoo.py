@@ -74,8 +74,7 @@ def zoo_environment(path: str | None, id: str | None) -> Environment:
     name = id or folder.env_id
     if name is None:
         raise ValueError(f"{path} does not contain the id of its environment: set it (env.id=...)")
-    limit = folder.max_episode_steps
-    return Environment(name, dict(folder.env_kwargs), limit, wrappers=folder.wrappers)
+    return Environment(name, dict(folder.env_kwargs), folder.max_episode_steps, wrappers=folder.wrappers)
 
 
 def zoo_agent(path: Path, env: Environment) -> ZooFolder:

@@ -157,8 +157,7 @@ class Asked:
             lambda mixed: forecast(features.observations(mixed)), here, background, groups, rng, planned.exact
         )
         if found.background < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * len(background)):
-            left_out = len(background) - found.background
-            return replace(empty, withheld=not_mixed(left_out, len(background)))
+            return replace(empty, withheld=not_mixed(len(background) - found.background, len(background)))
         drivers = replace(
             empty,
             **found._asdict(),
@@ -264,8 +263,7 @@ def _not_told(needed: list[Explanation], outcome: int, by: int, names: tuple[str
         if not one.foreseen[0, by]:
             return f"too many of the state-action pairs that may follow {name} were never tried"
         if one.verdicts is not None and not one.told.by[0, by, outcome]:
-            verdict = Verdict(one.verdicts.by[0, by, outcome]).words
-            return f"after {name} it is {verdict}"
+            return f"after {name} it is {Verdict(one.verdicts.by[0, by, outcome]).words}"
     return ""
 
 

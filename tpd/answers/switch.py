@@ -69,8 +69,7 @@ def switch_in_rollouts(explanation: Explanation) -> Switch | None:
     assert explanation.rollouts is not None
     if explanation.certain[0]:
         return None
-    events = plain_events(explanation.legend)
-    seen = explanation.rollouts[:, 0][:, :, list(events.values())] > 0
+    seen = explanation.rollouts[:, 0][:, :, list(plain_events(explanation.legend).values())] > 0
     return _switch(_rolled_out_splits(seen), explanation, len(seen))
 
 

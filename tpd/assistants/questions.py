@@ -44,8 +44,7 @@ class Questions:
         self, run: str, state: Any, action: Any = None, foil: Any = None, rollouts: int | None = None
     ) -> Asked:
         """The answer, and the pair that it explains."""
-        opened = self.library.read(run)
-        saved = opened.saved
+        saved = self.library.read(run).saved
         checked(Question(run, state, action=action, foil=foil, rollouts=rollouts))
         for named in (action, foil):  # checked before any rollout
             if named is not None:

@@ -248,6 +248,7 @@ class Resumable(Protocol):
 Stage = Callable[[], None]
 """A piece of work that depends only on the results of earlier stages."""
 TransitionsHandler = Callable[[Transitions], None]
+Handlers = Sequence[TransitionsHandler]
 MetricsCallback = Callable[[Mapping[str, float], int], None]
 """Called with metrics by name, and their step."""
 

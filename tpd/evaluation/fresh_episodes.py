@@ -37,8 +37,7 @@ class Forecasts:
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values; those of foils are called `<event>/foil_skill` and so on."""
-        foil = {} if self.foil is None else self.foil.metrics("foil_")
-        return self.policy.metrics() | foil
+        return self.policy.metrics() | ({} if self.foil is None else self.foil.metrics("foil_"))
 
     def frame(self) -> pd.DataFrame:
         """One row for each outcome and range, for the policy's own actions and for foils."""

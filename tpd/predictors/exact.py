@@ -115,8 +115,7 @@ class ExactSolution:
 
     def cases(self, episodes: int, rng: Rng) -> Cases:
         """Every pair visited in episodes of the policy, and all other valid actions there as foils."""
-        met = play(self.env, self.policy, rng, episodes=episodes)
-        taken = Visits.of(met.transitions, self._shape[1])
+        taken = Visits.of(play(self.env, self.policy, rng, episodes=episodes).transitions, self._shape[1])
         foils = taken.foils(self.env)
         states = np.concatenate([taken.state, foils.state])
         actions = np.concatenate([taken.action, foils.action])

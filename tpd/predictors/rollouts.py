@@ -159,8 +159,7 @@ class MonteCarlo:
 
     def _offered(self, episodes: int, rng: Rng, before_ends: bool) -> Iterable[tuple[Moment, Array]]:
         """Candidate steps: a moment, and the action taken there [1, ...]."""
-        seeds = [reset_seed(rng) for _ in range(episodes)]
-        steps = play_together(self.env, self.policy, seeds, rng)
+        steps = play_together(self.env, self.policy, [reset_seed(rng) for _ in range(episodes)], rng)
         if not before_ends:
             return ((step.moment(), step.action) for step in steps)
         return _before_ends(steps, self.horizon)
@@ -203,5 +202,4 @@ def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Mom
     for step in steps:
         latest[step.episode].append(step)
         if step.terminated or step.truncated:
-            last = latest.pop(step.episode)
-            yield from ((one.moment(), one.action) for one in last if step.terminated)
+            yield from ((one.moment(), one.action) for one in latest.pop(step.episode) if step.terminated)

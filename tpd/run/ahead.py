@@ -71,8 +71,7 @@ def telling_steps(
             if before <= steps:
                 yield episode, steps - before
         if round_number == 0 and points is not None:
-            shown = points[points["episode"].isin(numbers)]
-            for row in shown.head(MOST_POINTS).to_dict("records"):
+            for row in points[points["episode"].isin(numbers)].head(MOST_POINTS).to_dict("records"):
                 yield int(row["episode"]), int(row["step"])
 
 

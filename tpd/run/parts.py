@@ -109,8 +109,11 @@ def build(
                 "0: set training.steps"
             )
     evaluation: Evaluation = _make(cfg, "evaluation")
+    examiner: Examiner | None = None
     with blame("evaluation"):
-        examiner = _examiner(evaluation, explainer, env, outcomes, seed, training)
+        if evaluation.truth is not None:
+            truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
+            examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
     with blame("figures"):
         figures = figures_from_config(cfg.figures, env)
     recorder: Recorder = _make(cfg, "recording")
@@ -192,21 +195,6 @@ def _describe(
             },
         )
     return about
-
-
-def _examiner(
-    evaluation: Evaluation,
-    explainer: Explainer,
-    env: Environment,
-    outcomes: OutcomeSet,
-    seed: int,
-    training: Training,
-) -> Examiner | None:
-    """Build the object that compares the explainer with the truth; None if there is no truth."""
-    if evaluation.truth is None:
-        return None
-    truth = evaluation.truth(env, explainer.policy, outcomes, horizon=explainer.predictor.horizon)
-    return Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
 
 
 def _check_playable(env: Environment, trainer: Trainer, evaluation: Evaluation, recorder: Recorder) -> None:

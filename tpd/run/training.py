@@ -9,12 +9,12 @@ from joblib import cpu_count
 
 from tpd.core.types import (
     DiscretePolicy,
+    Handlers,
     MetricsCallback,
     Policy,
     Rng,
     Stage,
     Trainer,
-    TransitionsHandler,
     hidden_size,
     no_metrics,
 )
@@ -121,8 +121,8 @@ class Training:
         trainer: Trainer,
         rng: Rng,
         *,
-        learning: Sequence[TransitionsHandler],
-        watching: Sequence[TransitionsHandler] = (),
+        learning: Handlers,
+        watching: Handlers = (),
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
@@ -139,12 +139,7 @@ class Training:
         return stages
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: Rng,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
         """Collect shards, here or in workers, learn from them, and write the dataset if asked to."""
         description = self._description(env, info_keys)
@@ -229,12 +224,7 @@ class DatasetTraining(Training):
             )
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: Rng,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
         """Read the shards and learn from them."""
         hidden = hidden_size(policy)

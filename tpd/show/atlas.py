@@ -58,8 +58,7 @@ class Atlas:
     def explore(cls, explainer: Explainer, env: Environment, spec: MapSpec) -> "Atlas":
         """Explain every state."""
         names = (spec.pages, spec.panels, spec.down, spec.across)
-        had = env.state_fields
-        values = tuple((None,) if name is None else tuple(had[name]) for name in names)
+        values = tuple((None,) if name is None else tuple(env.state_fields[name]) for name in names)
         states = [
             env.state({name: value for name, value in zip(names, place, strict=True) if name is not None})
             for place in product(*values)

@@ -50,8 +50,7 @@ def draw(drivers: Drivers) -> Figure:
     axes.margins(x=0.15)
     axes.set_yticks(rows, labels)
     axes.invert_yaxis()
-    unit = " (percentage points)" if drivers.probability else ""
-    axes.set_xlabel(f"moves the forecast by{unit}")
+    axes.set_xlabel(f"moves the forecast by{' (percentage points)' if drivers.probability else ''}")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     base, here = amount(drivers.base, drivers), amount(drivers.forecast, drivers)

@@ -85,8 +85,7 @@ class FigureSpec:
             )
         states, actions = [], []
         for pair in pairs:
-            unknown = set(pair) - {"state", "action"}
-            if unknown or "state" not in pair:
+            if "state" not in pair or set(pair) - {"state", "action"}:
                 raise ValueError(f"figure {name!r}: a pair must have a state and an action, got {dict(pair)}")
             named_states.check(env, pair["state"])
             states.append(pair["state"])

@@ -55,8 +55,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
             axes.plot([], [], label=f"{name}: unknown", **look)
             continue
         for side, label in ((observed.lowest, name), (observed.highest, None)):
-            likely = np.cumsum(side.probabilities[i])
-            axes.step(side.values[i], likely, where="post", label=label, **look)
+            axes.step(side.values[i], np.cumsum(side.probabilities[i]), where="post", label=label, **look)
     if known.any():  # only the range of known returns
         low = float(np.nanmin(observed.quantile(EDGE).high[known]))
         high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))

@@ -133,8 +133,7 @@ def _bound(values: Array) -> float:
 def _seen(columns: Mapping[str, Array]) -> str:
     """The observed range of some numbers, and the bound used for them, as text."""
     seen = ", ".join(f"{name} {values.min():.3g} to {values.max():.3g}" for name, values in columns.items())
-    bound = max(map(_bound, columns.values()))
-    return f" (seen: {seen}; values beyond ±{bound:,.0f} raise an error)"
+    return f" (seen: {seen}; values beyond ±{max(map(_bound, columns.values())):,.0f} raise an error)"
 
 
 def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], list[str]]:

@@ -281,8 +281,7 @@ def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: lis
                 for _ in file.iter_batches(rows, row_groups=[group], columns=[name]):
                     pass
             except (pa.ArrowException, OSError) as culprit:
-                reason = _line(culprit)
-                raise DatasetError(f"{path}: the column {name} cannot be read: {reason}") from error
+                raise DatasetError(f"{path}: the column {name} cannot be read: {_line(culprit)}") from error
         raise DatasetError(f"{path} cannot be read: {_line(error)}") from error
 
 

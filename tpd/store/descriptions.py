@@ -44,8 +44,7 @@ def plain(value: Any, depth: int = 0) -> Any:
             return [plain(part, depth + 1) for part in value]
         case dict() if all(isinstance(key, str) and key != "_target_" for key in value):
             return {plain(key): plain(part, depth + 1) for key, part in value.items()}
-    shown = repr(value)
-    raise ValueError(f"{shown[:80]} is not a plain value")
+    raise ValueError(f"{repr(value)[:80]} is not a plain value")
 
 
 Plain = Annotated[Any, AfterValidator(plain)]

@@ -118,8 +118,7 @@ def make(
 
 
 def _library_of(policy: Policy) -> str | None:
-    modules = {kind["policies"]: library for library, kind in _kinds().items()}
-    return modules.get(type(policy).__module__)
+    return {kind["policies"]: library for library, kind in _kinds().items()}.get(type(policy).__module__)
 
 
 def _module(library: str) -> Any:

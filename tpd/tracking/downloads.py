@@ -79,8 +79,7 @@ def _download(client: MlflowClient, run: Run, folder: Path) -> None:
 
 
 def _without_explainer(client: MlflowClient, run: Run) -> str:
-    parent = f"tags.mlflow.parentRunId = '{run.info.run_id}'"
-    seeds = client.search_runs([run.info.experiment_id], parent)
+    seeds = client.search_runs([run.info.experiment_id], f"tags.mlflow.parentRunId = '{run.info.run_id}'")
     if not seeds:
         return f"the run {run.info.run_id} ({run.info.status.lower()}) has no explainer"
     named = ", ".join(f"{seed.info.run_name}: run={seed.info.run_id}" for seed in reversed(seeds))

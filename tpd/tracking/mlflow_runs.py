@@ -213,11 +213,8 @@ class MlflowRun(Run):
         asked = questions(folder)
         described: dict[str, Any] = {}
         if asked is not None:
-            described = {
-                "signature": served_model.signature(folder),
-                "input_example": asked.example,
-                "metadata": asked.description,
-            }
+            described = {"input_example": asked.example, "metadata": asked.description}
+            described["signature"] = served_model.signature(folder)
         Model.log(
             artifact_path=None,
             name=name,

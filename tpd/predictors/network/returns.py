@@ -113,8 +113,7 @@ class ReturnNetwork(PairNetwork):
         horizon: int,
         **architecture: Unpack[Architecture],
     ) -> None:
-        outputs = horizon * (2 + settings.atoms)
-        super().__init__(observation_space, action_space, outputs, **architecture)
+        super().__init__(observation_space, action_space, horizon * (2 + settings.atoms), **architecture)
         self.horizon, self.of_returns = horizon, settings
         self.register_buffer("atoms", standard_atoms(settings.atoms), persistent=False)
         self.register_buffer("unit", torch.ones(horizon))

@@ -242,8 +242,7 @@ def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
 
 def _counts(explanation: Explanation) -> FloatArray:
     """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
-    powers = explanation.discounts
-    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
+    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), explanation.discounts))
 
 
 def _outcomes(legend: Legend) -> list[dict[str, Any]]:
