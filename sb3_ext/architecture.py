@@ -154,8 +154,7 @@ def _stated_layers(net_arch: Any, head: str) -> list[Any]:
 
 def check_spaces(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
     """Refuse spaces larger than the weights, before networks for them are allocated."""
-    empty = [name for name, weight in weights.items() if 0 in weight.shape]
-    if empty:
+    if empty := [name for name, weight in weights.items() if 0 in weight.shape]:
         raise ValueError(f"its weights {empty[0]} are empty")
     matrices = [weight.shape for weight in weights.values() if weight.dim() == 2]
     outputs, inputs = (max((shape[axis] for shape in matrices), default=0) for axis in (0, 1))

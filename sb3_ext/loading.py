@@ -203,8 +203,7 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
     module, _, name = saved.rpartition(".")
     module = OLD_MODULES.get(module, module)
     if module not in MODULES[algorithm]:
-        others = [other.__name__ for other in SIGNS if module in MODULES[other]]
-        if others:
+        if others := [other.__name__ for other in SIGNS if module in MODULES[other]]:
             raise ValueError(f"is an agent of {' or '.join(others)}, not of {algorithm.__name__}")
         raise ValueError(
             f"has the policy class {saved or 'unknown'}, which {algorithm.__name__} does not have; {TRUST}"

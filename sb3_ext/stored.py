@@ -269,8 +269,7 @@ def _normalization(
     if not isinstance(space, spaces.Dict) and settings.keys:
         raise ValueError(f"normalization.keys: {settings.keys} need Dict observations, got {space}")
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
-    unknown = [key for key in settings.keys if key not in parts]
-    if unknown:
+    if unknown := [key for key in settings.keys if key not in parts]:
         raise ValueError(f"normalization.keys must be among {', '.join(parts)}, got {unknown[0]!r}")
     means, variances = (
         {key: taken(f"{name}.{key}", parts[key]) for key in settings.keys} for name in (MEAN, VARIANCE)

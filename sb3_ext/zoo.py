@@ -71,8 +71,7 @@ def zoo_environment(path: str | None, id: str | None) -> Environment:
     if path is None:
         raise ValueError("set the folder of the agent: policy.path=...")
     folder = read_zoo_folder(Path(path).expanduser())
-    name = id or folder.env_id
-    if name is None:
+    if (name := id or folder.env_id) is None:
         raise ValueError(f"{path} does not contain the id of its environment: set it (env.id=...)")
     return Environment(name, dict(folder.env_kwargs), folder.max_episode_steps, wrappers=folder.wrappers)
 
@@ -87,8 +86,7 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
     if isinstance(env, MadeEnvironment):
         return folder
     present = [class_of(wrapper) for wrapper in env.wrappers]
-    absent = [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]
-    if absent:
+    if absent := [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]:
         listed = ", ".join(map(str, absent))
         advice = "use an environment that has it"
         if all(layer.wrapper is not None for layer in layers):

@@ -133,8 +133,7 @@ class Asked:
             against=against_foil,
             rolled_out=forecast.of(self.rolled_out),
         )
-        reason = _not_told(needed, outcome, step, self.names)
-        if reason:
+        if reason := _not_told(needed, outcome, step, self.names):
             return replace(nothing, withheld=reason)
         try:
             features, met = features_of(self.env, self.observation), self.met(MANY_EPISODES)

@@ -56,8 +56,7 @@ def reward_of(legend: Legend, outcome: str) -> float:
     """The reward of an outcome; raises if it is not part of the reward."""
     _accounted(legend)
     weights = dict(zip(legend.names, legend.weights, strict=True))
-    weight = weights.get(outcome)
-    if weight is None:
+    if (weight := weights.get(outcome)) is None:
         known = ", ".join(name for name, weight in weights.items() if weight is not None)
         what = "has no reward" if outcome in weights else "is not an outcome"
         near = "" if outcome in weights else did_you_mean(outcome, weights)

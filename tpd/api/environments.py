@@ -71,8 +71,7 @@ def _of_spec(spec: EnvSpec) -> Environment:
     if not spec.additional_wrappers:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         return replace(_environment(spec.id), kwargs=kwargs, max_episode_steps=spec.max_episode_steps)
-    lost = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
-    if lost:
+    if lost := [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]:
         raise ValueError(
             f"env: the wrappers {', '.join(lost)} do not record their arguments, so {spec.id} cannot be "
             "created again with them; pass a function that creates it"
@@ -109,8 +108,7 @@ def why_not_known(env: Environment) -> str:
     if type(env) is Environment and not env.wrappers:
         return "it was created with other settings" if env.kwargs else ""
     base = Environment(env.registered_id or env.id)
-    changes = _changes(env, base)
-    if changes:
+    if changes := _changes(env, base):
         return "; ".join(f"{what}: {by}" for what, by in changes.items())
     one, other = env.make(), base.make()
     over = True

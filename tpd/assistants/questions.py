@@ -130,8 +130,7 @@ def _episodes(opened: OpenRun) -> list[records.EpisodeEntry]:
 
 def quality_of(opened: OpenRun) -> records.QualityRecord:
     """The quality of the learned answers of a run."""
-    quality = Quality.read(opened.folder)
-    if quality is None:
+    if (quality := Quality.read(opened.folder)) is None:
         return records.QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
     table, skills = quality.table, list[records.SkillEntry]()
     if table is not None:

@@ -61,8 +61,7 @@ class CheckedArrays:
         self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True, optional: bool = False
     ) -> Array | None:
         """The array of this name, checked for kind and shape; None is any length, a final `...` more axes."""
-        array = self._arrays.get(name)
-        if array is None:
+        if (array := self._arrays.get(name)) is None:
             if optional:
                 return None
             raise ValueError(f"{self._whose}has no {name}")

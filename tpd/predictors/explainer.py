@@ -166,8 +166,7 @@ class Explainer:
         if isinstance(predictor, DrawingPredictor):
             return predictor.draws(observations, actions, self.policy, count)
         assert self.errors is not None
-        foil = self.is_foil(observations, actions)
-        if foil is None:
+        if (foil := self.is_foil(observations, actions)) is None:
             places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)
         else:
             places = row_numbers(observations)
@@ -177,8 +176,7 @@ class Explainer:
         """[batch, ...]: verdicts for own actions or foils; the worse of both if that is unknown."""
         if self.verdicts is None:
             return None
-        foil = self.is_foil(observations, actions)
-        if foil is None:
+        if (foil := self.is_foil(observations, actions)) is None:
             return self.verdicts.worst[np.zeros(len(actions), dtype=np.int64)]
         return self.verdicts[foil.astype(np.int64)]
 

@@ -37,8 +37,7 @@ def roll_out_ahead(
     if recording is None or seconds <= 0:
         return []
     start, _ = find_recorded(run.env, recording, 0, 0)
-    reason = reason_not_to_ask(run, start, Asking())
-    if reason:
+    if reason := reason_not_to_ask(run, start, Asking()):
         log.info("the report has no rollouts: %s", reason)
         return []
     began, found = time.monotonic(), dict[tuple[int, int], RolledOut]()

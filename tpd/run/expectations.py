@@ -93,8 +93,7 @@ class Expectations:
             return self.run.explainer.to_the_end(explanation)
         if explanation.legend.reward_bound is None:
             return explanation
-        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]
-        if missing:
+        if missing := [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]:
             found = run_on.to_the_end(self._simulator, self._moment, explanation[np.array(missing)])
             for place, row in enumerate(missing):
                 self._beyond[_key(explanation.actions[row])] = found[place : place + 1]
@@ -110,8 +109,7 @@ class Expectations:
             if explanation.legend.reward_bound is None:
                 return explanation
             return replace(explanation, beyond=run_on.to_the_end(simulator, self._moment, explanation))
-        dynamics = run.dynamics()
-        if dynamics is None:
+        if (dynamics := run.dynamics()) is None:
             raise ValueError(
                 f"{followed.name}: a behaviour needs a simulator that can be forked, or a table, but "
                 f"there is neither: {self.reason}"

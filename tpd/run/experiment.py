@@ -110,8 +110,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 
 def _track_data(parts: Parts, rows: int, tracked: Run) -> None:
     """Track which transitions were learned from; those that are not saved are identified by the run."""
-    source = parts.training.source
-    if source is None:
+    if (source := parts.training.source) is None:
         tracked.data(f"{parts.env.id} transitions", parts.fingerprint, rows)
     else:
         tracked.data(source.name, digest_of(source), rows, str(source.absolute()))
@@ -162,8 +161,7 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
 def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
     """Advance the bars (advance, total, stages) of the phases of a resumed run past the `done` stages."""
     for advance, total, stages in bars:
-        before = min(done, stages)
-        if before:
+        if before := min(done, stages):
             advance(total * before // stages)
         done -= before
 

@@ -108,8 +108,7 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
     for warning in told.warnings:
         print(warning)
     judged = [side for side in told.sides if side.learned is not None]
-    learned = [side.learned for side in judged if side.learned is not None]
-    if learned:
+    if learned := [side.learned for side in judged if side.learned is not None]:
         print()
         rolled_out = [side.explanation for side in judged]
         show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
@@ -184,8 +183,7 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
         _fragile_states(run, run.recording, outcome, now, out)
-    spec = MapSpec.from_config(run.maps, run.env)
-    if spec is not None:
+    if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
         found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
         change = np.where(found.rival < 0, np.inf, np.abs(found.reward - now))

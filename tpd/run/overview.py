@@ -26,8 +26,7 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float, he
     """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
-    spec = MapSpec.from_config(run.maps, run.env)
-    if spec is not None:
+    if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:

@@ -216,8 +216,7 @@ class DatasetTraining(Training):
                     f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}: use the "
                     "environment that it was collected in"
                 )
-        missing = [key for key in info_keys if key not in self._dataset.info_keys]
-        if missing:
+        if missing := [key for key in info_keys if key not in self._dataset.info_keys]:
             kept = ", ".join(self._dataset.info_keys) or "none"
             raise ValueError(
                 f"the outcomes read info[{missing[0]!r}], which the dataset does not have; it has {kept}"

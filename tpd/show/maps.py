@@ -123,8 +123,7 @@ def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappabl
     last = np.full((down, across), np.nan)
     for place in np.ndindex(down, across):
         every = likely[(slice(None), *place)]
-        begin = known_from(every)
-        if begin is None:
+        if (begin := known_from(every)) is None:
             continue
         last[place] = every[-1]
         found = threshold(every[begin:])

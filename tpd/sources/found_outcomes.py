@@ -186,8 +186,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
     ends, count = steps.terminated, int(steps.terminated.sum())
     if not count:
         return [], [f"no episode terminated in {len(steps):,} transitions, so termination is not an event"]
-    at_ends = [each for each in flags if ends[each.function(steps)].all()]
-    if at_ends:
+    if at_ends := [each for each in flags if ends[each.function(steps)].all()]:
         return _other_endings(steps, at_ends)
     thresholds = reward_thresholds(steps.reward[ends], steps.reward[~ends])
     if not thresholds:

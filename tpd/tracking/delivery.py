@@ -204,8 +204,7 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
 
 def _check_parent(delivery: Delivery) -> None:
     """Refuse to place a run below a sweep whose folder is not above the run's folder."""
-    parent = delivery.parent
-    if parent is None:
+    if (parent := delivery.parent) is None:
         return
     above = [up / DELIVERY_STATE for up in delivery.folder.resolve().parents]
     sweeps = [_read_state(state) for state in above if state.is_file()]

@@ -86,8 +86,7 @@ class ReturnSettings:
 
 def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
     """The settings of a return network; raises if returns cannot be learned."""
-    bound = outcomes.legend.reward_bound
-    if bound is None:
+    if (bound := outcomes.legend.reward_bound) is None:
         raise ValueError(
             f"return_atoms={atoms} needs outcomes that account for the reward, but these do not: set "
             "explainer.return_atoms=0"
