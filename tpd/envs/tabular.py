@@ -90,9 +90,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(self, model: TabularModel, num_envs: int, max_episode_steps: int | None = None) -> None:
-        self.model = model
-        self.num_envs = num_envs
-        self.max_episode_steps = max_episode_steps
+        self.model, self.num_envs, self.max_episode_steps = model, num_envs, max_episode_steps
         self.single_observation_space = gym.spaces.Discrete(model.num_states)
         self.single_action_space = gym.spaces.Discrete(model.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)

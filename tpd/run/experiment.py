@@ -139,10 +139,11 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
     """Add the mean return of the policy, from the fresh episodes or else from the recorded ones."""
-    returns = None if recording is None else episode_returns(recording.episodes)
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
-    if returns is None:
+    elif recording is not None:
+        returns = episode_returns(recording.episodes)
+    else:
         return findings
     played = PlayedReturn.of(returns, getattr(parts.trainer, "expected_return", None))
     if played.warning:

@@ -36,6 +36,7 @@ def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Fig
     is rewarded, the expected number of steps to it.
     """
     atlas, legend = Atlas.explore(explainer, env, spec), explainer.legend
+    rewards = dict(zip(legend.names, legend.weights, strict=True))
     figures = {}
     for first in (name for name in legend.names if name.startswith(FIRST)):
         event = first.removeprefix(FIRST)
@@ -43,13 +44,9 @@ def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Fig
         figures[f"{name}_likely"] = likely_map(atlas, first)
         if spec.panels is not None:
             figures[f"{name}_threshold"] = threshold_map(atlas, first)
-        if _rewarded(legend, event):
+        if (rewards.get(event) or 0) > 0:
             figures[f"{name}_steps"] = steps_map(atlas, first)
     return figures
-
-
-def _rewarded(legend: Legend, event: str) -> bool:
-    return (dict(zip(legend.names, legend.weights, strict=True)).get(event) or 0) > 0
 
 
 def likely_map(atlas: Atlas, first: str) -> Figure:

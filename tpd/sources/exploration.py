@@ -77,10 +77,8 @@ class Explorer:
     """Epsilon-greedy exploration for any environment: sometimes a random valid action."""
 
     def __init__(self, env: Environment, policy: Policy, exploration: Exploration, rng: Rng) -> None:
-        self._env = env
-        self._policy = policy
+        self._env, self._policy, self._rng = env, policy, rng
         self._epsilon = exploration.epsilon
-        self._rng = rng
 
     def __call__(self, observations: Array) -> Choice:
         actions = np.array(self._policy.sample(observations, self._rng))
@@ -164,8 +162,7 @@ class TabularExplorer:
     def __init__(self, env: Environment, policy: DiscretePolicy, exploration: Exploration, rng: Rng) -> None:
         require_tables(env)
         states = np.arange(env.table_shape()[0])
-        self._rng = rng
-        self._exploration = exploration
+        self._rng, self._exploration = rng, exploration
         self._valid = env.mask(states)
         self._policy = policy.probabilities(states)
         self._visits: IntArray = np.zeros(self._valid.shape, dtype=np.int64)

@@ -269,9 +269,7 @@ def absolute(uri: str) -> str:
     """The URI of the same store with an absolute path."""
     if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
         raise ValueError(f"uri must be a store, {EXAMPLES}, got {uri!r}")
-    if not uri.startswith(SQLITE):
-        return uri
-    return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
+    return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute()) if uri.startswith(SQLITE) else uri
 
 
 @contextlib.contextmanager

@@ -141,8 +141,7 @@ class Delivery:
         if self._failures < TRIES:
             raise error
         log.warning("%s: the store refuses %s: %s", self.folder, entries[0]["do"], first_line(error))
-        refused = [{**entry, "error": first_line(error)} for entry in entries]
-        self._note(refused=[*self.refused, *refused])
+        self._note(refused=[*self.refused, *({**entry, "error": first_line(error)} for entry in entries)])
 
     def _note(self, **news: Any) -> None:
         if any(self._state[key] != value for key, value in news.items()):

@@ -108,9 +108,7 @@ class MlflowTracking(Tracking):
 
     def ui_command(self) -> str:
         """The command that shows the runs."""
-        if self.uri.startswith("http"):
-            return f"open {self.uri} in a browser"
-        return ui_command(self.uri)
+        return f"open {self.uri} in a browser" if self.uri.startswith("http") else ui_command(self.uri)
 
     @property
     def address(self) -> str:

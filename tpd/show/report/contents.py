@@ -262,14 +262,11 @@ def _outcomes(legend: Legend) -> list[dict[str, Any]]:
 
 def _endings(recording: Recording) -> list[str]:
     """How each episode ended."""
-    endings = []
-    for number in range(len(recording.episodes)):
-        episode = recording.episodes[number]
-        if episode.terminated[-1]:
-            endings.append("terminated")
-        else:
-            endings.append("time limit" if episode.truncated[-1] else "recorded no further")
-    return endings
+    lasts = (recording.episodes[number][-1:] for number in range(len(recording.episodes)))
+    return [
+        "terminated" if last.terminated else "time limit" if last.truncated else "recorded no further"
+        for last in lasts
+    ]
 
 
 def _turning_points(
