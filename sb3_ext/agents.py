@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -22,7 +21,7 @@ from sb3_ext.policies import as_policy
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
-from tpd.core.types import MetricsCallback, RecurrentPolicy, State, TransitionsHandler, no_metrics
+from tpd.core.types import MetricsCallback, RecurrentPolicy, Rng, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, whole_number
@@ -45,7 +44,7 @@ class LoadedAgent(Pretrained):
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         path: str | None,
         algorithm: str | None = None,
@@ -84,10 +83,7 @@ class LoadedAgent(Pretrained):
 
 
 def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
-    """Read the statistics of a file without unpickling.
-
-    Unpickle only if that fails and the file is trusted.
-    """
+    """Read the statistics of a file without unpickling; only if that fails and it is trusted, unpickle it."""
     try:
         return load_normalization(file, env.observation_space)
     except ValueError:
@@ -106,7 +102,7 @@ class GivenModel(Pretrained):
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         model: BaseAlgorithm,
         deterministic: bool = True,
@@ -136,7 +132,7 @@ class TrainedAgent:
     def __init__(
         self,
         env: Environment,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
         algorithm: Callable[..., BaseAlgorithm],
         num_envs: int,
@@ -154,11 +150,8 @@ class TrainedAgent:
                 f"{env.id} has no method action_masks, which MaskablePPO needs for training: add it to the "
                 "environment, or use policy=sb3_ppo"
             )
-        self.policy = as_policy(
-            self.model,
-            deterministic=boolean("deterministic", deterministic),
-            mask=env.mask if env.discrete else None,
-        )
+        mask = env.mask if env.discrete else None
+        self.policy = as_policy(self.model, deterministic=boolean("deterministic", deterministic), mask=mask)
 
         obstacle = indivisible(self.model)
         if obstacle is not None and self.stages > 1:
@@ -193,5 +186,4 @@ class TrainedAgent:
 
     def restore(self, state: State) -> None:
         """Restore a state, to act and to continue training."""
-        done = CheckedArrays(state).number("num_timesteps")
-        restore(self.model, state, over=done >= self.steps)
+        restore(self.model, state, over=CheckedArrays(state).number("num_timesteps") >= self.steps)

@@ -49,7 +49,7 @@ WITHOUT_EFFECT = {":serialized:", ":type:", "device", "log_std_init", "optimizer
 WITHOUT_EFFECT |= {"ortho_init", "use_sde"}  # only the use_sde beside policy_kwargs has an effect
 
 
-def policy_arguments(
+def policy_kwargs(
     agent: SavedAgent, algorithm: Algorithm, policy_class: Any, actions: Space
 ) -> dict[str, Any]:
     """The keyword arguments to build a policy with these settings and weights."""
@@ -154,8 +154,7 @@ def _stated_layers(net_arch: Any, head: str) -> list[Any]:
 
 def check_spaces(observations: Space, actions: Space, weights: Weights, images: bool) -> None:
     """Refuse spaces larger than the weights, before networks for them are allocated."""
-    empty = [name for name, weight in weights.items() if 0 in weight.shape]
-    if empty:
+    if empty := [name for name, weight in weights.items() if 0 in weight.shape]:
         raise ValueError(f"its weights {empty[0]} are empty")
     matrices = [weight.shape for weight in weights.values() if weight.dim() == 2]
     outputs, inputs = (max((shape[axis] for shape in matrices), default=0) for axis in (0, 1))

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from sb3_ext.buffers import count, load_replay_buffer, replay_buffer_batches
-from tpd.core.types import Policy, RecurrentPolicy, Stage, Transitions, TransitionsHandler
+from tpd.core.types import Handlers, Policy, RecurrentPolicy, Rng, Stage, Transitions
 from tpd.envs import Environment
 from tpd.envs.spaces import check_members
 from tpd.guards.settings import boolean
@@ -49,12 +47,7 @@ class BufferTraining(Training):
         )
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: np.random.Generator,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
         """Read, and learn from it."""
         if isinstance(policy, RecurrentPolicy):

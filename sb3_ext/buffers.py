@@ -130,8 +130,7 @@ def replay_buffer_batches(
         if observation_space is None and any(map(is_image_space, _parts(buffer.observation_space))):
             raise ValueError(
                 f"the replay buffer contains images, in {buffer.observation_space}, which SB3 may have "
-                "transposed: "
-                "pass the env's own observation_space"
+                "transposed: pass the env's own observation_space"
             )
         observation_space = observation_space or buffer.observation_space
         action_space = action_space or buffer.action_space
@@ -170,8 +169,7 @@ def _checked(
     if info_keys:
         raise ValueError(
             f"a replay buffer does not store info, so outcomes that read {', '.join(info_keys)} cannot be "
-            "computed "
-            "from it: use ExplainerCallback during training, or collect transitions afterwards"
+            "computed from it: use ExplainerCallback during training, or collect transitions afterwards"
         )
     if not len(rows):
         raise ValueError("the replay buffer is empty: train the agent first, or load a saved replay buffer")

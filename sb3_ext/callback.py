@@ -14,11 +14,11 @@ from sb3_ext.raw_values import HiddenStates, RawValues
 from tpd.core.observations import check_space
 from tpd.core.types import (
     FittingLearner,
+    Handlers,
     HasMetrics,
     Learner,
     RecurrentPolicy,
     Transitions,
-    TransitionsHandler,
     concatenate,
 )
 from tpd.guards.settings import boolean, one_of, whole_number
@@ -40,7 +40,7 @@ class TransitionCallback(BaseCallback):
 
     def __init__(
         self,
-        functions: Sequence[TransitionsHandler],
+        functions: Handlers,
         *,
         info_keys: Sequence[str] = (),
         batch_size: int = 1000,
@@ -52,8 +52,7 @@ class TransitionCallback(BaseCallback):
         self.functions = tuple(functions)
         self.info_keys = tuple(info_keys)
         self.batch_size = whole_number("batch_size", batch_size, at_least=1)
-        self._carried = recurrent
-        self.resets = resets
+        self._carried, self.resets = recurrent, resets
         self._raw: RawValues | None = None
 
     def _on_training_start(self) -> None:
@@ -94,10 +93,7 @@ class TransitionCallback(BaseCallback):
         """[env]: the latest step."""
         assert self._raw is not None
         dones, infos = np.array(self.locals["dones"], dtype=np.bool_), self.locals["infos"]
-        observation, self._observation = (
-            self._observation,
-            self._raw.observations(self.locals["new_obs"]),
-        )
+        observation, self._observation = self._observation, self._raw.observations(self.locals["new_obs"])
         action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
         if isinstance(self.model.action_space, spaces.Discrete):
             action = action.astype(np.int64).reshape(self.num_envs)
@@ -234,10 +230,8 @@ class ExplainerCallback(TransitionCallback):
         if not self._news:
             return
         self._news = False
-        figures = {
-            "explainer/seconds": self.seconds,
-            "explainer/share_of_training": self.seconds / (now - self._began),
-        }
+        share = self.seconds / (now - self._began)
+        figures = {"explainer/seconds": self.seconds, "explainer/share_of_training": share}
         if isinstance(self.learner, HasMetrics):
             figures |= self.learner.metrics()
         if self.run is not None:

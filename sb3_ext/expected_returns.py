@@ -19,10 +19,7 @@ LARGEST = 1e30
 
 
 def expected_return(zipped: Path, given: float | None) -> ExpectedReturn | None:
-    """The given return, or the mean of the agent's evaluations, or of its last training episodes.
-
-    None if none of them is known.
-    """
+    """The return given, or the mean of the agent's evaluations or last training episodes; None if unknown."""
     if given is not None:
         return ExpectedReturn(number("expected_return", given, -LARGEST, LARGEST), "policy.expected_return")
     evaluations = zipped.parent / EVALUATIONS

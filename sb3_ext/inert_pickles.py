@@ -111,8 +111,7 @@ class InertUnpickler:
         """Handle opcodes that combine the top values into one; returns whether it was one."""
         pop = self._stack.pop
         if opcode in TUPLES:
-            taken = [pop() for _ in range(TUPLES[opcode])]
-            made: Any = tuple(reversed(taken))
+            made: Any = tuple(reversed([pop() for _ in range(TUPLES[opcode])]))
         elif opcode in ("TUPLE", "LIST"):
             made = (tuple if opcode == "TUPLE" else list)(self._since_mark())
         elif opcode == "DICT":

@@ -19,7 +19,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecTransposeImage
 
-from sb3_ext.architecture import TRUST, Algorithm, Space, policy_arguments
+from sb3_ext.architecture import TRUST, Algorithm, Space, policy_kwargs
 from sb3_ext.unpickling import SavedAgent, one_line, read_agent
 from sb3_ext.weights import Weights
 from tpd.guards.settings import boolean
@@ -47,9 +47,7 @@ SIGNS: Mapping[Algorithm, Callable[[SavedAgent], bool]] = {
     A2C: lambda agent: "gae_lambda" in agent.settings,
 }
 ALGORITHMS = {algorithm.__name__: algorithm for algorithm in SIGNS}
-MODULES = {
-    algorithm: {policy.__module__ for policy in algorithm.policy_aliases.values()} for algorithm in SIGNS
-}
+MODULES = {kind: {policy.__module__ for policy in kind.policy_aliases.values()} for kind in SIGNS}
 OLD_MODULES = dict.fromkeys(
     ("stable_baselines3.ppo.policies", "stable_baselines3.a2c.policies"), "stable_baselines3.common.policies"
 )
@@ -107,7 +105,7 @@ def _algorithm(agent: SavedAgent, name: str | None) -> Algorithm:
 def _rebuilt(agent: SavedAgent, algorithm: Algorithm, env: Env) -> BaseAlgorithm:
     observation_space, action_space = _spaces(agent, env)
     policy_class = _policy_class(agent, algorithm, observation_space)
-    arguments = policy_arguments(agent, algorithm, policy_class, action_space)
+    arguments = policy_kwargs(agent, algorithm, policy_class, action_space)
     policy = build_policy(agent.weights, policy_class, observation_space, action_space, arguments)
     model = playing_model(algorithm, policy, arguments)
     # ARS sums undiscounted rewards
@@ -205,8 +203,7 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
     module, _, name = saved.rpartition(".")
     module = OLD_MODULES.get(module, module)
     if module not in MODULES[algorithm]:
-        others = [other.__name__ for other in SIGNS if module in MODULES[other]]
-        if others:
+        if others := [other.__name__ for other in SIGNS if module in MODULES[other]]:
             raise ValueError(f"is an agent of {' or '.join(others)}, not of {algorithm.__name__}")
         raise ValueError(
             f"has the policy class {saved or 'unknown'}, which {algorithm.__name__} does not have; {TRUST}"

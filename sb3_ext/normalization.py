@@ -58,18 +58,15 @@ def load_normalization(
     """
     try:
         read = _trusted_state if boolean("trust", trust) else _untrusted_state
-        state = read(Path(path))
-        return _normalization(state, observation_space)
+        return _normalization(read(Path(path)), observation_space)
     except ValueError as error:
         raise ValueError(one_line(path, error)) from error
 
 
-def frozen(
-    normalize: VecNormalize, observation_space: spaces.Space[Any] | None = None
-) -> ObservationNormalization:
+def frozen(normalize: VecNormalize, space: spaces.Space[Any] | None = None) -> ObservationNormalization:
     """The current statistics of a VecNormalize, for observations of this space (default: its own)."""
     _check_own(normalize)
-    return _normalization(vars(normalize), observation_space or normalize.observation_space)
+    return _normalization(vars(normalize), space or normalize.observation_space)
 
 
 def _untrusted_state(path: Path) -> dict[str, Any]:
@@ -132,8 +129,7 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
             f"normalises keys that the environment does not observe; it observes {sorted(space.spaces)}"
         )
     pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
-    mean = {key: pair[0] for key, pair in pairs.items()}
-    variance = {key: pair[1] for key, pair in pairs.items()}
+    mean, variance = ({key: pair[i] for key, pair in pairs.items()} for i in range(2))
     return ObservationNormalization(mean, variance, epsilon, clip)
 
 
@@ -142,8 +138,7 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
     state = running.state if isinstance(running, PickledObject) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
         raise ValueError(f"has no mean and variance of {name}")
-    due = space.shape or ()
-    mean, variance = (_array(state[values], due, name) for values in ("mean", "var"))
+    mean, variance = (_array(state[values], space.shape or (), name) for values in ("mean", "var"))
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
         raise ValueError(f"has no finite mean and variance of {name}")
     return mean, variance

@@ -14,11 +14,11 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
 from tpd.predictors.network.device import seed_torch
 from tpd.sources.exploration import draw, mix, uniform
 
-Normalization = Callable[[Any], Any]
+Normalizer = Callable[[Any], Any]
 Mask = Callable[[Array], BoolArray]
 
 
@@ -26,7 +26,7 @@ def as_policy(
     model: BaseAlgorithm,
     *,
     deterministic: bool = True,
-    normalization: Normalization | Literal[False] | None = None,
+    normalization: Normalizer | Literal[False] | None = None,
     mask: Mask | None = None,
 ) -> "SB3Policy":
     """Wrap a model as a policy, during or after its training.
@@ -63,8 +63,7 @@ def as_policy(
     if normalization is None and _lost_normalization(model):
         raise ValueError(
             "the model was trained under VecNormalize, which it no longer has: pass its statistics, or "
-            "explain it "
-            "without them (vec_normalize=False, normalization=False)"
+            "explain it without them (vec_normalize=False, normalization=False)"
         )
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
 
@@ -80,17 +79,11 @@ class SB3Policy:
     """A model with continuous actions, or with actions that consist of parts."""
 
     def __init__(
-        self,
-        model: BaseAlgorithm,
-        deterministic: bool,
-        normalization: Normalization | None,
-        mask: Mask | None,
+        self, model: BaseAlgorithm, deterministic: bool, normalization: Normalizer | None, mask: Mask | None
     ) -> None:
-        self.model = model
-        self.deterministic = deterministic
+        self.model, self.deterministic = model, deterministic
         self.discount = float(getattr(model, "gamma", 1.0))
-        self.normalization = normalization
-        self.mask = mask
+        self.normalization, self.mask = normalization, mask
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the model without its environments and buffers."""
@@ -105,7 +98,7 @@ class SB3Policy:
         """[batch, ...]: the most likely action."""
         return self._predict(observations, deterministic=True)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+    def sample(self, observations: Array, rng: Rng) -> Array:
         """[batch, ...]"""
         if self.deterministic:
             return self.action(observations)
@@ -147,7 +140,7 @@ class DiscreteSB3Policy(SB3Policy):
             return np.asarray(np.argmax(self._distribution(observations), axis=1))
         return np.asarray(self._predict(observations, deterministic=True), dtype=np.int64)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
@@ -226,8 +219,7 @@ class RecurrentSB3Policy(SB3Policy):
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
                 f"observations of a recurrent agent must include its hidden state, {due} columns in total, "
-                "got "
-                f"{observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
+                f"got {observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
             )
         seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)
         hidden = torch.as_tensor(state, dtype=torch.float32).reshape(len(state), 2, layers, size)
@@ -246,7 +238,7 @@ class DiscreteRecurrentSB3Policy(RecurrentSB3Policy, DiscreteSB3Policy):
     def _distribution(self, observations: Array) -> FloatArray:
         return _exact(self._run(observations)[0].distribution.probs)
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
 

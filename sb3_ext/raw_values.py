@@ -44,8 +44,7 @@ class RawValues:
         if unwrap_vec_normalize(outer) is not None:
             raise ValueError(
                 f"VecNormalize is wrapped in {type(self._normalize or outer).__name__}, which hides the "
-                "original "
-                "observations: make VecNormalize the outermost wrapper, and use only one"
+                "original observations: make VecNormalize the outermost wrapper, and use only one"
             )
         if self._normalize is not None:
             self._listen(outer)
@@ -79,10 +78,7 @@ class RawValues:
         return np.array(given, dtype=np.float64)
 
     def next_observations(self, first: Array, dones: BoolArray, infos: Infos) -> Array:
-        """[env, ...]: next observations.
-
-        At the end of an episode its last one, instead of the first of the next.
-        """
+        """[env, ...]: next observations; at the end of an episode its last one, not the first of the next."""
         following = first.copy()
         for env, done in enumerate(dones.tolist()):
             if not done:

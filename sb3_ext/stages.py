@@ -41,8 +41,7 @@ PROGRESS = "_update_current_progress_remaining"
 
 def indivisible(model: BaseAlgorithm) -> str | None:
     """Why the training of a model cannot be split into stages; None if it can."""
-    buffer = _buffer(model)
-    if buffer is None:
+    if (buffer := _buffer(model)) is None:
         return None
     if type(buffer) not in BUFFERS:
         known = ", ".join(kind.__name__ for kind in BUFFERS)

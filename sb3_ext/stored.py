@@ -16,15 +16,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_ext.architecture import (
-    ACTIVATIONS,
-    EXTRACTORS,
-    TRUST,
-    Algorithm,
-    Space,
-    check_spaces,
-    policy_arguments,
-)
+from sb3_ext.architecture import ACTIVATIONS, EXTRACTORS, TRUST, Algorithm, Space, check_spaces, policy_kwargs
 from sb3_ext.loading import ALGORITHMS, EPSILON_GREEDY, build_policy, playing_model
 from sb3_ext.normalization import ObservationNormalization, frozen
 from sb3_ext.policies import SB3Policy, as_policy
@@ -197,7 +189,7 @@ def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> 
     stated = {"policy_kwargs": {**(model.policy_kwargs or {}), **built}}
     agent = SavedAgent({**stated, "use_sde": bool(getattr(model, "use_sde", False))}, weights)
     try:
-        return policy_arguments(agent, algorithm, policy_class, model.action_space)
+        return policy_kwargs(agent, algorithm, policy_class, model.action_space)
     except ValueError as error:
         raise ValueError(f"it {str(error).removesuffix(f'; {TRUST}')}") from error
 
@@ -223,7 +215,7 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
         if name in stated:
             stated[name] = next(found for found in classes.values() if found.__name__ == stated[name])
     agent = SavedAgent({"policy_kwargs": stated, "use_sde": settings.policy_settings.use_sde}, weights)
-    arguments = policy_arguments(agent, algorithm, policy_class, actions)
+    arguments = policy_kwargs(agent, algorithm, policy_class, actions)
     trained = "optimizer_class" in inspect.signature(policy_class).parameters
     idle = {"optimizer_class": NoOptimizer} if trained else {}
     policy = build_policy(weights, policy_class, observations, actions, {**arguments, **idle})
@@ -234,9 +226,7 @@ def _model(settings: AgentSettings, weights: Weights) -> Any:
     return model
 
 
-def _described_normalization(
-    policy: SB3Policy,
-) -> tuple[NormalizationSettings | None, dict[str, Array]]:
+def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings | None, dict[str, Array]]:
     normalization = policy.normalization
     owner = getattr(normalization, "__self__", None)
     if isinstance(owner, VecNormalize) and normalization == owner.normalize_obs:
@@ -280,8 +270,7 @@ def _normalization(
     if not isinstance(space, spaces.Dict) and settings.keys:
         raise ValueError(f"normalization.keys: {settings.keys} need Dict observations, got {space}")
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
-    unknown = [key for key in settings.keys if key not in parts]
-    if unknown:
+    if unknown := [key for key in settings.keys if key not in parts]:
         raise ValueError(f"normalization.keys must be among {', '.join(parts)}, got {unknown[0]!r}")
     means, variances = (
         {key: taken(f"{name}.{key}", parts[key]) for key in settings.keys} for name in (MEAN, VARIANCE)

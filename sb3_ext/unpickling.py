@@ -62,8 +62,7 @@ def read_agent(path: Path) -> SavedAgent:
         raise ValueError("there is no such file")
     try:
         with zipfile.ZipFile(path) as archive:
-            missing = {"data", "policy.pth"} - set(archive.namelist())
-            if missing:
+            if missing := {"data", "policy.pth"} - set(archive.namelist()):
                 raise ValueError(f"is not a saved SB3 agent, or truncated: it lacks {sorted(missing)}")
             settings = _entry(archive, "data", LARGEST_SETTINGS)
             weights = _entry(archive, "policy.pth", LARGEST_WEIGHTS)
@@ -99,8 +98,7 @@ def _weights(content: bytes) -> Weights:
         raise ValueError(f"policy.pth in it {error}") from error
     except BROKEN as error:
         raise ValueError(f"policy.pth in it is corrupted ({type(error).__name__})") from error
-    endless = [name for name, weight in weights.items() if not weight.isfinite().all()]
-    if endless:
+    if endless := [name for name, weight in weights.items() if not weight.isfinite().all()]:
         raise ValueError(f"its weights {endless[0]} are not finite")
     return weights
 

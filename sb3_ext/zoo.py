@@ -59,9 +59,8 @@ def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
     refused = [str(layer) for layer in layers if layer.wrapper is None]
     if refused and not own_env:
         raise ValueError(
-            f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be "
-            "applied here: "
-            f"{OWN_ENV}"
+            f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be applied "
+            f"here: {OWN_ENV}"
         )
     wrappers = () if own_env else tuple(layer.made() for layer in layers)
     return ZooFolder(**{**vars(folder), "wrappers": wrappers})
@@ -72,11 +71,9 @@ def zoo_environment(path: str | None, id: str | None) -> Environment:
     if path is None:
         raise ValueError("set the folder of the agent: policy.path=...")
     folder = read_zoo_folder(Path(path).expanduser())
-    name = id or folder.env_id
-    if name is None:
+    if (name := id or folder.env_id) is None:
         raise ValueError(f"{path} does not contain the id of its environment: set it (env.id=...)")
-    limit = folder.max_episode_steps
-    return Environment(name, dict(folder.env_kwargs), limit, wrappers=folder.wrappers)
+    return Environment(name, dict(folder.env_kwargs), folder.max_episode_steps, wrappers=folder.wrappers)
 
 
 def zoo_agent(path: Path, env: Environment) -> ZooFolder:
@@ -89,8 +86,7 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
     if isinstance(env, MadeEnvironment):
         return folder
     present = [class_of(wrapper) for wrapper in env.wrappers]
-    absent = [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]
-    if absent:
+    if absent := [layer for layer in layers if not any(is_same(layer, wrapper) for wrapper in present)]:
         listed = ", ".join(map(str, absent))
         advice = "use an environment that has it"
         if all(layer.wrapper is not None for layer in layers):
@@ -194,9 +190,8 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
     found = next((file for file in places if file.is_file()), None)
     if found is None and normalised:
         raise ValueError(
-            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent "
-            "needs normalised "
-            "observations"
+            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent needs "
+            "normalised observations"
         )
     return found
 

@@ -29,7 +29,7 @@ from tests.support.networks import (
     turn,
     wait,
 )
-from tpd.core.outcomes import Outcome, OutcomeSet, event
+from tpd.core.outcomes import Observed, Outcome, OutcomeSet, event
 from tpd.core.seeding import generator
 from tpd.core.types import (
     Array,
@@ -477,7 +477,8 @@ def test_replay_keeps_the_newest(sizes: list[int]) -> None:
     for size in sizes:
         numbers = np.arange(begin, begin + size)
         column = numbers.astype(np.float32)[:, None]
-        replay.add(numbered(numbers, np.zeros(size, dtype=np.int64)), column, column, np.zeros(size, bool))
+        steps = numbered(numbers, np.zeros(size, dtype=np.int64))
+        replay.add(steps, Observed(column, column), np.zeros(size, bool))
         begin += size
     assert len(replay) == min(10, begin)
     kept = replay.kept

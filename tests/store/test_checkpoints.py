@@ -14,6 +14,7 @@ from tests.sb3_ext import test_stages
 from tests.support import datasets, small_mdp
 from tests.support.networks import small_network, small_transitions
 from tests.support.q_learning import q_learning
+from tpd.core.outcomes import Observed
 from tpd.core.types import Array, Resumable, Transitions
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.learning_curve import LearningCurve
@@ -146,7 +147,7 @@ def filled(buffer: ReplayBuffer) -> ReplayBuffer:
         flags, each = np.zeros(len(numbers), np.bool_), np.zeros((len(numbers), 2), np.float32)
         stream = np.zeros(len(numbers), np.int64)
         steps = Transitions(numbers, numbers, numbers + 1, each[:, 0], flags, flags, stream=stream)
-        buffer.add(steps, each, each, flags)
+        buffer.add(steps, Observed(each, each), flags)
     return buffer
 
 

@@ -237,14 +237,10 @@ def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
     if _returns(explanation):
         told = np.append(told, explanation.told.returns[0, -1])
         ends = [explanation.expected_return, *(explanation.return_band() if explanation.banded else ())]
-        sums = {
-            column: np.append(values, end[0, -1])
-            for (column, values), end in zip(sums.items(), ends, strict=True)
-        }
-    return {
-        column: np.where(explanation.foreseen[0, -1] & told, values, np.nan)
-        for column, values in sums.items()
-    }
+        pairs = zip(sums.items(), ends, strict=True)
+        sums = {column: np.append(values, end[0, -1]) for (column, values), end in pairs}
+    known = explanation.foreseen[0, -1] & told
+    return {column: np.where(known, values, np.nan) for column, values in sums.items()}
 
 
 def verdict_words(explanation: Explanation) -> dict[str, str]:

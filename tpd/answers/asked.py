@@ -133,8 +133,7 @@ class Asked:
             against=against_foil,
             rolled_out=forecast.of(self.rolled_out),
         )
-        reason = _not_told(needed, outcome, step, self.names)
-        if reason:
+        if reason := _not_told(needed, outcome, step, self.names):
             return replace(nothing, withheld=reason)
         try:
             features, met = features_of(self.env, self.observation), self.met(MANY_EPISODES)
@@ -142,9 +141,7 @@ class Asked:
             return replace(nothing, withheld=str(error))
         return self._worked_out(nothing, forecast, features, met)
 
-    def _worked_out(
-        self, nothing: Drivers, forecast: Forecast, features: Features, met: StatesMet
-    ) -> Drivers:
+    def _worked_out(self, empty: Drivers, forecast: Forecast, features: Features, met: StatesMet) -> Drivers:
         rng = generator(0, "drivers")
         rows, here = features.rows(met.observations), features.rows(self.observation)[0]
         groups = correlated_groups(rows, features.names)
@@ -152,23 +149,22 @@ class Asked:
         background = features.rows(met.sample(planned.background, rng).observations)
         if not self._counted:
             unlike = share_unlike(mixtures(here, background, groups, rng), rows, met.episode, rng)
-            nothing = replace(nothing, unlike=unlike)
+            empty = replace(empty, unlike=unlike)
             if not unlike <= MOST_UNLIKE:
-                return replace(nothing, withheld=too_unlike(unlike))
+                return replace(empty, withheld=too_unlike(unlike))
         found = shapley(
             lambda mixed: forecast(features.observations(mixed)), here, background, groups, rng, planned.exact
         )
         if found.background < max(LEAST_BACKGROUND, (1 - MOST_LEFT_OUT) * len(background)):
-            left_out = len(background) - found.background
-            return replace(nothing, withheld=not_mixed(left_out, len(background)))
+            return replace(empty, withheld=not_mixed(len(background) - found.background, len(background)))
         drivers = replace(
-            nothing,
+            empty,
             **found._asdict(),
             names=tuple(group.name for group in groups),
             shown=tuple(_shown(features, group, here) for group in groups),
             data=here[[group.columns[0] for group in groups]],
         )
-        return replace(nothing, withheld=contradiction(drivers)) if drivers.contradicted else drivers
+        return replace(empty, withheld=contradiction(drivers)) if drivers.contradicted else drivers
 
     def nearest_state(self) -> NearestState:
         """See `Answer.nearest_state`."""
@@ -266,8 +262,7 @@ def _not_told(needed: list[Explanation], outcome: int, by: int, names: tuple[str
         if not one.foreseen[0, by]:
             return f"too many of the state-action pairs that may follow {name} were never tried"
         if one.verdicts is not None and not one.told.by[0, by, outcome]:
-            verdict = Verdict(one.verdicts.by[0, by, outcome]).words
-            return f"after {name} it is {verdict}"
+            return f"after {name} it is {Verdict(one.verdicts.by[0, by, outcome]).words}"
     return ""
 
 

@@ -26,8 +26,7 @@ def plain_events(legend: Legend) -> dict[str, int]:
 def decisive_after(explanation: Explanation) -> list[str]:
     """The decisive events of an explanation [1]."""
     ended = np.diff(1 - explanation.running[0] - explanation.unknown[0], prepend=0)
-    ending = _ending(explanation.legend, explanation.expected[0], ended)
-    return _with_stakes(explanation.legend, ending)
+    return _with_stakes(explanation.legend, _ending(explanation.legend, explanation.expected[0], ended))
 
 
 def decisive_in(recording: Recording, legend: Legend) -> list[str]:

@@ -113,10 +113,7 @@ def _largest(sizes: Sequence[float], unsaid: float) -> list[int]:
 
 
 def narrowest(steps: Sequence[float], share: float) -> tuple[int, int]:
-    """The first and last step of the shortest range that alone makes up a share of the sum.
-
-    Steps of the opposite sign do not count.
-    """
+    """First and last step of the shortest range with this share of the sum; opposite signs do not count."""
     total = sum(steps)
     sign = 1 if total >= 0 else -1
     made = [max(sign * step, 0.0) for step in steps]

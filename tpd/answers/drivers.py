@@ -16,7 +16,7 @@ import numpy as np
 from tpd.answers.sentences.learned import WRONG
 from tpd.answers.shapley import PERMUTATIONS, exact_values, sampled_values
 from tpd.core.drawing import draw
-from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.core.types import BoolArray, FloatArray, IntArray, Rng
 
 CORRELATED = 0.9
 """Features with a larger |correlation| over the visited states form one group: they do not occur apart."""
@@ -186,9 +186,7 @@ def plan(groups: int, simulated: bool) -> Plan:
     return Plan(exact, int(np.clip(samples // coalitions, LEAST_BACKGROUND, MOST_BACKGROUND)))
 
 
-def mixtures(
-    state: FloatArray, background: FloatArray, groups: Sequence[Group], rng: np.random.Generator
-) -> FloatArray:
+def mixtures(state: FloatArray, background: FloatArray, groups: Sequence[Group], rng: Rng) -> FloatArray:
     """[sample, feature]: random mixtures of a state with background states, at least one group of each."""
     count = len(groups)
     if count < 2:
@@ -225,7 +223,7 @@ def shapley(
     state: FloatArray,
     background: FloatArray,
     groups: Sequence[Group],
-    rng: np.random.Generator,
+    rng: Rng,
     exact: bool = True,
 ) -> Shapley:
     """Shapley values of groups of features of a state [feature] against a background [state, feature].
@@ -250,12 +248,11 @@ def shapley(
         return Shapley(nothing, nothing, np.nan, np.nan, count)
     values, ends = values[:, known], worth(np.array([[False] * width, [True] * width]))
     base, here = ends[:, known].mean(axis=1)
-    return Shapley(
-        values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(count), float(base), float(here), count
-    )
+    error = values.std(axis=1, ddof=1) / np.sqrt(count)
+    return Shapley(values.mean(axis=1), error, float(base), float(here), count)
 
 
-def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.random.Generator) -> float:
+def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: Rng) -> float:
     """The fraction of mixed states [sample, feature] that are unlike the visited ones [state, feature].
 
     A state is unlike them if its nearest visited state is farther away than a limit. Half of the episodes are
@@ -278,5 +275,5 @@ def share_unlike(mixed: FloatArray, met: FloatArray, episode: IntArray, rng: np.
     return float((far > limit + 1e-9).mean())
 
 
-def _some(rows: FloatArray, count: int, rng: np.random.Generator) -> FloatArray:
+def _some(rows: FloatArray, count: int, rng: Rng) -> FloatArray:
     return rows if len(rows) <= count else rows[rng.choice(len(rows), count, replace=False)]

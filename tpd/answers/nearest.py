@@ -81,9 +81,8 @@ class Found(NamedTuple):
             named.sort()
         else:
             named = [k for k in named if apart[k] >= MENTIONED][:MOST_CHANGES]
-        changes = tuple(
-            Change(features.names[k], features.shown(k, one[k]), features.shown(k, other[k])) for k in named
-        )
+        names, shown = features.names, features.shown
+        changes = tuple(Change(names[k], shown(k, one[k]), shown(k, other[k])) for k in named)
         return replace(looked, observation=self.observation, changes=changes, distance=self.distance)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tpd.core.types import BoolArray, FloatArray
+from tpd.core.types import BoolArray, FloatArray, Rng
 
 PERMUTATIONS = 10
 """Number of sampled permutations; half of them are the reverses of the others."""
@@ -23,7 +23,7 @@ def exact_values(worth: Worth, players: int) -> FloatArray:
     return np.asarray(np.where(coalitions, joined, -without).T @ worth(coalitions))
 
 
-def sampled_values(worth: Worth, players: int, rng: np.random.Generator) -> FloatArray:
+def sampled_values(worth: Worth, players: int, rng: Rng) -> FloatArray:
     """[player, game]: mean marginal contributions over random permutations and their reverses."""
     orders = [rng.permutation(players) for _ in range(PERMUTATIONS // 2)]
     orders += [order[::-1] for order in orders]

@@ -69,8 +69,7 @@ def switch_in_rollouts(explanation: Explanation) -> Switch | None:
     assert explanation.rollouts is not None
     if explanation.certain[0]:
         return None
-    events = plain_events(explanation.legend)
-    seen = explanation.rollouts[:, 0][:, :, list(events.values())] > 0
+    seen = explanation.rollouts[:, 0][:, :, list(plain_events(explanation.legend).values())] > 0
     return _switch(_rolled_out_splits(seen), explanation, len(seen))
 
 
@@ -95,10 +94,8 @@ def _rolled_out_splits(seen: BoolArray) -> Splits:
     by = np.maximum.accumulate(seen, axis=1)
     early = by[:, : _steps(seen.shape[1])]
     still = ~early
-    then = still & by[:, -1:]
-    met, met_then = (
-        np.einsum("rtc,rte->tce", early.astype(float), part) / len(seen) for part in (still, then)
-    )
+    then, now = still & by[:, -1:], early.astype(float)
+    met, met_then = (np.einsum("rtc,rte->tce", now, part) / len(seen) for part in (still, then))
     return Splits(met, met_then, still.mean(axis=0), then.mean(axis=0))
 
 

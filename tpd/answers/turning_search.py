@@ -112,8 +112,7 @@ class _Search:
 
     def jumps(self) -> list[tuple[int, int]]:
         """Neighbouring moments whose probabilities differ, largest difference first."""
-        steps = sorted(self._found)
-        pairs = [(self._gap(a, b), a, b) for a, b in pairwise(steps)]
+        pairs = [(self._gap(a, b), a, b) for a, b in pairwise(sorted(self._found))]
         return [(a, b) for gap, a, b in sorted(pairs, key=lambda pair: -pair[0]) if gap >= LEAST_JUMP]
 
     def confirmed(self, first: int, last: int) -> TurningPoint | None:

@@ -56,8 +56,7 @@ def reward_of(legend: Legend, outcome: str) -> float:
     """The reward of an outcome; raises if it is not part of the reward."""
     _accounted(legend)
     weights = dict(zip(legend.names, legend.weights, strict=True))
-    weight = weights.get(outcome)
-    if weight is None:
+    if (weight := weights.get(outcome)) is None:
         known = ", ".join(name for name, weight in weights.items() if weight is not None)
         what = "has no reward" if outcome in weights else "is not an outcome"
         near = "" if outcome in weights else did_you_mean(outcome, weights)
@@ -202,9 +201,8 @@ def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) ->
     distance = np.abs(change)
     nearest = distance.min(axis=1, keepdims=True)
     meeting = distance <= nearest * (1 + SAME_COUNT) + SAME_COUNT
-    rival = np.where(meeting, np.abs(steeper), -1).argmax(
-        axis=1
-    )  # if several meet, the one that is best beyond
+    # if several meet, the one that is best beyond
+    rival = np.where(meeting, np.abs(steeper), -1).argmax(axis=1)
     moved = change[states, rival]
     never = np.isinf(moved)
     return Fragility(

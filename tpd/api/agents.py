@@ -136,10 +136,7 @@ def trainer_of(agent: AgentLike, env: Environment, deterministic: bool, vec_norm
 
 
 def _without(name: str, option: str, *keys: str) -> DictConfig:
-    """An option of a config group without these keys, which are given from Python.
-
-    Nothing is interpolated.
-    """
+    """An option of a config group without these keys, given from Python; nothing is interpolated."""
     plain = OmegaConf.to_container(group(name, option), resolve=False)
     assert isinstance(plain, dict)
     return DictConfig({key: value for key, value in plain.items() if key not in keys})
@@ -158,10 +155,7 @@ def explained_environment(agent: AgentLike, env: EnvLike | None) -> Environment:
 
 
 def check_same_world(known: str | None, given: str | None, said: str, remedy: str) -> None:
-    """Refuse an environment with another id than the known one.
-
-    Another version of it only gives a warning.
-    """
+    """Refuse an environment with another id than the known one; another version only gives a warning."""
     if known is None or given is None or known == given:
         return
     if re.sub(r"-v\d+$", "", known) != re.sub(r"-v\d+$", "", given):

@@ -31,10 +31,7 @@ COMPARED_STEPS = 500
 
 
 def environment(given: EnvLike) -> Environment:
-    """The `Environment` for what was given, checked.
-
-    A live one is rebuilt from its spec and never stepped.
-    """
+    """The `Environment` for what was given, checked; a live one is rebuilt from its spec, never stepped."""
     env = _environment(given)
     env.check()
     return with_known_names(env)
@@ -70,15 +67,11 @@ def _environment(given: EnvLike) -> Environment:
 
 
 def _of_spec(spec: EnvSpec) -> Environment:
-    """Rebuild an environment and its wrappers from a spec.
-
-    A ValueError names wrappers that cannot be rebuilt.
-    """
+    """Rebuild an environment and its wrappers from a spec; a ValueError names what cannot be rebuilt."""
     if not spec.additional_wrappers:
         kwargs = {key: value for key, value in spec.kwargs.items() if key != "render_mode"}
         return replace(_environment(spec.id), kwargs=kwargs, max_episode_steps=spec.max_episode_steps)
-    lost = [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]
-    if lost:
+    if lost := [wrapper.name for wrapper in spec.additional_wrappers if wrapper.kwargs is None]:
         raise ValueError(
             f"env: the wrappers {', '.join(lost)} do not record their arguments, so {spec.id} cannot be "
             "created again with them; pass a function that creates it"
@@ -115,8 +108,7 @@ def why_not_known(env: Environment) -> str:
     if type(env) is Environment and not env.wrappers:
         return "it was created with other settings" if env.kwargs else ""
     base = Environment(env.registered_id or env.id)
-    changes = _changes(env, base)
-    if changes:
+    if changes := _changes(env, base):
         return "; ".join(f"{what}: {by}" for what, by in changes.items())
     one, other = env.make(), base.make()
     over = True
@@ -140,12 +132,9 @@ def _changes(env: Environment, base: Environment) -> dict[str, str]:
             if isinstance(layer, kind):
                 found[what] = f"changed by {type(layer).__name__}"
         layer = layer.env
-    for what, space, due in (
-        ("actions", env.action_space, base.action_space),
-        ("observations", env.observation_space, base.observation_space),
-    ):
-        if space != due:
-            found.setdefault(what, "of another space")
+    for what in ("action", "observation"):
+        if getattr(env, f"{what}_space") != getattr(base, f"{what}_space"):
+            found.setdefault(f"{what}s", "of another space")
     return found
 
 
@@ -159,9 +148,7 @@ def _known() -> dict[str, str]:
     files = sorted((CONFIG_FOLDER / "env").glob("*.yaml"))
     configs = {file.stem: group("env", file.stem) for file in files}
     plain = {"_target_", "id", "action_names", "observation_names"}
-    return {
-        str(config.id): name for name, config in configs.items() if "id" in config and set(config) <= plain
-    }
+    return {str(each.id): name for name, each in configs.items() if "id" in each and set(each) <= plain}
 
 
 def experiment(env: Environment) -> str:
@@ -179,9 +166,8 @@ def one_observation(env: Environment, given: Any) -> Array:
     due, got = _shape_in_words(space, space.sample()), _shape_in_words(space, given)
     if due != got:
         raise ValueError(
-            f"an observation of {env.id} must be {due}, got {got}; "
-            "explainer.env.observation_space.sample() is an "
-            "example"
+            f"an observation of {env.id} must be {due}, got {got}; explainer.env.observation_space.sample() "
+            "is an example"
         )
     return batch(space, [given])
 

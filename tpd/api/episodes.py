@@ -114,9 +114,8 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     def __init__(self, recording: Recording, legend: Legend, simulator: _Simulators) -> None:
         self.recording, self._legend = worst_first(recording), legend
         once = functools.cache(simulator)
-        self._episodes = [
-            PlayedEpisode(self.recording, number, legend, once) for number in range(len(recording.seeds))
-        ]
+        numbers = range(len(recording.seeds))
+        self._episodes = [PlayedEpisode(self.recording, number, legend, once) for number in numbers]
 
     def __len__(self) -> int:
         return len(self._episodes)

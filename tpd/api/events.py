@@ -39,8 +39,7 @@ def given_outcomes(events: Events) -> OutcomeSet:
         return events
     assert events is not None
     if isinstance(events, Mapping):
-        unnamed = [name for name in events if not isinstance(name, str) or not name.strip()]
-        if unnamed:
+        if unnamed := [name for name in events if not isinstance(name, str) or not name.strip()]:
             raise TypeError(f"events: a name must be a non-empty string, got {shown(unnamed[0])}")
         given = [one if isinstance(one, Outcome) else event(name, one) for name, one in events.items()]
     elif isinstance(events, Sequence) and all(isinstance(one, Outcome) for one in events):
@@ -56,8 +55,7 @@ def given_outcomes(events: Events) -> OutcomeSet:
 
 
 def _known_or_found(env: Environment, policy: Policy) -> FoundOutcomes:
-    known = known_base(env)
-    if known is None:
+    if (known := known_base(env)) is None:
         return find_outcomes(env, policy)
     if reason := why_not_known(env):
         found = find_outcomes(env, policy)

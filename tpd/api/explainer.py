@@ -143,8 +143,7 @@ class Explainer:
         self._run = replace(self._run, recording=played.recording)  # sorted, so that numbers agree
         if steps is None and len(chosen) >= ENOUGH_EPISODES:
             expected = getattr(self._trainer, "expected_return", None)
-            warning = PlayedReturn.of(episode_returns(recording.episodes), expected).warning
-            if warning:
+            if warning := PlayedReturn.of(episode_returns(recording.episodes), expected).warning:
                 log.warning(warning)
         return played
 

@@ -73,8 +73,7 @@ class Library:
     def _folder(self, name: str) -> Path:
         """The folder of a run below `place`; refused if a link leads elsewhere."""
         root = Path(self.place).resolve()
-        usual = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-        if usual:
+        if 0 < len(name) <= LONGEST_NAME and name.isprintable():
             folder = (root / name).resolve()
             description = (folder / EXPLAINER / DESCRIPTION).resolve()  # resolves links
             if description.is_relative_to(root) and folder.is_relative_to(root) and description.is_file():

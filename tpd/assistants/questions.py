@@ -44,8 +44,7 @@ class Questions:
         self, run: str, state: Any, action: Any = None, foil: Any = None, rollouts: int | None = None
     ) -> Asked:
         """The answer, and the pair that it explains."""
-        opened = self.library.read(run)
-        saved = opened.saved
+        saved = self.library.read(run).saved
         checked(Question(run, state, action=action, foil=foil, rollouts=rollouts))
         for named in (action, foil):  # checked before any rollout
             if named is not None:
@@ -129,10 +128,9 @@ def _episodes(opened: OpenRun) -> list[records.EpisodeEntry]:
     ]
 
 
-def quality_record(opened: OpenRun) -> records.QualityRecord:
+def quality_of(opened: OpenRun) -> records.QualityRecord:
     """The quality of the learned answers of a run."""
-    quality = Quality.read(opened.folder)
-    if quality is None:
+    if (quality := Quality.read(opened.folder)) is None:
         return records.QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
     table, skills = quality.table, list[records.SkillEntry]()
     if table is not None:
@@ -148,10 +146,8 @@ def quality_record(opened: OpenRun) -> records.QualityRecord:
             for outcome, row in table.head(MOST_OUTCOMES).iterrows()
             for actions, by in columns
         ]
-    lines = [text_of(line) for line in quality.lines]
-    return records.QualityRecord(
-        run=opened.id, lines=lines, skills=skills, doubts=[] if skills else [UNJUDGED]
-    )
+    lines, doubts = list(map(text_of, quality.lines)), [] if skills else [UNJUDGED]
+    return records.QualityRecord(run=opened.id, lines=lines, skills=skills, doubts=doubts)
 
 
 def require_outcome(opened: OpenRun, outcome: str) -> None:
@@ -178,14 +174,11 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
         actions = np.array(valid_actions(run, fact.state)[:MOST_ACTIONS])
         names = [run.env.name_of_action(action) for action in actions]
         explanation = fact.expectations.explain(actions)
-        now, then = what_if.returns(explanation, {}), what_if.returns(explanation, rewards)
+        now = what_if.returns(explanation, {})
+        then = what_if.returns(explanation, rewards) if rewards else [None] * len(now)
         returns = [
-            records.ActionReturn(
-                action=name,
-                now=figure_of(now[row]),
-                with_these_rewards=figure_of(then[row] if rewards else None),
-            )
-            for row, name in enumerate(names)
+            records.ActionReturn(action=name, now=figure_of(one), with_these_rewards=figure_of(other))
+            for name, one, other in zip(names, now, then, strict=True)
         ]
     if outcome is not None:
         ranges = _ranges(explanation, outcome, names) if run.env.discrete else []

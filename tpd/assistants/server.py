@@ -39,11 +39,7 @@ class Server(MCPServer[None]):
 
     def __init__(self, library: Library) -> None:
         super().__init__(
-            "tpd",
-            instructions=INSTRUCTIONS,
-            version=tpd.__version__,
-            log_level="WARNING",
-            lifespan=_quiet,
+            "tpd", instructions=INSTRUCTIONS, version=tpd.__version__, log_level="WARNING", lifespan=_quiet
         )
         self._turn = anyio.Lock()
         for tool in Tools(Questions(library)).all:

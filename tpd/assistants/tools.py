@@ -13,14 +13,7 @@ from pydantic import Field
 from tpd.assistants import moments as worth
 from tpd.assistants import records
 from tpd.assistants.library import MOST_RUNS
-from tpd.assistants.questions import (
-    Questions,
-    described,
-    place,
-    quality_record,
-    require_outcome,
-    what_if_record,
-)
+from tpd.assistants.questions import Questions, described, place, quality_of, require_outcome, what_if_record
 from tpd.assistants.views import answer_record, by_steps, drivers_record, how_of
 from tpd.guards.files import brief
 from tpd.predictors.simulation import MOST_ROLLOUTS
@@ -85,21 +78,9 @@ class Tools:
 
     def __init__(self, questions: Questions) -> None:
         self._questions, self._library = questions, questions.library
-        self.all = [
-            _told(tool)
-            for tool in (
-                self.list_runs,
-                self.describe_run,
-                self.moments,
-                self.explain,
-                self.contrast,
-                self.by_step,
-                self.what_if,
-                self.drivers,
-                self.quality,
-                self.plot,
-            )
-        ]
+        finding = (self.list_runs, self.describe_run, self.moments)
+        asking = (self.explain, self.contrast, self.by_step, self.what_if, self.drivers)
+        self.all = [_told(tool) for tool in (*finding, *asking, self.quality, self.plot)]
 
     def list_runs(self) -> records.RunList:
         """List the runs that can be asked about, each an agent in its environment. Call this first."""
@@ -222,7 +203,7 @@ class Tools:
         expected one, and for each outcome its skill on fresh episodes and a verdict (learned, not learned,
         too rare to tell).
         """
-        return quality_record(self._library.read(run))
+        return quality_of(self._library.read(run))
 
     def plot(
         self,

@@ -1,7 +1,6 @@
 """Converts answers to the records that tools return; computes nothing new."""
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from tpd.answers import what_if
@@ -119,10 +118,7 @@ def _returns(answer: Answer) -> records.ReturnEstimate | None:
         return records.ReturnEstimate(**found)
     whole = contrast.whole()
     if whole.band is not None:
-        found |= {
-            "difference_low": figure_of(whole.band.low[0]),
-            "difference_high": figure_of(whole.band.high[0]),
-        }
+        found |= {f"difference_{name}": figure_of(end[0]) for name, end in whole.band._asdict().items()}
     found["difference"] = figure_of(whole.mean[0])
     return records.ReturnEstimate(**found, to_the_end=bool(whole.estimated[0]), settled=_settled(contrast))
 
@@ -137,12 +133,8 @@ def _return_of(name: str, explanation: Explanation) -> dict[str, float | None]:
     worth = figure_of(what_if.returns(explanation, {})[0])
     if worth is None or not explanation.banded:
         return {name: worth}
-    band = explanation.return_band()
-    return {
-        name: worth,
-        f"{name}_low": figure_of(band.low[0, -1]),
-        f"{name}_high": figure_of(band.high[0, -1]),
-    }
+    band = explanation.return_band()._asdict()
+    return {name: worth, **{f"{name}_{side}": figure_of(end[0, -1]) for side, end in band.items()}}
 
 
 def by_steps(answer: Answer, outcome: str) -> records.OutcomeBySteps:
@@ -162,7 +154,7 @@ def by_steps(answer: Answer, outcome: str) -> records.OutcomeBySteps:
         outcome=outcome,
         unit=unit_of(legend, outcome, at_a_step=True),
         steps=[
-            records.StepEstimate(step=int(row["step"]), **_figures(row, kept))
+            records.StepEstimate(step=int(row["step"]), **{name: figure_of(row[name]) for name in kept})
             for row in rows.to_dict("records")
         ],
         how=how_of(answer),
@@ -185,7 +177,3 @@ def drivers_record(drivers: Drivers) -> records.DriversRecord:
         ],
         doubts=[drivers.withheld] if drivers.withheld else [],
     )
-
-
-def _figures(row: dict[Any, Any], names: Iterable[str]) -> dict[str, float | None]:
-    return {name: figure_of(row[name]) for name in names}

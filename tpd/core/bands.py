@@ -48,13 +48,9 @@ def band_of(draws: FloatArray, estimate: FloatArray, known: BoolArray, level: fl
         )
     ordered = np.sort(draws, axis=0)  # several times faster than np.quantile
     low, high = (_at(ordered, share * (len(draws) + 1) - 1) for share in (outside, 1 - outside))
-    unknown = np.broadcast_to(
-        ~known.reshape(known.shape + (1,) * (estimate.ndim - known.ndim)), estimate.shape
-    )
-    return Band(
-        np.where(unknown, np.nan, np.minimum(low, estimate)),
-        np.where(unknown, np.nan, np.maximum(high, estimate)),
-    )
+    unknown = ~known.reshape(known.shape + (1,) * (estimate.ndim - known.ndim))
+    ends = np.minimum(low, estimate), np.maximum(high, estimate)
+    return Band(*(np.where(unknown, np.nan, end) for end in ends))
 
 
 def _at(ordered: FloatArray, place: float) -> FloatArray:

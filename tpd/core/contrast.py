@@ -9,7 +9,7 @@ from tpd.core import sections
 from tpd.core.bands import LEVEL, Band, band_of
 from tpd.core.beyond import Whole, alike, mean_of_both
 from tpd.core.drawing import draw
-from tpd.core.intervals import difference_band, paired
+from tpd.core.intervals import Binary, difference_band, paired
 from tpd.core.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class Contrast:
     @property
     def drawn(self) -> bool:
         """Whether both sides have posterior samples, or both have rollouts. Only then there are bands."""
-        draws = self.fact.draws is not None and self.foil.draws is not None
-        return draws or self.rolled_out
+        return (self.fact.draws is not None and self.foil.draws is not None) or self.rolled_out
 
     @property
     def settled(self) -> BoolArray:
@@ -166,21 +165,14 @@ class Contrast:
         return Whole(mean, Band(*ends), estimated, estimated & ((later.low > 0) | (later.high < 0)))
 
     def _band(
-        self,
-        fact: FloatArray,
-        foil: FloatArray,
-        expected: FloatArray,
-        events: BoolArray | np.bool_,
-        level: float,
+        self, fact: FloatArray, foil: FloatArray, expected: FloatArray, events: Binary, level: float
     ) -> Band:
         """The band from posterior samples or rollouts of both sides [draw, batch, horizon, ...]."""
         if self.rolled_out:
             return self._paired_band(fact, foil, events, level)
         return band_of(fact - foil, expected, self.foreseen, level)
 
-    def _paired_band(
-        self, fact: FloatArray, foil: FloatArray, events: BoolArray | np.bool_, level: float
-    ) -> Band:
+    def _paired_band(self, fact: FloatArray, foil: FloatArray, events: Binary, level: float) -> Band:
         return difference_band(fact, foil, events, self.fact.certain & self.foil.certain, level)
 
     @property

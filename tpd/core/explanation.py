@@ -370,11 +370,9 @@ class Explanation:
             "outcome": np.array(self.legend.names, dtype=object)[None, None],
             **columns,
         }
-        whole = {
-            name: values.reshape(values.shape + (1,) * (3 - values.ndim)) for name, values in named.items()
-        }
+        whole = {name: part.reshape(part.shape + (1,) * (3 - part.ndim)) for name, part in named.items()}
         shape = self.expected.shape
-        return pd.DataFrame({name: np.broadcast_to(values, shape).ravel() for name, values in whole.items()})
+        return pd.DataFrame({name: np.broadcast_to(part, shape).ravel() for name, part in whole.items()})
 
     def _repr_html_(self) -> str:
         return sections.of_explanation(self)
@@ -397,6 +395,9 @@ class Explanation:
         if self.action_names:
             return self.action_names[int(action)]
         return f"action {numbers(action) if np.ndim(action) else action}"
+
+
+Explained = Explanation | Contrast
 
 
 def together(parts: Sequence[Explanation]) -> Explanation:

@@ -14,6 +14,8 @@ from tpd.core.types import BoolArray, FloatArray
 from tpd.guards.settings import number
 
 BISECTIONS = 40
+Binary = BoolArray | np.bool_
+"""Which samples are 0 or 1."""
 
 
 def _special() -> Any:
@@ -74,9 +76,7 @@ def _score(first: FloatArray, second: FloatArray, trials: int, difference: Float
         return np.where(variance > 1e-12, above / np.sqrt(np.maximum(variance, 1e-300)), np.inf * above)
 
 
-def mean_band(
-    samples: FloatArray, binary: BoolArray | np.bool_, certain: BoolArray, level: float = LEVEL
-) -> Band:
+def mean_band(samples: FloatArray, binary: Binary, certain: BoolArray, level: float = LEVEL) -> Band:
     """[batch, horizon, ...]: the band of the mean of samples [rollout, batch, horizon, ...].
 
     binary: which samples are 0 or 1 in every rollout, broadcast to [batch, horizon, ...].
@@ -90,11 +90,7 @@ def mean_band(
 
 
 def difference_band(
-    fact: FloatArray,
-    foil: FloatArray,
-    binary: BoolArray | np.bool_,
-    certain: BoolArray,
-    level: float = LEVEL,
+    fact: FloatArray, foil: FloatArray, binary: Binary, certain: BoolArray, level: float = LEVEL
 ) -> Band:
     """[batch, horizon, ...]: the band of the mean of fact minus foil, paired rollout by rollout."""
     apart = paired(fact, foil)
@@ -114,7 +110,7 @@ def paired(fact: FloatArray, foil: FloatArray) -> FloatArray:
     return np.asarray(fact - foil, dtype=np.float64)
 
 
-def _chosen(binary: BoolArray | np.bool_, exact: Band, other: Band) -> Band:
+def _chosen(binary: Binary, exact: Band, other: Band) -> Band:
     return Band(*(np.where(binary, one, another) for one, another in zip(exact, other, strict=True)))
 
 

@@ -50,8 +50,7 @@ def check_space(space: spaces.Space[Any], owner: str) -> None:
 
 def numbers(values: Any) -> str:
     """A few numbers as text; those of a dict by their names."""
-    keys = getattr(getattr(values, "dtype", None), "names", None)
-    if keys:
+    if keys := getattr(getattr(values, "dtype", None), "names", None):
         return ", ".join(f"{key} {numbers(values[key])}" for key in keys)
     flat = np.ravel(values)
     shown = ", ".join(f"{value:.3g}" for value in flat[:MOST_NUMBERS])

@@ -104,8 +104,7 @@ class Outcome:
             with np.errstate(over="ignore"):  # overflow gives inf, which the bounds refuse
                 return given.astype(np.float32)
         except (Exception, SystemExit) as error:  # a user's function may raise anything
-            reason = " ".join(str(error).split())
-            said = f"outcome {self.name!r} failed: {type(error).__name__}: {reason}"
+            said = f"outcome {self.name!r} failed: {type(error).__name__}: {' '.join(str(error).split())}"
             if isinstance(error, KeyError):
                 said += "; list the entries of info that it reads: event(name, function, info_keys=[...])"
             raise OutcomeError(said) from error
@@ -344,8 +343,7 @@ class OutcomeSet:
         happened = outcome[:, :-1][:, self._in_partition]
 
         def complaint(row: int) -> str:
-            members = np.array(self.legend.partition)
-            found = members[happened[row] > 0].tolist()
+            found = np.array(self.legend.partition)[happened[row] > 0].tolist()
             return (
                 f"the events do not form a partition: {found or 'no event'} in one transition, expected "
                 "exactly one event"
@@ -397,5 +395,4 @@ def _check_finite(name: str, values: Array, transitions: Transitions) -> None:
 def _refuse(wrong: BoolArray, transitions: Transitions, complaint: Callable[[int], str]) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
-        described = " ".join(transitions.describe(row).split())
-        raise OutcomeError(f"{complaint(row)} ({described})")
+        raise OutcomeError(f"{complaint(row)} ({' '.join(transitions.describe(row).split())})")

@@ -11,7 +11,7 @@ from tpd.core.verdicts import Verdict
 
 if TYPE_CHECKING:
     from tpd.core.contrast import Contrast
-    from tpd.core.explanation import Explanation
+    from tpd.core.explanation import Explained, Explanation
 
 MOST_SHOWN = 3
 """How many pairs a notebook shows."""
@@ -58,12 +58,7 @@ def _contrasted(contrast: "Contrast", row: int) -> html.Section:
 
 
 def _strip(
-    shown: "Explanation | Contrast",
-    side: "Explanation",
-    row: int,
-    column: int,
-    signed: bool,
-    said: tuple[str, str],
+    shown: "Explained", side: "Explanation", row: int, column: int, signed: bool, said: tuple[str, str]
 ) -> html.Strip:
     """One outcome of a pair; name and colour come from `side`."""
     name, is_event = side.legend.names[column], bool(side.legend.is_event[column])

@@ -13,6 +13,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 BoolArray = npt.NDArray[np.bool_]
 Index = slice | BoolArray | IntArray
+Rng = np.random.Generator
 
 
 def _read_only(values: Array) -> Array:
@@ -68,9 +69,7 @@ class Transitions:
 
     def _changed(self, change: Callable[[Array], Array]) -> "Transitions":
         columns = {f.name: getattr(self, f.name) for f in fields(Transitions) if f.name != "info"}
-        changed: dict[str, Any] = {
-            n: None if column is None else change(column) for n, column in columns.items()
-        }
+        changed: dict[str, Any] = {n: None if c is None else change(c) for n, c in columns.items()}
         return Transitions(**changed, info={key: change(values) for key, values in self.info.items()})
 
     def describe(self, row: int) -> str:
@@ -249,6 +248,7 @@ class Resumable(Protocol):
 Stage = Callable[[], None]
 """A piece of work that depends only on the results of earlier stages."""
 TransitionsHandler = Callable[[Transitions], None]
+Handlers = Sequence[TransitionsHandler]
 MetricsCallback = Callable[[Mapping[str, float], int], None]
 """Called with metrics by name, and their step."""
 

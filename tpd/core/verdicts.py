@@ -41,10 +41,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts on the forecasts of every pair explained, as integer values of `Verdict`.
-
-    The last outcome is termination.
-    """
+    """Verdicts on the forecasts of every pair, as values of `Verdict`; the last outcome is termination."""
 
     at: IntArray
     """[pair, horizon, outcome + 1]: on the expected outcome at step h"""

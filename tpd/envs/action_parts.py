@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from tpd.core.types import Array, IntArray
+from tpd.core.types import Array, IntArray, Rng
 from tpd.guards.settings import shown
 
 
@@ -69,7 +69,7 @@ class ActionParts:
         bounds = zip(self.first.tolist(), self.counts.tolist(), strict=True)
         return [(part, low + k) for part, (low, count) in enumerate(bounds) for k in range(count)]
 
-    def change_one(self, actions: Array, rng: np.random.Generator) -> Array:
+    def change_one(self, actions: Array, rng: Rng) -> Array:
         """[batch, ...]: the actions, each with one random part changed; all changes are equally likely."""
         flat, rows = actions.reshape(len(actions), -1).copy(), np.arange(len(actions))
         others = self.counts - 1
@@ -79,7 +79,7 @@ class ActionParts:
         flat[rows, part] = first + (flat[rows, part] - first + further) % self.counts[part]
         return flat.reshape(actions.shape)
 
-    def draw(self, count: int, rng: np.random.Generator) -> Array:
+    def draw(self, count: int, rng: Rng) -> Array:
         """[count, ...]: random actions; every choice of every part is equally likely."""
         drawn = self.first + rng.integers(0, self.counts, (count, len(self.counts)))
         return drawn.reshape(count, *self.shape).astype(self.dtype)

@@ -118,10 +118,7 @@ class Environment:
         return isinstance(self.make_vector(1, info_keys), TabularVectorEnv)
 
     def make_vector(
-        self,
-        num_envs: int,
-        info_keys: Sequence[str] = (),
-        wrap: WrapCopy | None = None,
+        self, num_envs: int, info_keys: Sequence[str] = (), wrap: WrapCopy | None = None
     ) -> VectorEnv[Any, Any, Any]:
         """Many copies stepped together; in NumPy if there is a table and no `info` is needed.
 
@@ -241,8 +238,7 @@ class Environment:
         if isinstance(self.action_space, gym.spaces.Discrete):
             if self.action_space.start != 0:
                 raise ValueError(f"{self.id}: actions must be numbered from 0, got {self.action_space}")
-            masks = self._sample.has_wrapper_attr("action_masks")
-            if masks and self.masking is None and self.model is None:
+            if self._sample.has_wrapper_attr("action_masks") and self.masking is None and self.model is None:
                 raise ValueError(
                     f"{self.id} masks its actions: add a static method mask_function(observations) to its "
                     "class, which returns the masks [batch, actions] of a batch of observations (or set "
@@ -454,8 +450,7 @@ def _numbered_features(space: gym.Space[Any], name: str = "observation") -> tupl
     """Default feature names by position: `observation[3]`, or `lidar[3]` in a Dict space."""
     if isinstance(space, gym.spaces.Dict):
         return tuple(each for key, part in space.items() for each in _numbered_features(part, str(key)))
-    shape = space.shape or ()
-    return tuple(f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(shape))
+    return tuple(f"{name}[{', '.join(map(str, at))}]" if at else name for at in np.ndindex(space.shape or ()))
 
 
 def draw(env: gym.Env[Any, Any]) -> Array:

@@ -68,10 +68,7 @@ class Features:
 
 
 def features_of(env: Environment, observation: Array) -> Features:
-    """The features of observations like this one [1, ...].
-
-    A FeatureError gives the reason if there are none.
-    """
+    """The features of observations like this one [1, ...]; a FeatureError says why there are none."""
     if env.tabular:
         if not env.state_fields:
             raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no features")

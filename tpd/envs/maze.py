@@ -28,9 +28,8 @@ class GridCells(gym.ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         level: Any = env.unwrapped
         sizes = np.tile([OBJECTS, COLOURS, STATES], level.width * level.height)
-        self.observation_space = spaces.Dict(
-            {"carrying": spaces.Discrete(OBJECTS), "cells": spaces.MultiDiscrete(sizes)}
-        )
+        parts = {"carrying": spaces.Discrete(OBJECTS), "cells": spaces.MultiDiscrete(sizes)}
+        self.observation_space = spaces.Dict(parts)
 
     def observation(self, observation: Seen) -> Seen:
         level: Any = self.env.unwrapped

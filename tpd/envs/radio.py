@@ -108,8 +108,7 @@ class RadioNetwork(MComSmall):  # type: ignore[misc]
         cell = [float(station is serving) for station in self.stations.values()]
         signals = [self.channel.snr(station, user) / user.snr_threshold for station in self.stations.values()]
         heard = np.clip(np.log10(signals) / DECADES, -1, 1)
-        utility = self.utilities.get(user, -1.0)
-        return np.concatenate([cell, heard, [utility], self._left[user.ue_id]])
+        return np.concatenate([cell, heard, [self.utilities.get(user, -1.0)], self._left[user.ue_id]])
 
     def _cell(self, user: Any) -> Any:
         """The station that serves a user, or None."""

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
+from tpd.core.types import BoolArray, FloatArray, IntArray, Rng, Transitions
 
 Table = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 
@@ -90,9 +90,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(self, model: TabularModel, num_envs: int, max_episode_steps: int | None = None) -> None:
-        self.model = model
-        self.num_envs = num_envs
-        self.max_episode_steps = max_episode_steps
+        self.model, self.num_envs, self.max_episode_steps = model, num_envs, max_episode_steps
         self.single_observation_space = gym.spaces.Discrete(model.num_states)
         self.single_action_space = gym.spaces.Discrete(model.num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -145,7 +143,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         info["action_mask"] = self._mask()
         return self._state.copy(), reward, terminated, truncated, info
 
-    def roll(self, behaviour: FloatArray, steps: int, rng: np.random.Generator) -> Transitions:
+    def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
         """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
         model, size = self.model, (steps, self.num_envs)
         from tpd.kernels.stepping import roll_table

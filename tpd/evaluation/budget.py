@@ -11,10 +11,7 @@ PILOT = 10
 
 
 class Budget:
-    """A time budget in seconds, counted from its construction.
-
-    left_out: texts about the work that did not fit.
-    """
+    """A time budget in seconds, counted from its construction; `left_out` names the work that did not fit."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

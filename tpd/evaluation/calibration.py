@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import special
 
 from tpd.core.outcomes import FIRST, Legend
-from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.core.types import BoolArray, FloatArray, IntArray, Rng
 from tpd.evaluation.forecasts import step_ranges
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import EDGES, NONE, RANKS, KnownErrors, bins, happened, relative
@@ -27,7 +27,7 @@ CONFIDENCE = 0.5
 events were wider than the band of the base rate, and covered 99 % instead of 90 %."""
 
 
-def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generator) -> None:
+def calibrate(explainer: Explainer, cases: SampledCases, rng: Rng) -> None:
     """Measure an explainer's errors at these moments, and store them in the explainer.
 
     It stays without bands if there are too few moments, or if its method does not predict single steps.
@@ -37,9 +37,7 @@ def calibrate(explainer: Explainer, cases: SampledCases, rng: np.random.Generato
         explainer.errors = known_errors(predicted, cases, explainer.legend, rng)
 
 
-def known_errors(
-    predicted: FloatArray, cases: SampledCases, legend: Legend, rng: np.random.Generator
-) -> KnownErrors:
+def known_errors(predicted: FloatArray, cases: SampledCases, legend: Legend, rng: Rng) -> KnownErrors:
     """The errors of predictions [case, horizon, outcome], by moment, in random order."""
     events = np.append(legend.is_event, True)
     ends = events & (cases.expected <= cases.expected[..., -1:] + 1e-9).all(axis=(0, 1))
@@ -187,9 +185,7 @@ def _ranks(values: FloatArray) -> FloatArray:
     return np.asarray(pd.DataFrame(values).rank()).reshape(values.shape)
 
 
-def _by_moment(
-    values: FloatArray, moment: IntArray, choice: IntArray, rng: np.random.Generator
-) -> FloatArray:
+def _by_moment(values: FloatArray, moment: IntArray, choice: IntArray, rng: Rng) -> FloatArray:
     """[moment, choice, ...]: the values of cases [case, ...]; a missing foil is taken from another moment."""
     placed = np.full((moment[-1] + 1, 2, *values.shape[1:]), np.nan)
     placed[moment, choice] = values

@@ -97,15 +97,13 @@ class BandScores:
 def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
     """The coverage of an explainer's bands on these cases; None if it has no bands."""
     if isinstance(cases, SampledCases):
-        shown = _shown(explainer, cases)
-        if shown is None:
+        if (shown := _shown(explainer, cases)) is None:
             return None
         held = shown.held & shown.foreseen
         return Coverage(*(each.sum(axis=(0, 1)) for each in (held, shown.foreseen, np.ones_like(held))))
     counts = np.zeros((3, len(explainer.legend.names)), dtype=np.int64)
     for some in blocks(max(1, len(cases))):
-        found = _exactly(explainer, cases[some])
-        if found is None:
+        if (found := _exactly(explainer, cases[some])) is None:
             return None
         counts += np.stack(found)
     return Coverage(*counts)

@@ -57,9 +57,7 @@ class Errors:
             for metric, column in self._columns().items()
             for name, value in zip(self.names, column, strict=True)
         }
-        overall = dict(
-            zip(OVERALL, map(float, (self.pi_known, self.foil_known, self.disagreement)), strict=True)
-        )
+        overall = dict(zip(OVERALL, (self.pi_known, self.foil_known, self.disagreement), strict=True))
         for name, bands in self._bands.items():
             overall[f"covered/{name}"] = bands.overall.covered.item()
             overall[f"judged/{name}"] = bands.overall.shown.item()

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tpd.core.seeding import generator
+from tpd.core.types import Rng
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.calibration import FEWEST, calibrate
@@ -76,11 +77,8 @@ class Examiner:
     def __init__(
         self, explainer: Explainer, env: Environment, truth: Truth, seed: int, policy_stays: bool
     ) -> None:
-        self._explainer = explainer
-        self._env = env
-        self._truth = truth
-        self._seed = seed
-        self._policy_stays = policy_stays
+        self._explainer, self._env, self._truth = explainer, env, truth
+        self._seed, self._policy_stays = seed, policy_stays
         self._known: dict[int, Cases] = {}
 
     def errors(self, episodes: int, bands: bool = False) -> Errors:
@@ -124,13 +122,7 @@ class Examiner:
         return hidden_information([names[k] for k in once], by_then[0], cases.rollouts, by_then[1])
 
     def _cases(
-        self,
-        truth: MonteCarlo,
-        episodes: int,
-        rng: np.random.Generator,
-        budget: Budget,
-        purpose: str,
-        share: float,
+        self, truth: MonteCarlo, episodes: int, rng: Rng, budget: Budget, purpose: str, share: float
     ) -> SampledCases:
         """Moments of the episodes, as many as fit into this share of the budget."""
         moments = truth.moments

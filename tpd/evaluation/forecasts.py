@@ -92,8 +92,7 @@ class ForecastSkill:
 
     def frame(self) -> pd.DataFrame:
         """One row for each outcome and range."""
-        parts = [_frame(self.names, judged) for judged in (self.at, self.by)]
-        both = pd.concat(parts, ignore_index=True)
+        both = pd.concat([_frame(self.names, judged) for judged in (self.at, self.by)], ignore_index=True)
         order = {name: k for k, name in enumerate(self.names)}
         return both.iloc[np.argsort(both["outcome"].map(order), kind="stable")].reset_index(drop=True)
 

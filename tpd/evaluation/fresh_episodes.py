@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tpd.core.outcomes import OutcomeSet
-from tpd.core.types import Episodes, FloatArray, IntArray, concatenate
+from tpd.core.types import Episodes, FloatArray, IntArray, Rng, concatenate
 from tpd.envs import Environment
 from tpd.evaluation.budget import Budget
 from tpd.evaluation.forecasts import ForecastSkill, forecast_skill
@@ -37,8 +37,7 @@ class Forecasts:
 
     def metrics(self) -> dict[str, float]:
         """Flat names and values; those of foils are called `<event>/foil_skill` and so on."""
-        foil = {} if self.foil is None else self.foil.metrics("foil_")
-        return self.policy.metrics() | foil
+        return self.policy.metrics() | ({} if self.foil is None else self.foil.metrics("foil_"))
 
     def frame(self) -> pd.DataFrame:
         """One row for each outcome and range, for the policy's own actions and for foils."""
@@ -48,12 +47,7 @@ class Forecasts:
 
 
 def judge_forecasts(
-    explainer: Explainer,
-    env: Environment,
-    outcomes: OutcomeSet,
-    rng: np.random.Generator,
-    episodes: int,
-    budget: Budget,
+    explainer: Explainer, env: Environment, outcomes: OutcomeSet, rng: Rng, episodes: int, budget: Budget
 ) -> Forecasts:
     """Compare forecasts with episodes of the policy, and with episodes that contain foils.
 
@@ -63,16 +57,10 @@ def judge_forecasts(
     horizon = explainer.predictor.horizon
     departing = Exploration(0.0, every=(horizon, 2 * horizon))
 
-    def played(exploration: Exploration, what: str, share: float) -> Episodes:
+    def played(how: Exploration, what: str, share: float) -> Episodes:
         def some(count: int) -> Episodes:
-            return play(
-                env,
-                explainer.policy,
-                rng,
-                episodes=count,
-                info_keys=outcomes.info_keys,
-                exploration=exploration,
-            )
+            keys = outcomes.info_keys
+            return play(env, explainer.policy, rng, episodes=count, info_keys=keys, exploration=how)
 
         return joined(budget.parts(what, episodes, share, some))
 

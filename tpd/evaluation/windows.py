@@ -30,8 +30,7 @@ class Columns(NamedTuple):
         kept = outcomes[:, : self.kept].astype(np.float64)
         if self.weights is None:
             return kept
-        reward = outcomes.astype(np.float64) @ self.weights
-        return np.column_stack([kept, self.discount**h * reward])
+        return np.column_stack([kept, self.discount**h * (outcomes.astype(np.float64) @ self.weights)])
 
 
 class Course:

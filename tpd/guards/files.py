@@ -31,14 +31,10 @@ LONGEST_REASON = 300
 
 
 class CheckedArrays:
-    """Named arrays; each is checked when it is taken.
-
-    whose: prefix of error messages.
-    """
+    """Named arrays; each is checked when it is taken. `whose` is the prefix of error messages."""
 
     def __init__(self, arrays: Mapping[str, Array], whose: str = "") -> None:
-        self._arrays = arrays
-        self._whose = whose
+        self._arrays, self._whose = arrays, whose
 
     @property
     def size(self) -> int:
@@ -64,12 +60,8 @@ class CheckedArrays:
     def take(
         self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True, optional: bool = False
     ) -> Array | None:
-        """The array of this name, checked for kind and shape.
-
-        None is any length, a final `...` any more axes.
-        """
-        array = self._arrays.get(name)
-        if array is None:
+        """The array of this name, checked for kind and shape; None is any length, a final `...` more axes."""
+        if (array := self._arrays.get(name)) is None:
             if optional:
                 return None
             raise ValueError(f"{self._whose}has no {name}")
@@ -97,10 +89,7 @@ class CheckedArrays:
         high: float = math.inf,
         finite: bool = True,
     ) -> Array:
-        """An array with the dtype and shape of `due`, within bounds.
-
-        rows: the length; None for any length.
-        """
+        """An array with the dtype and shape of `due`, within bounds; rows: the length, None for any."""
         shape = due.shape if rows == "as many" else (rows, *due.shape[1:])
         array = self.take(name, shape, due.dtype.kind, finite=finite)
         if array.dtype != due.dtype:

@@ -24,10 +24,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with the known words closest to an unknown one, to append to an error.
-
-    Empty if none is close.
-    """
+    """A hint with the known words closest to an unknown one, for an error; empty if none is close."""
     known = sorted(known)
     inner = [each for each in known if each.rpartition(".")[2] == word]
     near = inner or difflib.get_close_matches(word, known, 1)

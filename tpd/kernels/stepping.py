@@ -41,10 +41,7 @@ def step_table(
     actions: IntArray,
     thresholds: FloatArray,
 ) -> tuple[IntArray, IntArray, FloatArray, BoolArray]:
-    """One step from each state: sampled branch, next state, reward and terminated, each [batch].
-
-    The tables are [S, A, B].
-    """
+    """One step from each state: sampled branch, next state, reward, terminated [batch]; tables [S, A, B]."""
     count = len(states)
     branch, s_next = np.empty(count, np.int64), np.empty(count, np.int64)
     r, terminated_t = np.empty(count, np.float64), np.empty(count, np.bool_)

@@ -64,21 +64,16 @@ def continue_windows(
 
 @njit(cache=True)
 def accumulate_windows(
-    seen: FloatArray,
-    going_on: FloatArray,
-    known: IntArray,
-    rows: IntArray,
-    after: FloatArray,
-    discount: float,
+    seen: FloatArray, going_on: FloatArray, known: IntArray, rows: IntArray, after: FloatArray, gamma: float
 ) -> None:
     """The same for value functions: discounted sums of observed outcomes, plus the bootstrapped values."""
     horizon, width = seen.shape[1:]
     for b in range(len(seen)):
         for h in range(1, horizon):
             for k in range(width):
-                seen[b, h, k] = seen[b, h - 1, k] + discount**h * seen[b, h, k]
+                seen[b, h, k] = seen[b, h - 1, k] + gamma**h * seen[b, h, k]
     for i in range(len(rows)):
         b = rows[i]
         for h in range(known[b], horizon):
             for k in range(width):
-                seen[b, h, k] += discount ** known[b] * going_on[b, k] * after[i, h - known[b], k]
+                seen[b, h, k] += gamma ** known[b] * going_on[b, k] * after[i, h - known[b], k]

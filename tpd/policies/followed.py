@@ -52,8 +52,7 @@ class Followed:
 
     def probabilities(self, env: Environment, step: int, states: Array) -> FloatArray | None:
         """[state, action]: action probabilities at a step; None if the agent itself acts."""
-        policy = self.at(step)
-        if policy is None:
+        if (policy := self.at(step)) is None:
             return None
         if isinstance(policy, DiscretePolicy):
             chosen = self.asked(policy.probabilities, states)

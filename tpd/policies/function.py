@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from tpd.core.types import Array, FloatArray
+from tpd.core.types import Array, FloatArray, Rng
 from tpd.envs import Environment
 from tpd.envs.action_parts import ActionParts
 from tpd.guards.settings import number
@@ -31,8 +31,7 @@ class FunctionPolicy:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise ValueError(
                 f"the policy failed on observations {np.shape(observations)}: {reason}; it must accept a "
-                "batch "
-                "[batch, ...] and return one action for each"
+                "batch [batch, ...] and return one action for each"
             ) from error
         due = (len(observations), *(self.space.shape or ()))
         if actions.shape != due:
@@ -51,7 +50,7 @@ class FunctionPolicy:
             )
         return chosen
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> Array:
+    def sample(self, observations: Array, rng: Rng) -> Array:
         return self.action(observations)
 
     def action_values(self, observations: Array) -> FloatArray | None:
@@ -75,7 +74,5 @@ def function_policy(function: Function, discount: float, space: gym.Space[Any]) 
 class GivenFunction(Pretrained):
     """A function as a policy source."""
 
-    def __init__(
-        self, env: Environment, rng: np.random.Generator, *, function: Function, discount: float
-    ) -> None:
+    def __init__(self, env: Environment, rng: Rng, *, function: Function, discount: float) -> None:
         self.policy = function_policy(function, discount, env.action_space)

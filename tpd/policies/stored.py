@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from tpd.core.types import Array, DiscretePolicy
+from tpd.core.types import Array, DiscretePolicy, Rng
 from tpd.envs import Environment
 from tpd.guards.atomic import atomic_write
 from tpd.guards.files import REAL, StoredArrays, blame, write_arrays
@@ -17,15 +17,14 @@ class AbsentPolicy:
     """A placeholder for an agent that is not stored: has its discount, and the reason why it cannot act."""
 
     def __init__(self, discount: float, reason: str) -> None:
-        self.discount = discount
-        self.reason = reason
+        self.discount, self.reason = discount, reason
 
     def action(self, observations: Array) -> NoReturn:
         raise ValueError(
             f"the agent is not stored with its explainer ({self.reason}): pass the actions to explain"
         )
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> NoReturn:
+    def sample(self, observations: Array, rng: Rng) -> NoReturn:
         self.action(observations)
 
     def action_values(self, observations: Array) -> None:
@@ -35,7 +34,7 @@ class AbsentPolicy:
 class DatasetPolicy(Pretrained):
     """A policy source: the table of action probabilities that was saved with a dataset."""
 
-    def __init__(self, env: Environment, rng: np.random.Generator, *, path: str | None) -> None:
+    def __init__(self, env: Environment, rng: Rng, *, path: str | None) -> None:
         if path is None:
             raise ValueError("set the folder of the dataset: training.path=…")
         file = Path(path).expanduser() / POLICY

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
 from tpd.guards.settings import number
 from tpd.sources.exploration import draw
 
@@ -21,8 +21,7 @@ class TabularPolicy:
                 f"{probabilities[row]}"
             )
         self.discount = number("discount", discount, 0, 1)
-        self._probabilities = probabilities
-        self._action_values = action_values
+        self._probabilities, self._action_values = probabilities, action_values
 
     def probabilities(self, observations: Array) -> FloatArray:
         return self._probabilities[state_numbers(observations, len(self._probabilities))]
@@ -30,7 +29,7 @@ class TabularPolicy:
     def action(self, observations: Array) -> IntArray:
         return np.asarray(np.argmax(self.probabilities(observations), axis=1))
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
@@ -48,8 +47,7 @@ class GreedyPolicy:
         self.discount = number("discount", discount, 0, 1)
         self.epsilon = number("epsilon", epsilon, 0, 1)
         self.version = 0
-        self._values = values
-        self._mask = mask
+        self._values, self._mask = values, mask
 
     def probabilities(self, observations: Array) -> FloatArray:
         valid = self._mask[state_numbers(observations, len(self._mask))]
@@ -61,7 +59,7 @@ class GreedyPolicy:
         observations = state_numbers(observations, len(self._values))
         return best_valid(self._values[observations], self._mask[observations])
 
-    def sample(self, observations: Array, rng: np.random.Generator) -> IntArray:
+    def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 
 from tpd.core.pairs import pair_of
-from tpd.core.types import Array, BoolArray, FloatArray, Index, IntArray, Transitions
+from tpd.core.types import Array, BoolArray, FloatArray, Index, IntArray, Rng, Transitions
 from tpd.envs import Environment
 
 
@@ -65,5 +65,5 @@ class Visits:
 class Truth(Protocol):
     """A source of true expected outcomes: the exact solution, or rollouts."""
 
-    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+    def cases(self, episodes: int, rng: Rng) -> Cases:
         """Cases from episodes of the current policy."""

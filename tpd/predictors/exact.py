@@ -5,7 +5,7 @@ import numpy as np
 from tpd.core.beyond import Beyond
 from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.pairs import pair_of
-from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, Rng
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.settings import whole_number
@@ -41,8 +41,7 @@ class ExactSolution:
                 f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
                 "of dynamics, which has no info: use explainer=replayed and evaluation=none"
             )
-        self.env = env
-        self.policy = policy
+        self.env, self.policy = env, policy
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._states = np.arange(model.num_states)
         self._shape = (model.num_states, model.num_actions)
@@ -114,10 +113,9 @@ class ExactSolution:
         certain = np.isfinite(value)
         return Beyond(value, np.zeros((0, len(value))), certain, np.zeros(len(value), dtype=np.int64))
 
-    def cases(self, episodes: int, rng: np.random.Generator) -> Cases:
+    def cases(self, episodes: int, rng: Rng) -> Cases:
         """Every pair visited in episodes of the policy, and all other valid actions there as foils."""
-        met = play(self.env, self.policy, rng, episodes=episodes)
-        taken = Visits.of(met.transitions, self._shape[1])
+        taken = Visits.of(play(self.env, self.policy, rng, episodes=episodes).transitions, self._shape[1])
         foils = taken.foils(self.env)
         states = np.concatenate([taken.state, foils.state])
         actions = np.concatenate([taken.action, foils.action])

@@ -37,11 +37,8 @@ class Explainer:
         verdicts: Verdicts | None = None,
         errors: KnownErrors | None = None,
     ) -> None:
-        self.predictor = predictor
-        self.policy = policy
-        self.legend = legend
-        self.verdicts = verdicts
-        self.errors = errors
+        self.predictor, self.policy, self.legend = predictor, policy, legend
+        self.verdicts, self.errors = verdicts, errors
 
     @property
     def simulates(self) -> bool:
@@ -169,8 +166,7 @@ class Explainer:
         if isinstance(predictor, DrawingPredictor):
             return predictor.draws(observations, actions, self.policy, count)
         assert self.errors is not None
-        foil = self.is_foil(observations, actions)
-        if foil is None:
+        if (foil := self.is_foil(observations, actions)) is None:
             places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)
         else:
             places = row_numbers(observations)
@@ -180,8 +176,7 @@ class Explainer:
         """[batch, ...]: verdicts for own actions or foils; the worse of both if that is unknown."""
         if self.verdicts is None:
             return None
-        foil = self.is_foil(observations, actions)
-        if foil is None:
+        if (foil := self.is_foil(observations, actions)) is None:
             return self.verdicts.worst[np.zeros(len(actions), dtype=np.int64)]
         return self.verdicts[foil.astype(np.int64)]
 
@@ -232,8 +227,7 @@ class Explainer:
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]
         explanation = self.explain(
-            np.repeat(observations, num_actions, axis=0),
-            np.tile(np.arange(num_actions), len(observations)),
+            np.repeat(observations, num_actions, axis=0), np.tile(np.arange(num_actions), len(observations))
         )
         known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
         returns = np.where(known, explanation.expected_return[:, -1], np.nan)

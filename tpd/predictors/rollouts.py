@@ -1,6 +1,6 @@
 """Monte Carlo truth for evaluation: means over rollouts of the policy from forks of its environment."""
 
-import collections
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from tpd.core.efo import compose
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.seeding import reset_seed
-from tpd.core.types import Array, BoolArray, FloatArray, Policy
+from tpd.core.types import Array, BoolArray, FloatArray, Policy, Rng
 from tpd.envs import Environment
 from tpd.guards.settings import number, whole_number
 from tpd.predictors.cases import Cases
@@ -70,15 +70,12 @@ class MonteCarlo:
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.simulator = Simulator(env, policy, outcomes, horizon=horizon)
-        self.env = env
-        self.policy = policy
-        self.outcomes = outcomes
-        self.horizon = horizon
+        self.env, self.policy, self.outcomes, self.horizon = env, policy, outcomes, horizon
         self.moments = whole_number("moments", moments, at_least=1)
         self.rollouts = whole_number("rollouts", rollouts, at_least=2)  # one has no standard error
         self.progress = progress
 
-    def cases(self, episodes: int, rng: np.random.Generator, *, before_ends: bool = False) -> SampledCases:
+    def cases(self, episodes: int, rng: Rng, *, before_ends: bool = False) -> SampledCases:
         """The policy's own action and a foil at moments sampled uniformly from all steps of the episodes.
 
         before_ends: sample only from the last `horizon` steps of episodes that terminate. Such moments are
@@ -142,7 +139,7 @@ class MonteCarlo:
         ends = (np.where(drawn, end, counted) for end in exact)
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
-    def choose(self, episodes: int, rng: np.random.Generator, before_ends: bool = False) -> list[Choices]:
+    def choose(self, episodes: int, rng: Rng, before_ends: bool = False) -> list[Choices]:
         """Moments of the episodes, sampled uniformly, with the policy's action and a foil.
 
         Reservoir sampling: only the chosen steps are kept in memory.
@@ -160,17 +157,14 @@ class MonteCarlo:
             for moment, own in kept
         ]
 
-    def _offered(
-        self, episodes: int, rng: np.random.Generator, before_ends: bool
-    ) -> Iterable[tuple[Moment, Array]]:
+    def _offered(self, episodes: int, rng: Rng, before_ends: bool) -> Iterable[tuple[Moment, Array]]:
         """Candidate steps: a moment, and the action taken there [1, ...]."""
-        seeds = [reset_seed(rng) for _ in range(episodes)]
-        steps = play_together(self.env, self.policy, seeds, rng)
+        steps = play_together(self.env, self.policy, [reset_seed(rng) for _ in range(episodes)], rng)
         if not before_ends:
             return ((step.moment(), step.action) for step in steps)
         return _before_ends(steps, self.horizon)
 
-    def _with_foil(self, observation: Array, own: Array, rng: np.random.Generator) -> Array:
+    def _with_foil(self, observation: Array, own: Array, rng: Rng) -> Array:
         """[choice, ...]: the own action [1, ...] and a random valid other action, if there is one."""
         if self.env.parts is not None:
             foil = self.env.parts.change_one(own, rng)
@@ -187,16 +181,12 @@ class MonteCarlo:
     def _estimate(self, sample: Sample) -> _Estimate:
         """Means and standard errors over the rollouts."""
         weights = np.append(self.outcomes.legend.rewards, 0.0)
-        seen, certain = sample.seen.astype(np.float64), bool(sample.certain.all())
+        seen = sample.seen.astype(np.float64)
         returns = compose(seen @ weights, self.policy.discount, axis=2)
+        count = np.inf if sample.certain.all() else len(seen)
         if self.progress is not None:
             self.progress(1)
-        return _Estimate(
-            seen.mean(axis=0),
-            _standard_error(seen),
-            _standard_error(returns),
-            np.inf if certain else len(seen),
-        )
+        return _Estimate(seen.mean(axis=0), _standard_error(seen), _standard_error(returns), count)
 
 
 def _standard_error(seen: FloatArray) -> FloatArray:
@@ -208,11 +198,8 @@ def _standard_error(seen: FloatArray) -> FloatArray:
 
 def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Moment, Array]]:
     """The last steps, at most `within`, of each episode that terminates."""
-    latest = collections.defaultdict[int, collections.deque[PlayedStep]](
-        lambda: collections.deque(maxlen=within)
-    )
+    latest = defaultdict[int, deque[PlayedStep]](lambda: deque(maxlen=within))
     for step in steps:
         latest[step.episode].append(step)
         if step.terminated or step.truncated:
-            last = latest.pop(step.episode)
-            yield from ((one.moment(), one.action) for one in last if step.terminated)
+            yield from ((one.moment(), one.action) for one in latest.pop(step.episode) if step.terminated)

@@ -62,12 +62,8 @@ def to_the_end(simulator: Simulator, moment: Moment, explanation: Explanation) -
 def _beyond(found: Followed, certain: BoolArray) -> Beyond:
     ended = found.ended.all(axis=0)
     value = np.where(ended, found.value, np.nan)
-    return Beyond(
-        value.mean(axis=0),
-        value,
-        certain & np.isfinite(value).all(axis=0),
-        np.where(ended, 0, found.length.max(axis=0)),
-    )
+    unended = np.where(ended, 0, found.length.max(axis=0))
+    return Beyond(value.mean(axis=0), value, certain & np.isfinite(value).all(axis=0), unended)
 
 
 def _steps(simulator: Simulator, moment: Moment) -> tuple[int, bool]:

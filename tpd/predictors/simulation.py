@@ -85,14 +85,11 @@ class Simulator:
         seed: int = 0,
         progress: Callable[[int], None] = lambda steps: None,
     ) -> None:
-        self.env = env
-        self.policy = policy
-        self.outcomes = outcomes
+        self.env, self.policy, self.outcomes = env, policy, outcomes
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self.precision = number("precision", precision, 0.001, 0.5)
         self.most = whole_number("most", most, at_least=2)
-        self.seed = seed
-        self.progress = progress
+        self.seed, self.progress = seed, progress
         env.check_info(outcomes.info_keys)
         self.forks = Forks(env)
         self.followed: Followed | None = None

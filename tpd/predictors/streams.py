@@ -18,11 +18,7 @@ class PolicyStreams:
     """Samples actions for a batch of rollouts; a rollout's actions do not depend on the rest of the batch."""
 
     def __init__(
-        self,
-        env: Environment,
-        policy: Policy,
-        keys: Sequence[tuple[int, ...]],
-        followed: Followed | None = None,
+        self, env: Environment, policy: Policy, keys: Sequence[tuple[int, ...]], followed: Followed | None
     ) -> None:
         self._env, self._policy, self._keys, self._followed = env, policy, keys, followed
         self._generators: dict[int, np.random.Generator] = {}

@@ -52,9 +52,7 @@ class TabularFHTD:
         one_of("dtype", dtype, ("float32", "float64"))
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype(dtype))
-        self.policy = policy
-        self.outcomes = outcomes
-        self.step_size = step_size
+        self.policy, self.outcomes, self.step_size = policy, outcomes, step_size
         num_states, num_actions = env.table_shape()
         shape = (num_states, num_actions, outcomes.width, horizon)
         require_memory("a table", shape, dtype, "use explainer=replayed, which stores only visited pairs")
@@ -108,9 +106,5 @@ class TabularFHTD:
         """Every pair that was tried."""
         states, actions = np.nonzero(self._visits)
         num_actions = self._visits.shape[1]
-        return PairTable(
-            num_actions,
-            pair_of(states, actions, num_actions),
-            self.predict(states, actions),
-            self.support(states, actions),
-        )
+        pairs = pair_of(states, actions, num_actions)
+        return PairTable(num_actions, pairs, self.predict(states, actions), self.support(states, actions))

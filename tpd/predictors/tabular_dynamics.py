@@ -61,8 +61,7 @@ class TabularDynamics:
     @classmethod
     def counted(cls, edges: Edges, num_actions: int) -> "TabularDynamics":
         """Dynamics estimated from counted transitions."""
-        visits = np.bincount(edges.pair, edges.count)
-        probability = edges.count / visits[edges.pair]
+        probability = edges.count / np.bincount(edges.pair, edges.count)[edges.pair]
         return cls(edges.pair, edges.next_state, probability, edges.outcome, edges.continuation, num_actions)
 
     @classmethod

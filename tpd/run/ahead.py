@@ -32,16 +32,12 @@ ROLLOUTS = 50
 def roll_out_ahead(
     run: SavedRun, points: pd.DataFrame | None, seconds: float, numbers: Sequence[int]
 ) -> list[RolledOut]:
-    """Roll out the most informative steps of these episodes within the time budget.
-
-    Sorted by episode, step.
-    """
+    """Roll out the most informative steps of these episodes within `seconds`; sorted by episode, step."""
     recording = run.recording
     if recording is None or seconds <= 0:
         return []
     start, _ = find_recorded(run.env, recording, 0, 0)
-    reason = reason_not_to_ask(run, start, Asking())
-    if reason:
+    if reason := reason_not_to_ask(run, start, Asking()):
         log.info("the report has no rollouts: %s", reason)
         return []
     began, found = time.monotonic(), dict[tuple[int, int], RolledOut]()
@@ -57,11 +53,8 @@ def roll_out_ahead(
                 break
             found[place] = replace(one, relies_on=_relies_on(run, recording, one))
     except Exception as error:  # the environment may raise anything
-        log.warning(
-            "the report has rollouts of only %d steps, because one failed: %s",
-            len(found),
-            " ".join(str(error).split()),
-        )
+        reason = " ".join(str(error).split())
+        log.warning("the report has rollouts of only %d steps, because one failed: %s", len(found), reason)
     return [found[place] for place in sorted(found)]
 
 
@@ -77,8 +70,7 @@ def telling_steps(
             if before <= steps:
                 yield episode, steps - before
         if round_number == 0 and points is not None:
-            shown = points[points["episode"].isin(numbers)]
-            for row in shown.head(MOST_POINTS).to_dict("records"):
+            for row in points[points["episode"].isin(numbers)].head(MOST_POINTS).to_dict("records"):
                 yield int(row["episode"]), int(row["step"])
 
 

@@ -148,9 +148,7 @@ def _choice(fact: Compared, foil: Compared | None) -> Choice:
     return _third(fact, foil, every, explanation, choice)._replace(inevitable=inevitable(explanation))
 
 
-def _third(
-    fact: Compared, foil: Compared, every: IntArray, explanation: Explanation, choice: Choice
-) -> Choice:
+def _third(fact: Compared, foil: Compared, every: IntArray, explained: Explanation, choice: Choice) -> Choice:
     """Add a third action, if one has a higher return than the agent's own action.
 
     It must be ahead within the horizon and, where that is estimated, also to the end of the episode.
@@ -159,17 +157,15 @@ def _third(
     options = np.full((1, run.env.num_actions), NO_PAIR)
     options[0, every] = np.arange(len(every))
     assert fact.own is not None
-    (best,), _ = favoured(run.explainer, explanation, options, np.array([fact.own]))
+    (best,), _ = favoured(run.explainer, explained, options, np.array([fact.own]))
     if best in [fact.own, *(side.action for side in (fact, foil) if side.followed is None)]:
         return choice
     both = here.to_the_end(here.explain(np.array([best, fact.own]), draws=ENOUGH_DRAWS))
-    contrast = both[0] - both[1]
-    verdict = ContrastNarrator(contrast, here.tie).verdict(0)
+    verdict = ContrastNarrator(both[0] - both[1], here.tie).verdict(0)
     if not verdict.settled or verdict.gain < 0:
         return choice
     returns = both.expected_return[:, -1]
     if verdict.whole and both.beyond is not None:
         returns = returns + both.beyond.mean
-    return choice._replace(
-        best=(run.env.name_of_action(best), float(returns[0])), own_return=float(returns[1])
-    )
+    name = run.env.name_of_action(best)
+    return choice._replace(best=(name, float(returns[0])), own_return=float(returns[1]))

@@ -53,14 +53,10 @@ class Asking:
 
 
 class Expectations:
-    """Explains actions at one moment.
-
-    All numbers come from the same method: rollouts, or the learned explainer.
-    """
+    """Explains actions at one moment; all numbers come from one method, rollouts or the learned explainer."""
 
     def __init__(self, run: SavedRun, state: NamedState, asking: Asking) -> None:
-        self.run = run
-        self.state = state
+        self.run, self.state = run, state
         self._rollouts = asking.rollouts
         self._rolled_out: dict[bytes, Explanation] = {}
         self._beyond: dict[bytes, Beyond] = {}
@@ -85,26 +81,19 @@ class Expectations:
         self._simulator, self.reason = None, reason
 
     def explain(self, actions: Array, draws: int = 0) -> Explanation:
-        """[action]: explanations by rollouts, or learned.
-
-        `draws` asks a learned one for posterior samples.
-        """
+        """[action]: explanations by rollouts, or learned, with `draws` posterior samples if learned."""
         if self._simulator is None:
             return self.learned(actions, draws)
         self._roll_out(actions)
         return together([self._rolled_out[_key(action)] for action in actions])
 
     def to_the_end(self, explanation: Explanation) -> Explanation:
-        """Add the return after the horizon, where it can be estimated.
-
-        With a simulator, it is rolled out once per action.
-        """
+        """Add the return after the horizon, where it can be estimated; by rollouts, once per action."""
         if self._simulator is None:
             return self.run.explainer.to_the_end(explanation)
         if explanation.legend.reward_bound is None:
             return explanation
-        missing = [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]
-        if missing:
+        if missing := [row for row, a in enumerate(explanation.actions) if _key(a) not in self._beyond]:
             found = run_on.to_the_end(self._simulator, self._moment, explanation[np.array(missing)])
             for place, row in enumerate(missing):
                 self._beyond[_key(explanation.actions[row])] = found[place : place + 1]
@@ -120,8 +109,7 @@ class Expectations:
             if explanation.legend.reward_bound is None:
                 return explanation
             return replace(explanation, beyond=run_on.to_the_end(simulator, self._moment, explanation))
-        dynamics = run.dynamics()
-        if dynamics is None:
+        if (dynamics := run.dynamics()) is None:
             raise ValueError(
                 f"{followed.name}: a behaviour needs a simulator that can be forked, or a table, but "
                 f"there is neither: {self.reason}"
@@ -168,12 +156,7 @@ class Expectations:
 
 
 def follow_in_table(
-    run: SavedRun,
-    dynamics: TabularDynamics,
-    observation: Array,
-    first: Array,
-    followed: Followed,
-    draws: int,
+    run: SavedRun, dynamics: TabularDynamics, observation: Array, first: Array, followed: Followed, draws: int
 ) -> Explanation:
     """[1]: the explanation for following a behaviour, from known or counted dynamics."""
     explainer = run.explainer

@@ -64,8 +64,7 @@ def run(parts: Parts, folder: Path, tracked: Run, progress: bool = True, overvie
     if overview:
         with _timed("overview", tracked):
             headline = "" if findings.played is None else findings.played.line
-            live = live_run(parts, recording)
-            write_overview(live, folder, tracked, parts.overview_seconds, headline)
+            write_overview(live_run(parts, recording), folder, tracked, parts.overview_seconds, headline)
     return findings
 
 
@@ -111,8 +110,7 @@ def learn(parts: Parts, tracked: Run, bars: ProgressBars, folder: Path | None = 
 
 def _track_data(parts: Parts, rows: int, tracked: Run) -> None:
     """Track which transitions were learned from; those that are not saved are identified by the run."""
-    source = parts.training.source
-    if source is None:
+    if (source := parts.training.source) is None:
         tracked.data(f"{parts.env.id} transitions", parts.fingerprint, rows)
     else:
         tracked.data(source.name, digest_of(source), rows, str(source.absolute()))
@@ -125,14 +123,11 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
     outcome without the verdict "learned".
     """
     budget, evaluation, forecasts, errors = Budget(parts.evaluation.seconds), parts.evaluation, None, None
-    if evaluation.forecast_episodes:
+    if episodes := evaluation.forecast_episodes:
         rng = generator(parts.seed, "verification")  # renaming the stream changes the episodes
-        forecasts = judge_forecasts(
-            parts.explainer, parts.env, parts.outcomes, rng, evaluation.forecast_episodes, budget
-        )
+        forecasts = judge_forecasts(parts.explainer, parts.env, parts.outcomes, rng, episodes, budget)
         if not isinstance(parts.explainer.predictor, HasTable):
-            legend = parts.outcomes.legend
-            parts.explainer.verdicts = verdicts(forecasts.policy, forecasts.foil, legend)
+            parts.explainer.verdicts = verdicts(forecasts.policy, forecasts.foil, parts.outcomes.legend)
     if parts.examiner is not None:
         parts.examiner.calibrate(evaluation.calibration_episodes, bars.counter, budget)
         errors = parts.examiner.final_errors(evaluation.episodes, budget)
@@ -144,10 +139,11 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
     """Add the mean return of the policy, from the fresh episodes or else from the recorded ones."""
-    returns = None if recording is None else episode_returns(recording.episodes)
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
-    if returns is None:
+    elif recording is not None:
+        returns = episode_returns(recording.episodes)
+    else:
         return findings
     played = PlayedReturn.of(returns, getattr(parts.trainer, "expected_return", None))
     if played.warning:
@@ -164,13 +160,9 @@ def _measure(parts: Parts, tracked: Run, step: int) -> Errors:
 
 
 def _move_to(bars: Sequence[tuple[Callable[[int], None], int, int]], done: int) -> None:
-    """Advance the progress bars of a resumed run past the `done` stages.
-
-    bars: (advance, total, stages) of each phase, in order.
-    """
+    """Advance the bars (advance, total, stages) of the phases of a resumed run past the `done` stages."""
     for advance, total, stages in bars:
-        before = min(done, stages)
-        if before:
+        if before := min(done, stages):
             advance(total * before // stages)
         done -= before
 

@@ -108,8 +108,7 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
     for warning in told.warnings:
         print(warning)
     judged = [side for side in told.sides if side.learned is not None]
-    learned = [side.learned for side in judged if side.learned is not None]
-    if learned:
+    if learned := [side.learned for side in judged if side.learned is not None]:
         print()
         rolled_out = [side.explanation for side in judged]
         show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
@@ -179,19 +178,16 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     """Plot returns against one reward in this state; list recorded states where another action overtakes."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
-    intervals = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
-    for low, high, row in intervals:
+    for low, high, row in what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach)):
         print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {names[row]} has the highest return")
     against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
         _fragile_states(run, run.recording, outcome, now, out)
-    spec = MapSpec.from_config(run.maps, run.env)
-    if spec is not None:
+    if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
         found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
-        moves = np.where(
-            found.best < 0, np.nan, np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
-        )
+        change = np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
+        moves = np.where(found.best < 0, np.nan, change)
         maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")
 
 

@@ -71,10 +71,7 @@ class Compared:
 
 
 def fact_and_foil(question: Question, run: SavedRun, scratch: Path) -> tuple[Compared, Compared | None]:
-    """The fact and the foil of a question: actions, states or runs.
-
-    The foil is None if there is no other valid action.
-    """
+    """The fact and the foil (actions, states or runs) of a question; no foil if no other action is valid."""
     asking = Asking(question.rollouts, question.precision)
     state, own = find_state(run, question.state)
     action = chosen_action(run, state, own, question.action, question.run)

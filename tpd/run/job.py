@@ -116,12 +116,11 @@ def _run_alone(cfg: DictConfig, folder: Path) -> Findings:
         if (bands := findings.errors.band_frame()) is not None:
             show(band_table(f"Bands of {cfg.name}, seed {parts.seed}, compared with rollouts", bands))
     if findings.forecasts is not None:
+        frame = findings.forecasts.frame()
         title = f"Forecasts of {cfg.name}, seed {parts.seed}, compared with fresh episodes"
-        show(forecast_table(title, findings.forecasts.frame()))
+        show(forecast_table(title, frame))
         if parts.explainer.verdicts is not None:
-            show(
-                verdict_table(f"What {cfg.name}, seed {parts.seed}, has learned", findings.forecasts.frame())
-            )
+            show(verdict_table(f"What {cfg.name}, seed {parts.seed}, has learned", frame))
     print(f"plots and explainer: {folder}")
     if (report := folder / OVERVIEW / REPORT).exists():
         print(f"report: {report}")
@@ -154,9 +153,8 @@ def _name(cfg: DictConfig, parts: Parts) -> str:
     usual = ("experiment", "seed", "tracking", "hydra")
     overrides = HydraConfig.get().overrides.task
     apart = [override for override in overrides if not key_of(override).startswith(usual)]
-    return textwrap.shorten(
-        ", ".join([f"{cfg.name} seed {parts.seed}", *apart]), LONGEST_NAME, placeholder=" …"
-    )
+    name = ", ".join([f"{cfg.name} seed {parts.seed}", *apart])
+    return textwrap.shorten(name, LONGEST_NAME, placeholder=" …")
 
 
 def _run_in_sweep(cfg: DictConfig, folder: Path, sweep_folder: Path) -> Findings:

@@ -90,12 +90,8 @@ def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Itera
     if explainer.predictor.horizon < 2 or not explainer.informed:
         return
     points = turning_points(explainer, recording)
-    points = (
-        points[points["episode"].isin(among) & (points["change"] >= _least(run))]
-        .groupby("episode")
-        .head(MOST_OF_ONE)
-    )
-    for row in points.head(MOST_MOMENTS).to_dict("records"):
+    points = points[points["episode"].isin(among) & (points["change"] >= _least(run))]
+    for row in points.groupby("episode").head(MOST_OF_ONE).head(MOST_MOMENTS).to_dict("records"):
         action, horizon = run.env.name_of_action(row["action"]), explainer.predictor.horizon
         said = turning_point_in_words(row, explainer.legend, horizon, action)
         yield WorthAsking(int(row["episode"]), int(row["step"]), f"step {row['step']}: {said}")

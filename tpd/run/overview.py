@@ -18,9 +18,7 @@ from tpd.tracking.runs import Run
 OVERVIEW, REPORT, TURNING_POINTS = "overview", "report.html", "turning_points.json"
 
 
-def write_overview(
-    run: SavedRun, folder: Path, tracked: Run, seconds: float = 0.0, headline: str = ""
-) -> None:
+def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float, headline: str) -> None:
     """Write maps over all states, the turning points of the recorded episodes, and the report.
 
     seconds: time budget for rolling out the most informative steps.
@@ -28,8 +26,7 @@ def write_overview(
     """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
-    spec = MapSpec.from_config(run.maps, run.env)
-    if spec is not None:
+    if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:
@@ -56,5 +53,4 @@ def _turning_points(run: SavedRun, recording: Recording, shown: Sequence[int]) -
 
 def report_link(tracked: Run, overview: str) -> str:
     """Link to the report in the overview of a run."""
-    address = tracked.page(file=f"{overview}/{REPORT}")
-    return f"[**Play its episodes and explore its states**]({address})"
+    return f"[**Play its episodes and explore its states**]({tracked.page(file=f'{overview}/{REPORT}')})"

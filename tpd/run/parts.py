@@ -9,14 +9,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from hydra.errors import CompactHydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Learner, Policy, Trainer
+from tpd.core.types import Learner, Policy, Rng, Trainer
 from tpd.envs import Environment
 from tpd.evaluation.examiner import Evaluation, Examiner
 from tpd.guards.settings import boolean, number, whole_number
@@ -110,8 +109,11 @@ def build(
                 "0: set training.steps"
             )
     evaluation: Evaluation = _make(cfg, "evaluation")
+    examiner: Examiner | None = None
     with blame("evaluation"):
-        examiner = _examiner(evaluation, explainer, env, outcomes, seed, training)
+        if evaluation.truth is not None:
+            truth = evaluation.truth(env, policy, outcomes, horizon=explainer.predictor.horizon)
+            examiner = Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
     with blame("figures"):
         figures = figures_from_config(cfg.figures, env)
     recorder: Recorder = _make(cfg, "recording")
@@ -147,7 +149,7 @@ def make_env(cfg: DictConfig, **given: Any) -> Environment:
     return env
 
 
-def make_trainer(cfg: DictConfig, env: Environment, rng: np.random.Generator, **given: Any) -> Trainer:
+def make_trainer(cfg: DictConfig, env: Environment, rng: Rng, **given: Any) -> Trainer:
     """Build the policy source of a config, with arguments that only Python can pass."""
     trainer: Trainer = _make(cfg, "policy", env, rng, **given)
     return trainer
@@ -165,11 +167,7 @@ def make_outcomes(cfg: DictConfig, env: Environment, policy: Policy) -> OutcomeS
 
 
 def _describe(
-    plain: Mapping[str, Any],
-    seed: int,
-    env: Environment,
-    outcomes: OutcomeSet,
-    figures: Sequence[FigureSpec],
+    plain: Mapping[str, Any], seed: int, env: Environment, outcomes: OutcomeSet, figures: Sequence[FigureSpec]
 ) -> RunDescription:
     """The stored description of a run with these settings."""
     with blame("env"):
@@ -197,21 +195,6 @@ def _describe(
             },
         )
     return about
-
-
-def _examiner(
-    evaluation: Evaluation,
-    explainer: Explainer,
-    env: Environment,
-    outcomes: OutcomeSet,
-    seed: int,
-    training: Training,
-) -> Examiner | None:
-    """Build the object that compares the explainer with the truth; None if there is no truth."""
-    if evaluation.truth is None:
-        return None
-    truth = evaluation.truth(env, explainer.policy, outcomes, horizon=explainer.predictor.horizon)
-    return Examiner(explainer, env, truth, seed, policy_stays=not training.alongside)
 
 
 def _check_playable(env: Environment, trainer: Trainer, evaluation: Evaluation, recorder: Recorder) -> None:

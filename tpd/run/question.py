@@ -110,8 +110,7 @@ def parse(arguments: Sequence[str]) -> Question:
     if not texts.get("run"):
         near = next(filter(None, (did_you_mean(key, known) for key in place)), "")
         raise QuestionError(f"run is missing: pass run=<MLflow run id, model URI or output folder>{near}")
-    empty = [key for key, value in texts.items() if not value]
-    if empty:
+    if empty := [key for key, value in texts.items() if not value]:
         raise QuestionError(f"{empty[0]}= is empty")
     if place:
         given["state"] = place

@@ -100,8 +100,7 @@ def save_learned(
     if forecasts is not None:
         write_table(forecasts, folder / FORECASTS)
     if skill is not None:
-        title = f"Reliability, seed {run.about.seed}"
-        reliability.draw(skill, title).savefig(folder / PLOTS / RELIABILITY)
+        reliability.draw(skill, f"Reliability, seed {run.about.seed}").savefig(folder / PLOTS / RELIABILITY)
     save_explainer(run, folder)
 
 

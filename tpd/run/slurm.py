@@ -24,9 +24,8 @@ def wait(sweep_folder: Path) -> None:
     told = False
     while left := queued(sweep_folder, SECONDS_OF_SILENCE):
         if not told:
-            log.info(
-                "Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, ", ".join(sorted(left))
-            )
+            jobs = ", ".join(sorted(left))
+            log.info("Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, jobs)
         told = True
         time.sleep(SECONDS_BETWEEN_CHECKS)
 
@@ -41,10 +40,7 @@ def cancel(sweep_folder: Path) -> None:
 
 
 def queued(sweep_folder: Path, patience: float) -> set[str]:
-    """Slurm's ids of the sweep's jobs, one per job array.
-
-    patience: raise a TimeoutError if `squeue` fails for this many seconds.
-    """
+    """Slurm's ids of the sweep's jobs, one per array; a TimeoutError if `squeue` fails for `patience` s."""
     scripts = sweep_folder.resolve() / SUBMITTED
     if not scripts.is_dir() or shutil.which("squeue") is None:
         return set()

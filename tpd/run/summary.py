@@ -76,7 +76,6 @@ def read_job(folder: Path) -> Job:
     """Read the results of a finished job without building any of its objects; errors name the broken file."""
     about = run_descriptions.read(folder / EXPLAINER)
     errors, forecasts, curve = (folder / name for name in ("errors.json", "forecasts.json", "curve.json"))
-    run_id = outbox.run_id(folder)
     return Job(
         folder=folder,
         about=about,
@@ -86,7 +85,7 @@ def read_job(folder: Path) -> Job:
         metrics=read_metrics(folder / "metrics.json") if errors.exists() else {},
         curve=read_errors(curve, by=["step"]) if curve.exists() else None,
         forecasts=read_forecasts(forecasts) if forecasts.exists() else None,
-        run_id=run_id,
+        run_id=outbox.run_id(folder),
     )
 
 
@@ -159,7 +158,7 @@ def summarise(jobs: Sequence[Job], folder: Path, tracked: Run, missing: str = ""
         seeds = "1 seed" if len(group) == 1 else f"{len(group)} seeds"
         title = ", ".join(filter(None, [group[0].about.name, label, seeds, missing]))
         note.append(f"**{notes.escaped(title)}**" + (", mean ± standard deviation" if len(group) > 1 else ""))
-        for summarise_table, tables in ((_summarise_errors, errors), (_summarise_forecasts, forecasts)):
+        for summarise_table, tables in ((_errors, errors), (_forecasts, forecasts)):
             if (found := summarise_table(group, label, title, tracked)) is not None:
                 table, shown = found
                 tables.append(table.assign(jobs=label) if label else table)
@@ -182,9 +181,7 @@ def summarise(jobs: Sequence[Job], folder: Path, tracked: Run, missing: str = ""
     return [notes.run_table(runs), *note, *pictures]
 
 
-def _summarise_errors(
-    group: Sequence[Job], label: str, title: str, tracked: Run
-) -> tuple[pd.DataFrame, str] | None:
+def _errors(group: Sequence[Job], label: str, title: str, tracked: Run) -> tuple[pd.DataFrame, str] | None:
     """The table of errors over seeds, also as Markdown; None if nothing was compared with the truth."""
     errors = [job.errors for job in group if job.errors is not None]
     if not errors:
@@ -199,9 +196,7 @@ def _summarise_errors(
     return mean.join(std.add_suffix("_std")), notes.error_table(mean, std if len(errors) > 1 else None)
 
 
-def _summarise_forecasts(
-    group: Sequence[Job], label: str, title: str, tracked: Run
-) -> tuple[pd.DataFrame, str] | None:
+def _forecasts(group: Sequence[Job], label: str, title: str, tracked: Run) -> tuple[pd.DataFrame, str] | None:
     """The table of forecast skill over seeds, also as Markdown; None if no fresh episodes were played."""
     forecasts = [job.forecasts for job in group if job.forecasts is not None]
     if not forecasts:

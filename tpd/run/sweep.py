@@ -177,8 +177,7 @@ class Sweep:
     def __init__(self, config: DictConfig, plan: Plan) -> None:
         cfg = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
         self.folder = Path(config.hydra.sweep.dir)
-        self.plan = plan
-        self._config = config
+        self.plan, self._config = plan, config
         self._claim = ExitStack()
         with blame("hydra.sweep.dir"):
             self._claim.enter_context(locked(self.folder))
@@ -308,12 +307,8 @@ class JobWatch:
                     ended.add(path)
                     advance(1)
                     if record["status"] == FAILED:
-                        self._log.error(
-                            "seed %s failed: %s\n%s",
-                            record.get("seed"),
-                            record.get("error"),
-                            log_tail(path.parent),
-                        )
+                        seed, reason = record.get("seed"), record.get("error")
+                        self._log.error("seed %s failed: %s\n%s", seed, reason, log_tail(path.parent))
 
 
 def best_job(folder: Path) -> str:
@@ -336,11 +331,6 @@ def read_best(path: Path) -> str:
 
 def log_tail(folder: Path) -> str:
     """The last lines of a job's log."""
-    lines = [
-        line
-        for path in sorted(folder.glob("*.log"))
-        for line in path.read_text(errors="replace").splitlines()
-    ]
-    return textwrap.indent(
-        "\n".join([f"the last lines of its log, in {folder}:", *lines[-LAST_LINES:]]), "  "
-    )
+    texts = [path.read_text(errors="replace") for path in sorted(folder.glob("*.log"))]
+    lines = [line for text in texts for line in text.splitlines()][-LAST_LINES:]
+    return textwrap.indent("\n".join([f"the last lines of its log, in {folder}:", *lines]), "  ")

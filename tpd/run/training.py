@@ -5,16 +5,16 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from joblib import cpu_count
 
 from tpd.core.types import (
     DiscretePolicy,
+    Handlers,
     MetricsCallback,
     Policy,
+    Rng,
     Stage,
     Trainer,
-    TransitionsHandler,
     hidden_size,
     no_metrics,
 )
@@ -105,12 +105,8 @@ class Training:
             )
         if self.exploration.restarts and not env.restarts(info_keys):
             raise ValueError(f"{env.id} cannot be restarted in a chosen state: restarts must be 0")
-        require_memory(
-            f"{self.num_envs} copies of {env.id},",
-            (self.num_envs, COPY),
-            "uint8",
-            "use a smaller training.num_envs",
-        )
+        copies, instead = f"{self.num_envs} copies of {env.id},", "use a smaller training.num_envs"
+        require_memory(copies, (self.num_envs, COPY), "uint8", instead)
         if self.dataset is not None:
             require_writable(self.dataset, run)
         self._run = run
@@ -123,10 +119,10 @@ class Training:
         self,
         env: Environment,
         trainer: Trainer,
-        rng: np.random.Generator,
+        rng: Rng,
         *,
-        learning: Sequence[TransitionsHandler],
-        watching: Sequence[TransitionsHandler] = (),
+        learning: Handlers,
+        watching: Handlers = (),
         info_keys: Sequence[str] = (),
         on_metrics: MetricsCallback = no_metrics,
     ) -> list[Stage]:
@@ -143,17 +139,9 @@ class Training:
         return stages
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: np.random.Generator,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
-        """Collect shards, in this process or in workers, and learn from them.
-
-        Write the dataset if asked to.
-        """
+        """Collect shards, here or in workers, learn from them, and write the dataset if asked to."""
         description = self._description(env, info_keys)
         shards = self._shards(env, policy, rng, info_keys)
         if self.dataset is not None:
@@ -171,9 +159,7 @@ class Training:
             stages.append(partial(_complete, self.dataset, description, env, policy))
         return stages
 
-    def _shards(
-        self, env: Environment, policy: Policy, rng: np.random.Generator, info_keys: Sequence[str]
-    ) -> list[Shard]:
+    def _shards(self, env: Environment, policy: Policy, rng: Rng, info_keys: Sequence[str]) -> list[Shard]:
         streams = [rng] if self.shards == 1 else rng.spawn(self.shards)
         most, left = divmod(self.steps, self.shards)
         return [
@@ -230,25 +216,18 @@ class DatasetTraining(Training):
                     f"the {name} of {env.id} is {ours}, but the {name} of the dataset is {theirs}: use the "
                     "environment that it was collected in"
                 )
-        missing = [key for key in info_keys if key not in self._dataset.info_keys]
-        if missing:
+        if missing := [key for key in info_keys if key not in self._dataset.info_keys]:
             kept = ", ".join(self._dataset.info_keys) or "none"
             raise ValueError(
                 f"the outcomes read info[{missing[0]!r}], which the dataset does not have; it has {kept}"
             )
 
     def _learning_stages(
-        self,
-        env: Environment,
-        policy: Policy,
-        rng: np.random.Generator,
-        learning: Sequence[TransitionsHandler],
-        info_keys: Sequence[str],
+        self, env: Environment, policy: Policy, rng: Rng, learning: Handlers, info_keys: Sequence[str]
     ) -> list[Stage]:
         """Read the shards and learn from them."""
-        shards: list[Shard] = [
-            partial(read_shard, path, self._dataset, hidden_size(policy)) for path in self._paths
-        ]
+        hidden = hidden_size(policy)
+        shards: list[Shard] = [partial(read_shard, path, self._dataset, hidden) for path in self._paths]
         work: Work = partial(learn_in_turn, learning)
         if self.processes > 1 and can_merge(learning):
             work = partial(learn_in_processes, learning, self.processes, env)

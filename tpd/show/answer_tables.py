@@ -10,7 +10,7 @@ from tpd.answers.sentences.formatting import worth
 from tpd.core.bands import LEVEL
 from tpd.core.contrast import Contrast
 from tpd.core.distributions import BoundedDistribution
-from tpd.core.explanation import TOLERATED, Explanation
+from tpd.core.explanation import TOLERATED, Explained, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import BoolArray, FloatArray
 from tpd.core.verdicts import Verdict
@@ -89,19 +89,13 @@ def learned_beside(
     headings = [heading for name in names for heading in (f"{name}: rollouts", "learned", "error")]
     table = empty_table("Learned predictions, compared with the rollouts", "outcome", *headings)
     legend = rolled_out[0].legend
+    pairs = list(zip(rolled_out, learned, strict=True))
     for k, outcome in enumerate(legend.names):
-        table.add_row(
-            outcome,
-            *(
-                cell
-                for one, other in zip(rolled_out, learned, strict=True)
-                for cell in _beside(one, other, k, outcome in legend.events)
-            ),
-        )
+        is_event = outcome in legend.events
+        table.add_row(outcome, *(cell for pair in pairs for cell in _beside(*pair, k, is_event)))
     if legend.reward_bound is not None:
         table.add_section()
-        pairs = zip(rolled_out, learned, strict=True)
-        cells = (cell for one, other in pairs for cell in _returns_beside(one, other))
+        cells = (cell for pair in pairs for cell in _returns_beside(*pair))
         table.add_row(return_row(rolled_out[0].horizon), *cells)
     table.caption = (
         f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * the learned value lies "
@@ -164,7 +158,7 @@ def _gains(contrast: Contrast) -> dict[str, str]:
     return {name: cell if told[name] else UNTOLD for name, cell in said.items()}
 
 
-def _return(explained: Explanation | Contrast, sign: str = "") -> str:
+def _return(explained: Explained, sign: str = "") -> str:
     """The return, or the difference of two returns, with its band if there is one."""
     if not explained.foreseen[0, -1]:
         return "unknown"
@@ -263,9 +257,6 @@ def ranking(
         nan = "unknown" if told is None or told[i] else UNTOLD
         cells = [nan if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
-        table.add_row(
-            names[i] + mark,
-            *cells,
-            ONE_ROLLOUT if unit == ROLLOUTS and np.isinf(support[i]) else _visits(support[i]),
-        )
+        visits = ONE_ROLLOUT if unit == ROLLOUTS and np.isinf(support[i]) else _visits(support[i])
+        table.add_row(names[i] + mark, *cells, visits)
     return table

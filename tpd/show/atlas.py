@@ -27,10 +27,7 @@ class MapSpec:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], env: Environment) -> "MapSpec | None":
-        """The layout of a config, or else of the environment; None if neither has one.
-
-        Unknown state fields are refused.
-        """
+        """The layout of a config, or else of the environment, or None; unknown state fields are refused."""
         config = config or env.map_layout
         if not config:
             return None
@@ -62,8 +59,7 @@ class Atlas:
     def explore(cls, explainer: Explainer, env: Environment, spec: MapSpec) -> "Atlas":
         """Explain every state."""
         names = (spec.pages, spec.panels, spec.down, spec.across)
-        had = env.state_fields
-        values = tuple((None,) if name is None else tuple(had[name]) for name in names)
+        values = tuple((None,) if name is None else tuple(env.state_fields[name]) for name in names)
         states = [
             env.state({name: value for name, value in zip(names, place, strict=True) if name is not None})
             for place in product(*values)
@@ -85,10 +81,7 @@ class Atlas:
         return np.where(known, self._steps(first).sum(axis=-1), np.nan)
 
     def steps_to(self, first: str) -> FloatArray:
-        """[page, panel, down, across]: expected steps to an event, given that it happens.
-
-        NaN if it never does.
-        """
+        """[page, panel, down, across]: expected steps to an event if it happens; NaN if it never does."""
         steps, likely = self._steps(first), self.likely(first)
         ahead, happens = np.full(self.shape, np.nan), likely > 0
         ahead[happens] = (steps @ np.arange(self.horizon))[happens] / likely[happens]
@@ -108,10 +101,7 @@ def threshold(likely: FloatArray) -> int | None:
 
 
 def known_from(likely: FloatArray) -> int | None:
-    """The first panel from which on every probability [panel] is known.
-
-    None if fewer than half of the panels would remain.
-    """
+    """The first panel from which on each probability [panel] is known; None if fewer than half remain."""
     unknown = np.flatnonzero(np.isnan(likely))
     begin = int(unknown[-1] + 1) if len(unknown) else 0
     return begin if begin <= len(likely) / 2 else None

@@ -32,16 +32,14 @@ def draw(drivers: Drivers) -> Figure:
     lines = sum(label.count("\n") + 1 for label in labels)
     figure = Figure(figsize=(7, 1.9 + INCHES * lines), layout="constrained", dpi=110)
     axes = figure.subplots()
-    colours = [RAISES if value > 0 else LOWERS for value in values]
-    places = np.arange(len(labels))
-    axes.barh(
-        places, scale * values, xerr=scale * errors, color=colours, height=0.7, error_kw={"linewidth": 1}
-    )
-    for place, value, error in zip(places, values, errors, strict=True):
+    shades = [RAISES if value > 0 else LOWERS for value in values]
+    rows = np.arange(len(labels))
+    axes.barh(rows, scale * values, xerr=scale * errors, color=shades, height=0.7, error_kw={"linewidth": 1})
+    for row, value, error in zip(rows, values, errors, strict=True):
         end = scale * (value + np.copysign(error, value))
         axes.annotate(
             moved(float(value), drivers).removesuffix(" points"),
-            (end, place),
+            (end, row),
             xytext=(4 if value > 0 else -4, 0),
             textcoords="offset points",
             ha="left" if value > 0 else "right",
@@ -50,10 +48,9 @@ def draw(drivers: Drivers) -> Figure:
         )
     axes.axvline(0, color="#999999", linewidth=0.8)
     axes.margins(x=0.15)
-    axes.set_yticks(places, labels)
+    axes.set_yticks(rows, labels)
     axes.invert_yaxis()
-    unit = " (percentage points)" if drivers.probability else ""
-    axes.set_xlabel(f"moves the forecast by{unit}")
+    axes.set_xlabel(f"moves the forecast by{' (percentage points)' if drivers.probability else ''}")
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
     base, here = amount(drivers.base, drivers), amount(drivers.forecast, drivers)

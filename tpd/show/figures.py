@@ -85,8 +85,7 @@ class FigureSpec:
             )
         states, actions = [], []
         for pair in pairs:
-            unknown = set(pair) - {"state", "action"}
-            if unknown or "state" not in pair:
+            if "state" not in pair or set(pair) - {"state", "action"}:
                 raise ValueError(f"figure {name!r}: a pair must have a state and an action, got {dict(pair)}")
             named_states.check(env, pair["state"])
             states.append(pair["state"])
@@ -140,11 +139,9 @@ class FigureSpec:
             sentences.append(f"{pair}: {'; '.join(remarks(explanation, i))}")
         names = map(env.name_of_action, explanation.actions)
         untold = not_told(*(PairSummary(summaries, i, name) for i, name in enumerate(names)))
-        sentences += [untold] if untold else []
-        for state in {state.name: state for state in found}.values():
-            contradiction = disagreement(explainer, env, state)
-            sentences += [contradiction] if contradiction else []
-        return sentences
+        different = {state.name: state for state in found}.values()
+        contradictions = (disagreement(explainer, env, state) for state in different)
+        return [*sentences, *filter(None, [untold, *contradictions])]
 
 
 def page(

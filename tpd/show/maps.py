@@ -36,6 +36,7 @@ def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Fig
     is rewarded, the expected number of steps to it.
     """
     atlas, legend = Atlas.explore(explainer, env, spec), explainer.legend
+    rewards = dict(zip(legend.names, legend.weights, strict=True))
     figures = {}
     for first in (name for name in legend.names if name.startswith(FIRST)):
         event = first.removeprefix(FIRST)
@@ -43,13 +44,9 @@ def draw(explainer: Explainer, env: Environment, spec: MapSpec) -> dict[str, Fig
         figures[f"{name}_likely"] = likely_map(atlas, first)
         if spec.panels is not None:
             figures[f"{name}_threshold"] = threshold_map(atlas, first)
-        if _rewarded(legend, event):
+        if (rewards.get(event) or 0) > 0:
             figures[f"{name}_steps"] = steps_map(atlas, first)
     return figures
-
-
-def _rewarded(legend: Legend, event: str) -> bool:
-    return (dict(zip(legend.names, legend.weights, strict=True)).get(event) or 0) > 0
 
 
 def likely_map(atlas: Atlas, first: str) -> Figure:
@@ -63,10 +60,7 @@ def likely_map(atlas: Atlas, first: str) -> Figure:
 
 
 def steps_map(atlas: Atlas, first: str) -> Figure:
-    """The expected number of steps to the event, given that it happens.
-
-    The square's area is its probability.
-    """
+    """The expected number of steps to the event, if it happens; the square's area is its probability."""
     event = first.removeprefix(FIRST)
     title = f"Expected steps to {event} if it happens; area: how likely that is within {atlas.horizon} steps"
     figure, pages = _panels(atlas, title)
@@ -126,8 +120,7 @@ def _numbers(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappabl
     last = np.full((down, across), np.nan)
     for place in np.ndindex(down, across):
         every = likely[(slice(None), *place)]
-        begin = known_from(every)
-        if begin is None:
+        if (begin := known_from(every)) is None:
             continue
         last[place] = every[-1]
         found = threshold(every[begin:])
@@ -152,9 +145,8 @@ def _unrolled(axes: Axes, atlas: Atlas, likely: FloatArray, shades: ScalarMappab
     axes.tick_params(length=0)
     for r, value in enumerate(atlas.values[2]):
         place = (-2.1, r * (across + 1) + (across - 1) / 2)
-        axes.text(
-            *place, f"{atlas.spec.down} {_word(value)}", ha="center", va="center", rotation=90, fontsize=8
-        )
+        said = f"{atlas.spec.down} {_word(value)}"
+        axes.text(*place, said, ha="center", va="center", rotation=90, fontsize=8)
     axes.set_aspect("auto")
 
 
@@ -185,19 +177,14 @@ def _panels(atlas: Atlas, title: str) -> tuple[Figure, list[tuple[Axes, Array, A
 
 
 def _cells(
-    axes: Axes,
-    x: Array,
-    y: Array,
-    values: FloatArray,
-    shades: ScalarMappable,
-    sides: FloatArray | None = None,
+    axes: Axes, x: Array, y: Array, values: FloatArray, shades: ScalarMappable, side: FloatArray | None = None
 ) -> None:
     """Squares coloured by value, with these centres and sides; hatched where the value is NaN.
 
-    If `sides` is given, squares without a value are left out.
+    If `side` is given, squares without a value are left out.
     """
-    known, own = ~np.isnan(values), sides is not None
-    corners = _corners(x, y, FULL_SQUARE * sides if sides is not None else np.ones(values.shape))
+    known, own = ~np.isnan(values), side is not None
+    corners = _corners(x, y, FULL_SQUARE * side if side is not None else np.ones(values.shape))
     drawn = PolyCollection(list(corners[known]), linewidth=0.5, edgecolor="none" if own else EDGES)
     drawn.set(array=values[known], cmap=shades.cmap, norm=shades.norm)
     axes.add_collection(drawn, autolim=False)
@@ -253,9 +240,8 @@ def _size_key(figure: Figure) -> None:
     """The legend of square sizes."""
     width, height = figure.get_size_inches()
     for i, likely in enumerate(SAMPLES):
-        axes = figure.add_axes(
-            (1 - 0.95 / width, 0.5 + (1.55 + 0.32 * i) / height, CELL / width, CELL / height)
-        )
+        place = (1 - 0.95 / width, 0.5 + (1.55 + 0.32 * i) / height, CELL / width, CELL / height)
+        axes = figure.add_axes(place)
         axes.set(xlim=(-0.5, 0.5), ylim=(-0.5, 0.5), xticks=(), yticks=())
         side = FULL_SQUARE * np.sqrt(likely)
         axes.add_patch(Rectangle((-side / 2, -side / 2), side, side, color="#777777"))

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 from tpd.core import colours
 from tpd.core.bands import LEVEL, UNTOLD, Band
 from tpd.core.contrast import Contrast
-from tpd.core.explanation import Explanation
+from tpd.core.explanation import Explained, Explanation
 from tpd.core.outcomes import FIRST
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
@@ -188,9 +188,8 @@ def reward_components(axes: Axes, explanation: Explanation, row: int) -> None:
         parts = np.where(told[:, only.legend.components], only.reward_components[0], 0).T
         _signed_stack(axes, parts, explanation, explanation.sparse[row])
         axes.margins(y=0.1)
-        _total(
-            axes, explanation, row, only.expected_reward[0], only.reward_band() if only.banded else None, told
-        )
+        band = only.reward_band() if only.banded else None
+        _total(axes, explanation, row, only.expected_reward[0], band, told)
         _say_untold(axes, explanation, row, _rewarded(explanation))
 
 
@@ -246,12 +245,7 @@ def _informative(told: BoolArray, band: Band | None, explanation: Explanation) -
 
 
 def _total(
-    axes: Axes,
-    explained: Explanation | Contrast,
-    row: int,
-    values: FloatArray,
-    band: Band | None,
-    told: BoolArray,
+    axes: Axes, explained: Explained, row: int, values: FloatArray, band: Band | None, told: BoolArray
 ) -> None:
     """The line of a total [horizon] and its band [1, horizon], where all terms of the reward are told.
 
@@ -270,9 +264,8 @@ def _total(
             for name, steps in rewarded.items()
             if not steps.all() and verdicts[row][:, fact.legend.names.index(name)].all()
         ]
-        _say_below(
-            axes, f"no total where a term is not known{f' or uncertain ({_listed(wide)})' if wide else ''}"
-        )
+        doubt = f" or uncertain ({_listed(wide)})" if wide else ""
+        _say_below(axes, f"no total where a term is not known{doubt}")
 
 
 def _total_band(axes: Axes, band: Band, told: BoolArray) -> None:
@@ -311,11 +304,8 @@ def page(
 def pictures(row: Sequence[Axes], every: Sequence[Array | None]) -> None:
     """The pictures of the states in a row of axes; one across all columns if they are the same."""
     first = every[0]
-    if (
-        len(row) > 1
-        and first is not None
-        and all(one is not None and np.array_equal(first, one) for one in every)
-    ):
+    same = first is not None and all(one is not None and np.array_equal(first, one) for one in every)
+    if len(row) > 1 and same:
         spec = row[0].get_subplotspec()
         assert spec is not None
         row[0].set_subplotspec(spec.get_gridspec()[0, :])
@@ -344,14 +334,12 @@ def notes(axes: Axes, lines: Sequence[str]) -> None:
 
 def _stack(axes: Axes, heights: FloatArray, looks: Sequence[dict[str, Any]], sparse: bool) -> None:
     """Stacked bars of heights [layer, step], none where that is 0; faint if there is too little data."""
-    tops = np.cumsum(heights, axis=0)
+    tops, alpha = np.cumsum(heights, axis=0), FAINT if sparse else 1
     for height, top, look in zip(heights, tops, looks, strict=True):
         for steps in _runs((height != 0)[None]):  # not `stairs`: computing their limits takes longer
             high, low = (np.append(ends[steps], ends[steps[-1]]) for ends in (top, top - height))
             edges = np.append(steps, steps[-1] + 1) - 0.5
-            axes.fill_between(
-                edges, low, high, step="post", linewidth=0, **look, alpha=FAINT if sparse else 1
-            )
+            axes.fill_between(edges, low, high, step="post", linewidth=0, **look, alpha=alpha)
 
 
 def _lines(
@@ -422,10 +410,7 @@ def _covered(lines: FloatArray) -> BoolArray:
 
 
 def _runs(alike: BoolArray) -> list[IntArray]:
-    """Runs of consecutive steps along which a line overlaps the same others.
-
-    alike: [line, step to the next], whether two lines overlap.
-    """
+    """Runs of steps along which a line overlaps the same others, as `alike` [line, step to the next] says."""
     drawn = np.flatnonzero(alike.any(axis=0))
     ends = np.flatnonzero((np.diff(drawn) > 1) | (np.diff(alike[:, drawn], axis=1).any(axis=0))) + 1
     return [run for run in np.split(drawn, ends) if len(run)]
@@ -449,7 +434,7 @@ def _bands(axes: Axes, explanation: Explanation, names: Sequence[str], band: Ban
             axes.vlines(steps + aside, low, high, color=shade, linewidth=1, alpha=0.8, zorder=1)
 
 
-def as_far_as_known(explained: Explanation | Contrast, row: int, values: FloatArray) -> FloatArray:
+def as_far_as_known(explained: Explained, row: int, values: FloatArray) -> FloatArray:
     """[step]: the line up to the step where the future becomes unknown; NaN if there is too little data."""
     return np.where(explained.foreseen[row] & ~explained.sparse[row], values, np.nan)
 
@@ -481,7 +466,7 @@ def _signed_stack(axes: Axes, heights: FloatArray, explanation: Explanation, spa
     axes.axhline(0, color="black", linewidth=0.8)
 
 
-def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
+def _finish(axes: Axes, explained: Explained, row: int) -> None:
     axes.set_xlabel("steps ahead")
     axes.set_xlim(-0.5, explained.horizon - 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -495,15 +480,13 @@ def _finish(axes: Axes, explained: Explanation | Contrast, row: int) -> None:
         _say_below(axes, f"not enough data: {_visits(explained, row)}")
 
 
-def _visits(explained: Explanation | Contrast, row: int) -> str:
+def _visits(explained: Explained, row: int) -> str:
     sides = [explained] if isinstance(explained, Explanation) else [explained.fact, explained.foil]
     fewest = min(float(side.support[row]) for side in sides)
     return f"{fewest:.0f} visit{'' if fewest == 1 else 's'}"
 
 
-def _say_untold(
-    axes: Axes, explained: Explanation | Contrast, row: int, names: Sequence[str], by: bool = False
-) -> None:
+def _say_untold(axes: Axes, explained: Explained, row: int, names: Sequence[str], by: bool = False) -> None:
     """Name the outcomes without a line because they are not learned, at each step or (`by`) up to it."""
     fact = explained if isinstance(explained, Explanation) else explained.fact
     told = explained.told.by[row] if by else explained.told.at[row]
@@ -514,8 +497,7 @@ def _say_untold(
         axes.set_yticks([])
         axes.text(0.5, 0.6, UNTOLD_WORDS, transform=axes.transAxes, ha="center", color="#666666")
         return
-    kinds = {UNTOLD_WORDS: never, "not learned at some steps": partly}
-    for kind, found in kinds.items():
+    for kind, found in ((UNTOLD_WORDS, never), ("not learned at some steps", partly)):
         if found:
             _say_below(axes, f"{kind}: {_listed(found)}")
 
@@ -573,15 +555,9 @@ def key(figure: Figure, explanation: Explanation) -> None:
 
 
 def over_seeds(
-    title: str,
-    groups: Mapping[str, Sequence[str]],
-    explanations: Mapping[str, Explanation],
-    row: int,
+    title: str, groups: Mapping[str, Sequence[str]], explanations: Mapping[str, Explanation], row: int
 ) -> Figure:
-    """One line per seed, one column per group of seeds with the same strategy.
-
-    A line ends where the future of its seed becomes unknown.
-    """
+    """One line per seed, until its future is unknown; one column per group of seeds with one strategy."""
     if not groups:
         figure = Figure(figsize=(6, 2))
         figure.suptitle(title, fontsize=11)

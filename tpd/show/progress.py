@@ -28,12 +28,7 @@ class ProgressBars:
         self._wanted = wanted and not os.environ.get("CI")
         bars = self._wanted and self._stream.isatty()
         self._lines = self._wanted and not bars
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         console = Console(file=self._stream)
         self._progress = Progress(*columns, console=console, disable=not bars, transient=after > 0)
         self._starts, self._started = time.monotonic() + after, False

@@ -67,10 +67,7 @@ def draw(explainer: Explainer, truth: MonteCarlo, cases: SampledCases, title: st
 
 
 def _eventful(cases: SampledCases, comes: BoolArray) -> IntArray:
-    """[moment]: own actions with a foil, at some of the moments where an event occurs.
-
-    comes: [case, event], whether the event occurs.
-    """
+    """[moment]: own actions with a foil, at some moments where an event occurs (`comes` [case, event])."""
     own = np.flatnonzero(~cases.own) - 1
     eventful = own[comes[own].any(axis=1) | comes[own + 1].any(axis=1)]
     chosen = np.linspace(0, len(eventful) - 1, min(MOMENTS, len(eventful))).round().astype(np.int64)

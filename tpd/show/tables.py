@@ -98,9 +98,7 @@ def _verdict(row: Mapping[Any, Any]) -> str:
     """A verdict with its skill or, if it is too rare, the number of episodes in which it happens."""
     if row["verdict"] == Verdict.TOO_RARE.words:
         return f"too rare: {row['episodes']:.0f}"
-    if math.isnan(row["skill"]):
-        return str(row["verdict"])
-    return f"{row['verdict']} {row['skill']:.2f}"
+    return str(row["verdict"]) if math.isnan(row["skill"]) else f"{row['verdict']} {row['skill']:.2f}"
 
 
 def forecast_table(title: str, frame: pd.DataFrame) -> Table:

@@ -55,12 +55,7 @@ def _key(points: pd.DataFrame, legend: Legend) -> list[Line2D]:
     shown = points.dropna(subset="change")["outcome"].unique()
     return [
         Line2D(
-            [],
-            [],
-            linestyle="",
-            marker="s",
-            color=colour(legend.names, name),
-            label=name.removeprefix(FIRST),
+            [], [], linestyle="", marker="s", color=colour(legend.names, name), label=name.removeprefix(FIRST)
         )
         for name in shown
     ]

@@ -55,8 +55,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
             axes.plot([], [], label=f"{name}: unknown", **look)
             continue
         for side, label in ((observed.lowest, name), (observed.highest, None)):
-            likely = np.cumsum(side.probabilities[i])
-            axes.step(side.values[i], likely, where="post", label=label, **look)
+            axes.step(side.values[i], np.cumsum(side.probabilities[i]), where="post", label=label, **look)
     if known.any():  # only the range of known returns
         low = float(np.nanmin(observed.quantile(EDGE).high[known]))
         high = float(np.nanmax(observed.quantile(1 - EDGE).low[known]))
@@ -78,11 +77,8 @@ def fragile(outcome: str, now: float, found: Fragility) -> Figure:
     figure = Figure(figsize=(7, 4), layout="constrained", dpi=110)
     axes = figure.subplots()
     count = max(1, len(found.reward))
-    for side, moves in (
-        ("less", found.reward[found.reward < now]),
-        ("more", found.reward[found.reward >= now]),
-    ):
-        order = np.sort(moves)[::-1] if side == "less" else np.sort(moves)
+    less, more = (np.sort(found.reward[side]) for side in (found.reward < now, found.reward >= now))
+    for order in (less[::-1], more):
         share = np.arange(len(order) + 1) / count
         axes.step(np.concatenate([[now], order]), share, where="post", color="black", linewidth=1.5)
     axes.axvline(now, color="#999999", linewidth=0.8)

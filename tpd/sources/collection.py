@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tpd.core.seeding import reset_seed
-from tpd.core.types import Episodes, IntArray, Policy, Transitions, concatenate
+from tpd.core.types import Episodes, IntArray, Policy, Rng, Transitions, concatenate
 from tpd.envs import Environment
 from tpd.envs.tabular import TabularVectorEnv
 from tpd.sources.exploration import Exploration, TabularExplorer, explorer
@@ -21,7 +21,7 @@ NO_EXPLORATION = Exploration(0.0)
 def collect(
     env: Environment,
     policy: Policy,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     steps: int,
     exploration: Exploration,
@@ -61,9 +61,7 @@ def collect(
     envs.close()
 
 
-def _roll(
-    envs: TabularVectorEnv, behaviour: TabularExplorer, rng: np.random.Generator
-) -> Iterator[Transitions]:
+def _roll(envs: TabularVectorEnv, behaviour: TabularExplorer, rng: Rng) -> Iterator[Transitions]:
     """Step forever, a few steps of every copy at a time."""
     envs.reset(seed=reset_seed(rng))
     while True:
@@ -73,7 +71,7 @@ def _roll(
 def play(
     env: Environment,
     policy: Policy,
-    rng: np.random.Generator,
+    rng: Rng,
     *,
     episodes: int,
     num_envs: int | None = None,

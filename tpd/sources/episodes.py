@@ -52,15 +52,9 @@ class Recording:
 
     def moment(self, episode: int, step: int) -> Moment:
         """The moment before a step of an episode."""
-        played = self.episodes[episode]
+        seed, played = int(self.seeds[episode]), self.episodes[episode]
         mask = None if self.masks is None else self.masks[int(self.episodes.begins[episode]) + step]
-        return Moment(
-            int(self.seeds[episode]),
-            played.action[:step],
-            played.observation[step],
-            mask,
-            played.action[step],
-        )
+        return Moment(seed, played.action[:step], played.observation[step], mask, played.action[step])
 
     def frame_of(self, rows: IntArray) -> IntArray:
         """[row]: the index of the latest picture at or before each of these transitions."""
@@ -125,10 +119,7 @@ def record(
 
 
 def picture_of(env: Environment, moment: Moment) -> Array | None:
-    """[height, width, 3]: picture of the environment at a moment, by replaying it.
-
-    None if it cannot be drawn.
-    """
+    """[height, width, 3]: the environment at a moment, drawn by replaying it; None if it cannot be drawn."""
     if env.model is not None:
         return env.picture(moment.observation)
     if not env.drawable:

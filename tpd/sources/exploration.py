@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from tpd.core.pairs import pair_of
-from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Rng, Transitions
 from tpd.envs import Environment
 from tpd.guards.settings import boolean, number, whole_number
 from tpd.guards.sizes import require_memory
@@ -66,7 +66,7 @@ def uniform(valid: BoolArray) -> FloatArray:
     return np.asarray(valid / np.maximum(valid.sum(axis=1, keepdims=True), 1))
 
 
-def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
+def draw(probabilities: FloatArray, rng: Rng) -> IntArray:
     """[batch]: one action from each row of probabilities [batch, num_actions]."""
     from tpd.kernels.stepping import draw_columns  # numba is slow to import
 
@@ -76,13 +76,9 @@ def draw(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
 class Explorer:
     """Epsilon-greedy exploration for any environment: sometimes a random valid action."""
 
-    def __init__(
-        self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
-    ) -> None:
-        self._env = env
-        self._policy = policy
+    def __init__(self, env: Environment, policy: Policy, exploration: Exploration, rng: Rng) -> None:
+        self._env, self._policy, self._rng = env, policy, rng
         self._epsilon = exploration.epsilon
-        self._rng = rng
 
     def __call__(self, observations: Array) -> Choice:
         actions = np.array(self._policy.sample(observations, self._rng))
@@ -98,9 +94,7 @@ class Explorer:
 class SparseExplorer(Explorer):
     """Follows the policy, except for one other action every few steps of each copy."""
 
-    def __init__(
-        self, env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, env: Environment, policy: Policy, exploration: Exploration, rng: Rng) -> None:
         super().__init__(env, policy, exploration, rng)
         assert exploration.every is not None
         self._fewest, self._most = exploration.every
@@ -135,7 +129,7 @@ class SparseExplorer(Explorer):
         return others, possible
 
 
-def random_actions(env: Environment, observations: Array, rng: np.random.Generator) -> Array:
+def random_actions(env: Environment, observations: Array, rng: Rng) -> Array:
     """[batch, ...]: a random valid action, all equally likely."""
     if env.discrete:
         return draw(uniform(env.mask(observations)), rng)
@@ -147,7 +141,7 @@ def random_actions(env: Environment, observations: Array, rng: np.random.Generat
 
 
 def explorer(
-    env: Environment, policy: Policy, exploration: Exploration, rng: np.random.Generator
+    env: Environment, policy: Policy, exploration: Exploration, rng: Rng
 ) -> "Explorer | TabularExplorer":
     """The explorer for this environment and these settings."""
     if exploration.every is not None:
@@ -165,13 +159,10 @@ def require_tables(env: Environment) -> None:
 class TabularExplorer:
     """Exploration for discrete states, with visit counts; the policy must not change meanwhile."""
 
-    def __init__(
-        self, env: Environment, policy: DiscretePolicy, exploration: Exploration, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, env: Environment, policy: DiscretePolicy, exploration: Exploration, rng: Rng) -> None:
         require_tables(env)
         states = np.arange(env.table_shape()[0])
-        self._rng = rng
-        self._exploration = exploration
+        self._rng, self._exploration = rng, exploration
         self._valid = env.mask(states)
         self._policy = policy.probabilities(states)
         self._visits: IntArray = np.zeros(self._valid.shape, dtype=np.int64)

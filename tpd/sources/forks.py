@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from tpd.core.observations import batch
 from tpd.core.seeding import generator
-from tpd.core.types import Array, IntArray
+from tpd.core.types import Array, IntArray, Rng
 from tpd.envs import Environment
 from tpd.sources.exploration import random_actions
 from tpd.sources.moments import Moment
@@ -57,9 +57,8 @@ class Forks:
         for moment in moments:
             self._prove_replay(moment, rng)
         ways = [self._take_over_state, self._deep_copy]
-        self._copy = next(
-            (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments)), None
-        )
+        proven = (way for way in ways if all(self._prove_copy(way, moment, rng) for moment in moments))
+        self._copy = next(proven, None)
         self._make_seconds, self._step_seconds = self._time_replay(moments)
         self._fork_seconds = np.inf
         if hasattr(os, "fork"):
@@ -162,7 +161,7 @@ class Forks:
         take_over(new, env)
         return new
 
-    def _random_moment(self, seed: int, depth: int, rng: np.random.Generator) -> Moment:
+    def _random_moment(self, seed: int, depth: int, rng: Rng) -> Moment:
         env = self._new()
         observation = self._seen(env.reset(seed=seed)[0])
         actions = list[Any]()
@@ -180,10 +179,10 @@ class Forks:
         """[...]: the observation as one array; copied, since some environments reuse the same buffer."""
         return np.array(batch(self._env.observation_space, [observation])[0])
 
-    def _random_action(self, observation: Array, rng: np.random.Generator) -> Any:
+    def _random_action(self, observation: Array, rng: Rng) -> Any:
         return random_actions(self._env, observation[None], rng)[0]
 
-    def _prove_replay(self, moment: Moment, rng: np.random.Generator) -> None:
+    def _prove_replay(self, moment: Moment, rng: Rng) -> None:
         envs = [self._lead_to(moment), self._lead_to(moment)]
         before = pickle.dumps(GLOBAL)
         same = self._same_future(envs, moment.observation, rng)
@@ -201,9 +200,7 @@ class Forks:
             "randomness that reset(seed=...) does not control, or state that its copies share"
         )
 
-    def _prove_copy(
-        self, way: Callable[[Env, Moment], Env], moment: Moment, rng: np.random.Generator
-    ) -> bool:
+    def _prove_copy(self, way: Callable[[Env, Moment], Env], moment: Moment, rng: Rng) -> bool:
         """Whether a copy, its original and a replay behave the same when they are stepped in turn."""
         original, replay = self._lead_to(moment), self._lead_to(moment)
         try:
@@ -212,7 +209,7 @@ class Forks:
         except Exception:  # an incomplete copy may fail with any error; a replay is complete
             return False
 
-    def _prove_process(self, moment: Moment, rng: np.random.Generator) -> float:
+    def _prove_process(self, moment: Moment, rng: Rng) -> float:
         """CPU seconds for a future in a process fork; inf if that future differs from the one of a replay."""
         standing, replay = self._lead_to(moment), self._lead_to(moment)
         reseed(replay, 1)
@@ -246,14 +243,14 @@ class Forks:
             env.close()
         return made / len(moments), stepped / max(1, sum(len(moment.actions) for moment in moments))
 
-    def _prove_seeding(self, moment: Moment, rng: np.random.Generator) -> None:
+    def _prove_seeding(self, moment: Moment, rng: Rng) -> None:
         if not self._same_future(self.fork(moment, [1, 1]), moment.observation, rng):
             raise ValueError(
                 f"{self._env.id} cannot be forked: two forks of one moment with the same seed continue "
                 "differently, so it has randomness that cannot be seeded"
             )
 
-    def _prove_reach(self, rng: np.random.Generator) -> None:
+    def _prove_reach(self, rng: Rng) -> None:
         """Check that reseeding reaches all randomness: the future must not depend on the first seed."""
         envs, observations = list[Env](), list[Any]()
         for first_seed in (1, 2):
@@ -272,7 +269,7 @@ class Forks:
                 "have the same future"
             )
 
-    def _same_future(self, envs: Sequence[Env], observation: Array, rng: np.random.Generator) -> bool:
+    def _same_future(self, envs: Sequence[Env], observation: Array, rng: Rng) -> bool:
         """Whether the environments give the same results for the same random actions."""
         for _ in range(FUTURE):
             action = self._random_action(observation, rng)

@@ -133,8 +133,7 @@ def _bound(values: Array) -> float:
 def _seen(columns: Mapping[str, Array]) -> str:
     """The observed range of some numbers, and the bound used for them, as text."""
     seen = ", ".join(f"{name} {values.min():.3g} to {values.max():.3g}" for name, values in columns.items())
-    bound = max(map(_bound, columns.values()))
-    return f" (seen: {seen}; values beyond ±{bound:,.0f} raise an error)"
+    return f" (seen: {seen}; values beyond ±{max(map(_bound, columns.values())):,.0f} raise an error)"
 
 
 def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], list[str]]:
@@ -155,9 +154,8 @@ def _flags(steps: Transitions, terms: Collection[str]) -> tuple[list[_Event], li
         elif same != key:
             notes.append(f"info[{key!r}] is not an event: it always equals info[{same!r}]")
         else:
-            found = _Event(
-                _name(key, [*keys, *terms]), partial(flag, key=key), (key,), bool(up.mean() >= OFTEN)
-            )
+            name = _name(key, [*keys, *terms])
+            found = _Event(name, partial(flag, key=key), (key,), bool(up.mean() >= OFTEN))
             events.append(found)
             notes.append(f"event {found.name!r}: info[{key!r}], {count}")
     return events, notes
@@ -188,8 +186,7 @@ def _endings(steps: Transitions, flags: Sequence[_Event]) -> tuple[list[_Event],
     ends, count = steps.terminated, int(steps.terminated.sum())
     if not count:
         return [], [f"no episode terminated in {len(steps):,} transitions, so termination is not an event"]
-    at_ends = [each for each in flags if ends[each.function(steps)].all()]
-    if at_ends:
+    if at_ends := [each for each in flags if ends[each.function(steps)].all()]:
         return _other_endings(steps, at_ends)
     thresholds = reward_thresholds(steps.reward[ends], steps.reward[~ends])
     if not thresholds:

@@ -53,9 +53,8 @@ def find(env: Environment, policy: Policy, description: NamedStateDescription) -
     """Find the described state; if the episode ends before the requested step, its last step is used."""
     if not _played(description):
         state = env.state(description)  # type: ignore[arg-type]
-        return NamedState(
-            with_initial_state(policy, state[None]), env.name_of_state(state), env.picture(state)
-        )
+        observation = with_initial_state(policy, state[None])
+        return NamedState(observation, env.name_of_state(state), env.picture(state))
     episode, step = (0, 0) if description == START else _place(description)
     observation, reached, picture = _play(env, policy, episode, step)
     if env.tabular:

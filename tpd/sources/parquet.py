@@ -282,8 +282,7 @@ def _batches(path: Path, file: pq.ParquetFile, group: int, rows: int, names: lis
                 for _ in file.iter_batches(rows, row_groups=[group], columns=[name]):
                     pass
             except (pa.ArrowException, OSError) as culprit:
-                reason = _line(culprit)
-                raise DatasetError(f"{path}: the column {name} cannot be read: {reason}") from error
+                raise DatasetError(f"{path}: the column {name} cannot be read: {_line(culprit)}") from error
         raise DatasetError(f"{path} cannot be read: {_line(error)}") from error
 
 
@@ -317,10 +316,8 @@ def _checked(
     """Return the batch if its values lie in the spaces: tables would misread a state out of range."""
     observed, acted = description.observation_space, description.action_space
     try:
-        check_members("the column observation", batch.observation, observed, hidden_state, first_row)
-        check_members(
-            "the column next_observation", batch.next_observation, observed, hidden_state, first_row
-        )
+        for name in ("observation", "next_observation"):
+            check_members(f"the column {name}", getattr(batch, name), observed, hidden_state, first_row)
         check_members("the column action", batch.action, acted, first_row=first_row)
         check_members("the column reward", batch.reward, REWARDS, first_row=first_row)
         if batch.stream is None:

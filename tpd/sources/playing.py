@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from tpd.core.observations import batch
-from tpd.core.types import Array, Policy
+from tpd.core.types import Array, Policy, Rng
 from tpd.envs import Environment
 from tpd.sources.hidden_state import with_initial_state, with_next_state
 from tpd.sources.moments import Moment
@@ -42,16 +42,14 @@ class PlayedStep:
         return Moment(self.seed, np.array(self.taken[: self.time]), self.observation[0])
 
 
-def play_together(
-    env: Environment, policy: Policy, seeds: Sequence[int], rng: np.random.Generator
-) -> Iterator[PlayedStep]:
+def play_together(env: Environment, policy: Policy, seeds: Sequence[int], rng: Rng) -> Iterator[PlayedStep]:
     """Yield every step of the episodes with these seeds, in order of time within each episode."""
     for first in range(0, len(seeds), TOGETHER):
         yield from _play_some(env, policy, first, seeds[first : first + TOGETHER], rng)
 
 
 def _play_some(
-    env: Environment, policy: Policy, first: int, seeds: Sequence[int], rng: np.random.Generator
+    env: Environment, policy: Policy, first: int, seeds: Sequence[int], rng: Rng
 ) -> Iterator[PlayedStep]:
     envs = [env.make() for _ in seeds]
     with closing(LocalWorlds(envs)) as worlds:

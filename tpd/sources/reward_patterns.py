@@ -39,10 +39,7 @@ def find_terms(numbers: Mapping[str, Array], reward: FloatArray) -> dict[str, fl
 
 
 def _signs(numbers: Mapping[str, Array], reward: FloatArray) -> dict[str, float]:
-    """The sum with the fewest terms.
-
-    Two or more are preferred to a single copy of the reward, plus to minus.
-    """
+    """The sum with the fewest terms; two or more are preferred to one copy of the reward, plus to minus."""
     if not 0 < len(numbers) <= MOST_CANDIDATES:
         return {}
     columns = np.column_stack([values.astype(np.float32) for values in numbers.values()]).astype(np.float64)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tpd.core.types import Learner, Stage, Transitions, TransitionsHandler
+from tpd.core.types import Handlers, Learner, Stage, Transitions, TransitionsHandler
 from tpd.envs import Environment
 from tpd.envs.dataset import DatasetDescription
 from tpd.sources.parquet import read_shard, shard_path, write_shard
@@ -65,7 +65,7 @@ def in_stages(work: Work, shards: Sequence[Shard]) -> list[Stage]:
     return [partial(advance, number) for number in range(len(shards))]
 
 
-def learn_in_turn(learning: Sequence[TransitionsHandler], shards: Sequence[Shard]) -> Iterator[None]:
+def learn_in_turn(learning: Handlers, shards: Sequence[Shard]) -> Iterator[None]:
     """Pass all transitions to the `learning` handlers, shard by shard."""
     for shard in shards:
         for batch in shard():
@@ -74,14 +74,14 @@ def learn_in_turn(learning: Sequence[TransitionsHandler], shards: Sequence[Shard
         yield
 
 
-def can_merge(learning: Sequence[TransitionsHandler]) -> bool:
+def can_merge(learning: Handlers) -> bool:
     """Whether all learners can be merged; handlers that are no learners do not matter."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, Learner)]
     return bool(learners) and all(isinstance(learner, MergingLearner) for learner in learners)
 
 
 def learn_in_processes(
-    learning: Sequence[TransitionsHandler], processes: int, env: Environment, shards: Sequence[Shard]
+    learning: Handlers, processes: int, env: Environment, shards: Sequence[Shard]
 ) -> Iterator[None]:
     """Like `learn_in_turn`, but worker processes learn from the shards and the results are merged."""
     learners = [owner for owner in map(_owner, learning) if isinstance(owner, MergingLearner)]
@@ -96,7 +96,7 @@ def learn_in_processes(
 
 
 def learn_from_files(
-    learning: Sequence[TransitionsHandler],
+    learning: Handlers,
     processes: int,
     env: Environment,
     description: DatasetDescription,

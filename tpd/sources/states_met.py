@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpd.core.seeding import generator
-from tpd.core.types import Array, IntArray, Policy
+from tpd.core.types import Array, IntArray, Policy, Rng
 from tpd.envs import Environment
 from tpd.sources.episodes import Recording
 from tpd.sources.playing import play_together
@@ -31,7 +31,7 @@ class StatesMet:
     def __len__(self) -> int:
         return len(self.episode)
 
-    def sample(self, count: int, rng: np.random.Generator) -> "StatesMet":
+    def sample(self, count: int, rng: Rng) -> "StatesMet":
         """At most `count` of them, in order of time."""
         if len(self) <= count:
             return self

@@ -28,11 +28,7 @@ Behaviour = Callable[[Array], Choice]
 
 
 def interact(
-    envs: VectorEnv[Any, Any, Any],
-    policy: Policy,
-    behaviour: Behaviour,
-    seed: int,
-    info_keys: Sequence[str] = (),
+    envs: VectorEnv[Any, Any, Any], policy: Policy, behaviour: Behaviour, seed: int, info_keys: Sequence[str]
 ) -> Iterator[tuple[IntArray, Transitions]]:
     """Step forever; for each step, yield its transitions and the index of the copy each comes from.
 
@@ -118,10 +114,7 @@ class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def _check_observed(space: gym.Space[Any], observed: Any, name: str = "the observation") -> None:
-    """Refuse another shape than that of the space, or non-finite values.
-
-    Many environments exceed the bounds.
-    """
+    """Refuse another shape than the space's, or non-finite values; many environments exceed the bounds."""
     if isinstance(space, gym.spaces.Dict):
         for key, part in space.spaces.items():
             _check_observed(part, observed[key], f"{name} {key!r}")

@@ -35,12 +35,10 @@ T = TypeVar("T")
 
 def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environment) -> Iterator[T]:
     """Run tasks in worker processes and yield their results in order; tasks may make the environment."""
-    parallel = Parallel(
-        n_jobs=processes, backend="loky", return_as="generator", batch_size=1, max_nbytes=None
-    )
+    pool = Parallel(n_jobs=processes, backend="loky", return_as="generator", batch_size=1, max_nbytes=None)
     spec, done = gym.spec(env.id), 0
     try:
-        for result in parallel(delayed(_call)(task, spec, os.getpid()) for task in tasks):
+        for result in pool(delayed(_call)(task, spec, os.getpid()) for task in tasks):
             yield result
             done += 1
     except BrokenProcessPool as error:

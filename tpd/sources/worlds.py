@@ -24,6 +24,7 @@ StepResult = tuple[Any, float, bool, bool, dict[str, Any]]
 
 PATIENCE = 120.0
 """Seconds that the forks may take for one step."""
+DIED = "a forked process died while it stepped its environments, possibly out of memory"
 
 
 class WorldError(RuntimeError):
@@ -138,9 +139,7 @@ class ForkedWorlds:
         try:
             self._children[child][1].send(message)
         except OSError as error:
-            raise WorldError(
-                "a forked process died while it stepped its environments, possibly out of memory"
-            ) from error
+            raise WorldError(DIED) from error
 
     def _receive(self, child: int) -> Any:
         connection = self._children[child][1]
@@ -149,9 +148,7 @@ class ForkedWorlds:
         try:
             answer, failed = connection.recv()
         except (EOFError, OSError) as error:
-            raise WorldError(
-                "a forked process died while it stepped its environments, possibly out of memory"
-            ) from error
+            raise WorldError(DIED) from error
         if failed:
             raise WorldError(f"an environment failed in a forked process: {answer}")
         return answer

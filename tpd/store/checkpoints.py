@@ -27,9 +27,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path, fingerprint: str, seconds: float) -> None:
-        self._path = path
-        self._fingerprint = fingerprint
-        self._seconds = seconds
+        self._path, self._fingerprint, self._seconds = path, fingerprint, seconds
         self._saved = time.monotonic()
 
     def save(self, stage: int, parts: Mapping[str, Resumable]) -> None:

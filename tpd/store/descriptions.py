@@ -61,10 +61,7 @@ class Stored(BaseModel):
 
 
 def validated(kind: type[T] | Any, given: Any, place: str = "") -> T:
-    """Validate a value read from JSON as a record of this kind.
-
-    A ValueError names the first invalid field.
-    """
+    """Validate a JSON value as a record of this kind; a ValueError names the first invalid field."""
     try:
         found: T = TypeAdapter(kind).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:

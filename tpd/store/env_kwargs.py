@@ -21,8 +21,7 @@ def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def require_no_files(kwargs: Any) -> None:
     """Refuse keyword arguments that may name a file, such as a MuJoCo model."""
-    parts = kwargs.items() if isinstance(kwargs, dict) else enumerate(kwargs)
-    for key, value in parts:
+    for key, value in kwargs.items() if isinstance(kwargs, dict) else enumerate(kwargs):
         if isinstance(value, dict | list):
             require_no_files(value)
         elif isinstance(value, str) and key not in ENV_NAMES and re.search(FILE, value):

@@ -138,11 +138,7 @@ def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> Kno
 
 
 def _completed(
-    predictor: Predictor,
-    policy: Policy,
-    folder: Path,
-    trusted: Sequence[str],
-    outcomes: OutcomeSet | None,
+    predictor: Predictor, policy: Policy, folder: Path, trusted: Sequence[str], outcomes: OutcomeSet | None
 ) -> Predictor:
     """Give the predictor the policy and the outcomes if it needs them and they are available."""
     if not isinstance(predictor, IncompletePredictor) or predictor.complete:
@@ -221,10 +217,8 @@ def _outputs(network: Mapping[str, Any], width: int) -> int:
         raise ValueError(
             f"the network predicts {shown(network['columns']['width'])} outcomes, expected {width}"
         )
-    columns, horizon = (
-        Columns.read(network["columns"]),
-        whole_number("horizon", network["horizon"], at_least=1),
-    )
+    columns = Columns.read(network["columns"])
+    horizon = whole_number("horizon", network["horizon"], at_least=1)
     return max(horizon * columns.channels, columns.times(horizon))
 
 

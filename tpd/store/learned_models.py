@@ -73,8 +73,7 @@ def _check(description: Mapping[str, Any], values: int) -> int:
     if not isinstance(states, spaces.Box):
         raise ValueError(f"a model needs a Box observation space, got {shown(states)}")
     observed, acted = size_of(states), size_of(actions)
-    hidden = widths(description["hidden"])
-    layers = [observed + acted, *hidden, observed]
+    layers = [observed + acted, *widths(description["hidden"]), observed]
     if members * max(before * after for before, after in pairwise(layers)) > values:
         raise ValueError(
             f"{members} models with layers {layers} have more weights than the {values} values that are "

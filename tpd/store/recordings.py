@@ -18,8 +18,7 @@ RECORDED = ("observation", "action", "next_observation", "reward", "terminated",
 
 def save_recording(recording: Recording, path: Path) -> None:
     """Write recorded episodes as arrays; the pictures are concatenated as bytes."""
-    transitions = recording.episodes.transitions
-    arrays: dict[str, Array] = {name: getattr(transitions, name) for name in RECORDED}
+    arrays: dict[str, Array] = {name: getattr(recording.episodes.transitions, name) for name in RECORDED}
     arrays |= {
         "begins": recording.episodes.begins,
         "happened": recording.happened,

@@ -150,8 +150,7 @@ class OutcomesDescription(Stored):
 
     def make(self, trusted: Sequence[str] = ()) -> OutcomeSet:
         """Build the set, if the modules of its functions are trusted."""
-        unnamed = [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]
-        if unnamed:
+        if unnamed := [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]:
             names = ", ".join(repr(outcome.name) for outcome in unnamed)
             raise NotStoredError(
                 f"the functions of {names} are not stored, because lambdas have no name: define them in a "

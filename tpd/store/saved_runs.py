@@ -75,10 +75,7 @@ class SavedRun:
         return played_states(self.env, self.explainer.policy)
 
     def dynamics(self) -> TabularDynamics | None:
-        """The dynamics behind a table's answers: counted, or the environment's own.
-
-        None for other predictors.
-        """
+        """The dynamics behind a table's answers, counted or the environment's; None for other predictors."""
         if not isinstance(self.explainer.predictor, HasTable):
             return None
         table = self.explainer.predictor.table()
@@ -103,13 +100,8 @@ def read(
     explainers.read_description(folder / EXPLAINER)  # first, since it checks the version that wrote the run
     about = run_descriptions.read(folder / EXPLAINER)
     env, episodes = env or about.env.make(trusted), folder / EPISODES
-    explainer = explainers.load(
-        folder / EXPLAINER,
-        env=env,
-        trusted=trusted,
-        outcomes=outcomes,
-        policy=None if policy is None else policy(env),
-    )
+    agent = None if policy is None else policy(env)
+    explainer = explainers.load(folder / EXPLAINER, env=env, trusted=trusted, outcomes=outcomes, policy=agent)
     explainer.predictor = as_far_as_possible(explainer.predictor)
     recording = load_recording(episodes) if episodes.exists() else None
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)

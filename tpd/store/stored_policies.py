@@ -90,11 +90,7 @@ def _table(policy: DiscretePolicy, states: Array) -> Arrays:
 
 
 def make(
-    record: Described,
-    arrays: StoredArrays,
-    discount: float,
-    env: Environment | None,
-    trusted: Sequence[str],
+    record: Described, arrays: StoredArrays, discount: float, env: Environment | None, trusted: Sequence[str]
 ) -> Policy:
     """Rebuild the policy; an absent policy if it needs a module that is not trusted."""
     match record:
@@ -122,8 +118,7 @@ def make(
 
 
 def _library_of(policy: Policy) -> str | None:
-    modules = {kind["policies"]: library for library, kind in _kinds().items()}
-    return modules.get(type(policy).__module__)
+    return {kind["policies"]: library for library, kind in _kinds().items()}.get(type(policy).__module__)
 
 
 def _module(library: str) -> Any:

@@ -98,8 +98,7 @@ def _create(client: MlflowClient, uri: str, experiment: str) -> str:
     try:
         return str(client.create_experiment(experiment, place, {KIND: "custom_model_development"}))
     except MlflowException:  # a server cannot be locked
-        found = client.get_experiment_by_name(experiment)
-        if found is None:
+        if (found := client.get_experiment_by_name(experiment)) is None:
             raise
         return str(found.experiment_id)
 
@@ -107,13 +106,8 @@ def _create(client: MlflowClient, uri: str, experiment: str) -> str:
 def _require_version(client: MlflowClient, uri: str) -> None:
     """Refuse a store with runs of another version of tpd: their names and files would mix."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    others = client.search_runs(
-        experiments,
-        f"tags.`{RUN_VERSION}` != '{__version__}'",
-        max_results=1,
-        order_by=["attributes.start_time ASC"],
-    )
-    if others:
+    wanted, order = f"tags.`{RUN_VERSION}` != '{__version__}'", ["attributes.start_time ASC"]
+    if others := client.search_runs(experiments, wanted, max_results=1, order_by=order):
         wrote = {WRITTEN_BY: others[0].data.tags[RUN_VERSION]}
         require_version(f"the store {uri}", wrote, ": use another store (tracking.uri=...)")
 
@@ -275,9 +269,7 @@ def absolute(uri: str) -> str:
     """The URI of the same store with an absolute path."""
     if not isinstance(uri, str) or not uri or re.fullmatch("sqlite:/*|sqlite:/{0,2}[^/].*", uri):  # no file
         raise ValueError(f"uri must be a store, {EXAMPLES}, got {uri!r}")
-    if not uri.startswith(SQLITE):
-        return uri
-    return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute())
+    return SQLITE + str(Path(uri.removeprefix(SQLITE)).absolute()) if uri.startswith(SQLITE) else uri
 
 
 @contextlib.contextmanager

@@ -141,8 +141,7 @@ class Delivery:
         if self._failures < TRIES:
             raise error
         log.warning("%s: the store refuses %s: %s", self.folder, entries[0]["do"], first_line(error))
-        refused = [{**entry, "error": first_line(error)} for entry in entries]
-        self._note(refused=[*self.refused, *refused])
+        self._note(refused=[*self.refused, *({**entry, "error": first_line(error)} for entry in entries)])
 
     def _note(self, **news: Any) -> None:
         if any(self._state[key] != value for key, value in news.items()):
@@ -198,17 +197,13 @@ def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[A
         if entry["do"] in SENT:
             arguments = [_inside(folder, arguments[0]), *arguments[1:]]
         elif entry["do"] == "describe":
-            parts = [
-                part["text"] if "text" in part else _inside(folder, part["picture"]) for part in arguments
-            ]
-            arguments = [parts]
+            arguments = [[p["text"] if "text" in p else _inside(folder, p["picture"]) for p in arguments]]
         yield entry["do"], arguments
 
 
 def _check_parent(delivery: Delivery) -> None:
     """Refuse to place a run below a sweep whose folder is not above the run's folder."""
-    parent = delivery.parent
-    if parent is None:
+    if (parent := delivery.parent) is None:
         return
     above = [up / DELIVERY_STATE for up in delivery.folder.resolve().parents]
     sweeps = [_read_state(state) for state in above if state.is_file()]

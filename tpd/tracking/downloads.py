@@ -20,8 +20,7 @@ LARGEST_COPY = 2**30
 
 def download(name: str, uri: str, folder: Path) -> Path:
     """Copy a run into the folder; `name` is the run's id or the URI of its model."""
-    absent = uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists()
-    if absent:  # MLflow would create one
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would create one
         raise ValueError(f"run={name} is not the folder of a run, and there is no store {uri}")
     require_usable(uri)
     client = client_of(uri)
@@ -68,10 +67,9 @@ def _run_of_model(client: MlflowClient, name: str) -> str:
     if registered is None:
         return str(client.get_logged_model(name.removeprefix(MODELS)).source_run_id)
     model, alias, version = registered.groups()
-    found = (
-        client.get_model_version_by_alias(model, alias) if alias else client.get_model_version(model, version)
-    )
-    return str(found.run_id)
+    if alias:
+        return str(client.get_model_version_by_alias(model, alias).run_id)
+    return str(client.get_model_version(model, version).run_id)
 
 
 def _download(client: MlflowClient, run: Run, folder: Path) -> None:
@@ -81,8 +79,7 @@ def _download(client: MlflowClient, run: Run, folder: Path) -> None:
 
 
 def _without_explainer(client: MlflowClient, run: Run) -> str:
-    parent = f"tags.mlflow.parentRunId = '{run.info.run_id}'"
-    seeds = client.search_runs([run.info.experiment_id], parent)
+    seeds = client.search_runs([run.info.experiment_id], f"tags.mlflow.parentRunId = '{run.info.run_id}'")
     if not seeds:
         return f"the run {run.info.run_id} ({run.info.status.lower()}) has no explainer"
     named = ", ".join(f"{seed.info.run_name}: run={seed.info.run_id}" for seed in reversed(seeds))

@@ -26,12 +26,9 @@ def list_tracked(uri: str, most: int) -> list[TrackedRun]:
     client = client_of(uri)
     try:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-        found = client.search_runs(
-            experiments,
-            f"attributes.status = 'FINISHED' AND tags.`{RUN_VERSION}` != ''",
-            order_by=["attributes.start_time DESC"],
-            max_results=most,
-        )
+        wanted = f"attributes.status = 'FINISHED' AND tags.`{RUN_VERSION}` != ''"
+        order = ["attributes.start_time DESC"]
+        found = client.search_runs(experiments, wanted, order_by=order, max_results=most)
     except MlflowException as error:
         raise ValueError(f"the store {uri} cannot be read: {' '.join(error.message.split())}") from error
     return [

@@ -59,8 +59,7 @@ class MlflowTracking(Tracking):
     """
 
     def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
-        self.uri = uri
-        self.experiment = experiment
+        self.uri, self.experiment = uri, experiment
         if register is not None and (not isinstance(register, str) or not re.fullmatch(UNQUOTED, register)):
             raise ValueError(f"register must be a name without / : @ or quotes, or null, got {register!r}")
         self.register = register
@@ -109,9 +108,7 @@ class MlflowTracking(Tracking):
 
     def ui_command(self) -> str:
         """The command that shows the runs."""
-        if self.uri.startswith("http"):
-            return f"open {self.uri} in a browser"
-        return ui_command(self.uri)
+        return f"open {self.uri} in a browser" if self.uri.startswith("http") else ui_command(self.uri)
 
     @property
     def address(self) -> str:
@@ -126,8 +123,7 @@ class MlflowRun(Run):
 
     def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
         self._run_id = str(run.info.run_id)
-        self._client = client
-        self._uri = uri
+        self._client, self._uri = client, uri
         self._experiment_id = str(run.info.experiment_id)
         self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
         self._source = {name: tag for name, tag in run.data.tags.items() if name.startswith(SOURCE)}
@@ -215,11 +211,8 @@ class MlflowRun(Run):
         asked = questions(folder)
         described: dict[str, Any] = {}
         if asked is not None:
-            described = {
-                "signature": served_model.signature(folder),
-                "input_example": asked.example,
-                "metadata": asked.description,
-            }
+            described = {"input_example": asked.example, "metadata": asked.description}
+            described["signature"] = served_model.signature(folder)
         Model.log(
             artifact_path=None,
             name=name,

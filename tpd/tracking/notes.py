@@ -48,10 +48,7 @@ def code(text: str) -> str:
 def error_table(mean: pd.DataFrame, std: pd.DataFrame | None = None) -> str:
     """One row per outcome, one column per metric."""
     metrics = shown(mean)
-    rows = [
-        [escaped(outcome), *(figure(metric, outcome, mean, std) for metric in metrics)]
-        for outcome in mean.index
-    ]
+    rows = [[escaped(name), *(figure(metric, name, mean, std) for metric in metrics)] for name in mean.index]
     return table(["error of", *(HEADINGS[metric] for metric in metrics)], rows)
 
 
@@ -64,9 +61,8 @@ def skill_table(forecasts: pd.DataFrame) -> str:
         [escaped(outcome), *(_known(skills[outcome, steps], ".3f") for steps in ranges)]
         for outcome in dict.fromkeys(forecasts["outcome"])
     ]
-    return table(
-        ["skill of", *("all steps" if steps == "all" else f"{steps} ahead" for steps in ranges)], rows
-    )
+    headings = ("all steps" if steps == "all" else f"{steps} ahead" for steps in ranges)
+    return table(["skill of", *headings], rows)
 
 
 def verdict_table(forecasts: pd.DataFrame) -> str:

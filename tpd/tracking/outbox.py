@@ -49,23 +49,13 @@ def open_run(
     if not isinstance(tracking, MlflowTracking):
         return tracking.open(name, config, tags, parent)
     folder.mkdir(parents=True, exist_ok=True)
-    store = {
-        "uri": absolute(tracking.uri),
-        "experiment": tracking.experiment,
-        "register": tracking.register,
-    }
+    store = {"uri": absolute(tracking.uri), "experiment": tracking.experiment, "register": tracking.register}
     _put_aside_if_broken(folder)
-    new = not (folder / DELIVERY_STATE).exists()
-    if new:
+    if new := not (folder / DELIVERY_STATE).exists():
         opened = {"name": name, "config": config, "tags": tags, "parent": parent}
-        state = {
-            WRITTEN_BY: __version__,
-            "token": uuid.uuid4().hex,
-            "store": store,
-            "opened": opened,
-            "run_id": None,
-        }
-        atomic_write_text(folder / DELIVERY_STATE, json.dumps({**state, "delivered": 0, "refused": []}))
+        about = {WRITTEN_BY: __version__, "token": uuid.uuid4().hex, "store": store, "opened": opened}
+        state: dict[str, Any] = {**about, "run_id": None, "delivered": 0, "refused": []}
+        atomic_write_text(folder / DELIVERY_STATE, json.dumps(state))
     try:
         delivery = Delivery(folder)
         if delivery.store != store:
@@ -133,8 +123,7 @@ class Outbox(Run):
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
         new = {name: float(value) for name, value in values.items() if (name, step) not in self._told}
-        finite = {name: value for name, value in new.items() if abs(value) < float("inf")}
-        if finite:
+        if finite := {name: value for name, value in new.items() if abs(value) < float("inf")}:
             self._told |= {(name, step) for name in finite}
             self._write("metrics", finite, step, time.time_ns() // 1_000_000)
 
@@ -173,8 +162,7 @@ class Outbox(Run):
         """End the run. hurry: the run was interrupted, so do not wait for a slow store."""
         self._write(do, *arguments)
         self._journal.close()
-        left = self._thread.finish(hurry)
-        if left:
+        if left := self._thread.finish(hurry):
             log.warning(
                 "%d entries of %s were not delivered (%s); to deliver them later: tpd-sync %s uri=%s",
                 left,

@@ -177,8 +177,7 @@ def _frame(columns: Mapping[str, list[Any]]) -> pd.DataFrame:
 
 
 def _require_once(form: str, names: Sequence[Any]) -> None:
-    twice = [name for name in COLUMNS if names.count(name) > 1]
-    if twice:
+    if twice := [name for name in COLUMNS if names.count(name) > 1]:
         raise _refused(f"{form}: column {twice[0]} is duplicated")
 
 

@@ -14,7 +14,7 @@ from mlflow.types.schema import AnyType
 
 from tpd.answers.batch import Answers, Choice
 from tpd.core.contrast import Contrast
-from tpd.core.explanation import Explanation
+from tpd.core.explanation import Explained
 from tpd.core.observations import numbers
 from tpd.core.outcomes import Legend
 from tpd.core.pairs import NO_PAIR
@@ -48,8 +48,7 @@ class ServedExplainer:
     """
 
     def __init__(self, explainer: Explainer, asked: Questions, names: Sequence[str] = ()) -> None:
-        self.explainer = explainer
-        self.questions = asked
+        self.explainer, self.questions = explainer, asked
         count = asked.actions.count if isinstance(asked.actions, Numbered) else 0
         names = list(names) or [f"action {action}" for action in range(count)]
         if count and len(names) != count:
@@ -114,9 +113,7 @@ class ServedExplainer:
         ]
 
 
-def _lines(
-    role: str, rows: IntArray, actions: Array, about: Explanation | Contrast, support: FloatArray
-) -> pd.DataFrame:
+def _lines(role: str, rows: IntArray, actions: Array, about: Explained, support: FloatArray) -> pd.DataFrame:
     """One line per row and step ahead."""
     legend = about.fact.legend if isinstance(about, Contrast) else about.legend
     pairs, steps = np.indices(about.expected.shape[:2]).reshape(2, -1)

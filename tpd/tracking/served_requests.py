@@ -102,10 +102,8 @@ class Questions:
 
 def questions(folder: Path) -> Questions | None:
     """The questions for the explainer in a folder; None if it needs code that is not stored with it."""
-    network, arrays = (
-        explainers.read_description(folder).get("network"),
-        read_arrays(folder / explainers.ARRAYS),
-    )
+    network = explainers.read_description(folder).get("network")
+    arrays = read_arrays(folder / explainers.ARRAYS)
     if network is None:
         shape = read_arrays(folder / explainers.AGENT)["probabilities"].shape
         return _about_table(shape, arrays["pairs"])
@@ -164,7 +162,7 @@ def _about_space(
             return kind, kind.low.tolist()
     shape = (size_of(space) + hidden_state,) if hidden_state else tuple(space.shape or ())
     mean = _mean(arrays, encoder, shape)
-    return _unbounded(shape), mean.reshape(shape).tolist()
+    return Numbers(shape, np.full(shape, -np.inf), np.full(shape, np.inf)), mean.reshape(shape).tolist()
 
 
 def _categories(space: spaces.Space[Any]) -> Categories:
@@ -176,13 +174,6 @@ def _categories(space: spaces.Space[Any]) -> Categories:
 
 def _mean(arrays: Mapping[str, Array], encoder: str, shape: tuple[int, ...]) -> Array:
     """The mean that the first encoder of this name holds; all parts of the network share it."""
-    means = (
-        array
-        for name, array in arrays.items()
-        if name.startswith("weight.") and name.endswith(f".{encoder}mean")
-    )
+    end = f".{encoder}mean"
+    means = (array for name, array in arrays.items() if name.startswith("weight.") and name.endswith(end))
     return next(means, np.zeros(shape))
-
-
-def _unbounded(shape: tuple[int, ...]) -> Numbers:
-    return Numbers(shape, np.full(shape, -np.inf), np.full(shape, np.inf))

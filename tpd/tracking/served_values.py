@@ -142,9 +142,7 @@ def _array(value: Any) -> FloatArray:
 
 
 def _size(shape: tuple[int, ...]) -> str:
-    if len(shape) == 0:
-        return "a single number"
-    return f"a list of {' x '.join(map(str, shape))} numbers"
+    return f"a list of {' x '.join(map(str, shape))} numbers" if shape else "a single number"
 
 
 def _is_number(value: Any) -> bool:

@@ -55,10 +55,7 @@ def serve(arguments: Sequence[str]) -> None:
 
 
 def newest_page(uri: str) -> str:
-    """The page of the newest sweep, or of the newest run outside of sweeps.
-
-    The first page if there is none.
-    """
+    """The page of the newest sweep, or of the newest run outside sweeps; the first page if there is none."""
     client = client_of(uri)
     try:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]

@@ -5,12 +5,10 @@ from tpd.answers.sentences.formatting import WIDE, gain, listed, worth
 from tpd.answers.sentences.summary import PairSummary
 
 
-def afterwards(
-    fact: PairSummary, foil: PairSummary, difference: float, whole: bool, small: float
-) -> list[str]:
+def afterwards(fact: PairSummary, foil: PairSummary, apart: float, whole: bool, small: float) -> list[str]:
     """Sentences about the return after the horizon, if it matters: its estimate, or why there is none.
 
-    difference: the return difference, to the end of the episode if `whole`.
+    apart: the return difference, to the end of the episode if `whole`.
     small: returns up to this size do not matter.
     """
     last = fact.horizon - 1
@@ -24,7 +22,7 @@ def afterwards(
         each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
         return [f"{listed(each)} for {what}"]
     bound = fact.bound + foil.bound
-    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(difference):
+    if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(apart):
         return []
     if not (fact.end_told and foil.end_told):
         return [

@@ -109,8 +109,7 @@ def not_told(*pairs: PairSummary) -> str:
         names = {pair.name: _names(pair, verdict) for pair in pairs if pair.known}
         if len({tuple(one) for one in names.values()}) == 1:
             names = {"": next(iter(names.values()))}
-        given = {pair: listed(outcomes) for pair, outcomes in names.items() if outcomes}
-        if given:
+        if given := {pair: listed(outcomes) for pair, outcomes in names.items() if outcomes}:
             said.append(about.format("; ".join(f"{o} (after {p})" if p else o for p, o in given.items())))
     return " ".join(map(sentence, said))
 

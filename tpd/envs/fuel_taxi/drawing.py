@@ -26,8 +26,7 @@ def text(state: State, delivered: bool = False) -> str:
         line = "|"
         for col in range(rules.SIZE):
             line += _letter(row, col, state, delivered)
-            edge = col == rules.SIZE - 1 or (row, col) in rules.WALLS_EAST_OF
-            line += "|" if edge else ":"
+            line += "|" if col == rules.SIZE - 1 or (row, col) in rules.WALLS_EAST_OF else ":"
         lines.append(line)
     lines.append("+---------+")
     gauge = "#" * state.fuel + "." * (rules.FULL_TANK - state.fuel)
@@ -54,8 +53,7 @@ def picture(state: State, delivered: bool = False) -> IntArray:
     draw.rectangle((MARGIN, MARGIN, MARGIN + side, MARGIN + side), outline=WALL_COLOUR, width=WALL // 2)
     _taxi(draw, state)
     if delivered or not state.passenger:
-        waiting_at = rules.DESTINATION if delivered else rules.PASSENGER
-        x, y = _corner(*waiting_at)
+        x, y = _corner(*(rules.DESTINATION if delivered else rules.PASSENGER))
         _person(draw, x + 14, y + 64)
     _gauge(draw, state.fuel, rules.FULL_TANK, side)
     return np.asarray(image)

@@ -94,8 +94,7 @@ def branches(state: State, action: Action) -> Iterator[tuple[float, State, Event
     elif action == Action.DROPOFF and cell == DESTINATION and state.passenger:
         yield 1.0, state._replace(passenger=False), Event.DROPOFF
     elif action == Action.REFUEL and cell == STATION and state.fuel < FULL_TANK:
-        fuel = min(state.fuel + REFUEL_AMOUNT, FULL_TANK)
-        yield 1.0, state._replace(fuel=fuel), Event.REFUEL
+        yield 1.0, state._replace(fuel=min(state.fuel + REFUEL_AMOUNT, FULL_TANK)), Event.REFUEL
     elif action <= Action.WEST and state.fuel > 0 and _neighbour(cell, action) is not None:
         row, col = _neighbour(cell, action) or cell
         moved = state._replace(row=row, col=col, fuel=state.fuel - 1)
@@ -141,11 +140,9 @@ def dynamics() -> Dynamics:
         for a in Action:
             table[s][a.value] = []
             for b, (probability, after, event) in enumerate(branches(decode(s), a)):
-                entry = (probability, encode(*after), REWARDS[event], event in TERMINAL)
-                table[s][a.value].append(entry)
+                table[s][a.value].append((probability, encode(*after), REWARDS[event], event in TERMINAL))
                 events[s, a, b] = event
     start = np.zeros(NUM_STATES)
     for row, col, fuel in np.ndindex(SIZE, SIZE, FULL_TANK):
         start[encode(row, col, fuel + 1, False)] = 1 / (SIZE * SIZE * FULL_TANK)
-    valid = events[:, :, 0] != Event.INVALID
-    return Dynamics(table, events, TabularModel.from_table(table, start, valid))
+    return Dynamics(table, events, TabularModel.from_table(table, start, events[:, :, 0] != Event.INVALID))

@@ -20,12 +20,7 @@ class MixturePredictor:
 
     tie = NetworkPredictor.tie
 
-    def __init__(
-        self,
-        network: NetworkPredictor,
-        model: ModelPredictor,
-        weights: FloatArray,
-    ) -> None:
+    def __init__(self, network: NetworkPredictor, model: ModelPredictor, weights: FloatArray) -> None:
         self.network, self.model = network, model
         self.weights = weights
         """[outcome]: the weight of the model, in [0, 1]; the last outcome is termination"""

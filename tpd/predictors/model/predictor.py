@@ -49,10 +49,7 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
 
 
 class ModelPredictor:
-    """Predicts by rollouts of the policy in a learned model.
-
-    Policy and outcomes are not stored with it; `completed` adds both.
-    """
+    """Predicts by rollouts in a learned model; policy and outcomes are not stored, `completed` adds them."""
 
     tie = 0.03  # models are never exact
     simulates, unsimulated = True, None

@@ -32,15 +32,8 @@ class Scales(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        for name, value in (
-            ("mean", 0.0),
-            ("deviation", 1.0),
-            ("change_mean", 0.0),
-            ("change_deviation", 1.0),
-        ):
-            self.register_buffer(name, torch.full((size,), value))
-        self.register_buffer("low", torch.zeros(size))
-        self.register_buffer("high", torch.zeros(size))
+        for name in ("mean", "deviation", "change_mean", "change_deviation", "low", "high"):
+            self.register_buffer(name, torch.full((size,), float(name.endswith("deviation"))))
         self.register_buffer("is_flag", torch.zeros(size, dtype=torch.bool))
         self.register_buffer("atoms", torch.zeros(2, ATOMS))
         self.register_buffer("kinds", torch.tensor([[False] * ATOMS + [True]] * 2))
@@ -90,10 +83,6 @@ class Scales(nn.Module):
         """[..., observation]: clipped to the range seen, with binary numbers set to `high` or `low`."""
         flagged = torch.where(flag, self.high, self.low)
         return torch.where(self.is_flag, flagged, observation.clamp(self.low, self.high))
-
-    def flag_of(self, observation: Tensor) -> Tensor:
-        """[..., observation]: 1 where the number equals `high`."""
-        return (observation == self.high).float()
 
     def kind_of(self, reward: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
         """[...] both: the kind of each reward (the last if it is no atom), and the normalised reward."""

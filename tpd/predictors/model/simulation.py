@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Transitions
+from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy, RecurrentPolicy, Rng, Transitions
 from tpd.predictors.model.world_model import Noise, Step, WorldModel
 
 ROWS_AT_ONCE = 8192
@@ -41,9 +41,8 @@ class Simulation:
         mean: bool = False,
     ) -> None:
         self.model, self.policy, self.outcomes = model, policy, outcomes
-        self._mean = mean
         self.horizon, self.particles = horizon, particles
-        self._action_space = action_space
+        self._mean, self._action_space = mean, action_space
         self._first = np.array([o.first for o in outcomes.outcomes])
         self._noise = list(_noise(model.members, particles // model.members, model.observed, horizon))
         self._uniform = _spread(generator(0, "simulated actions"), particles, (horizon,))
@@ -100,15 +99,12 @@ class Simulation:
 
     @torch.no_grad()
     def _step(self, observation: Array, action: Array, noise: Noise, pairs: int) -> Step:
-        model = self.model
-        device = model.scales.mean.device
+        model, device = self.model, self.model.scales.mean.device
         own = observation.reshape(len(observation), -1)[:, : model.observed]
-        seen = torch.as_tensor(own, dtype=torch.float32, device=device).view(
-            model.members, -1, model.observed
-        )
+        seen = torch.as_tensor(own, dtype=torch.float32, device=device)
         taken = encode_actions(self._action_space, action).to(device).view(model.members, -1, model.acted)
         each = Noise(*(part.to(device).repeat_interleave(pairs, dim=1) for part in noise))
-        return model.step(seen, taken, each)
+        return model.step(seen.view(model.members, -1, model.observed), taken, each)
 
     def _carry(self, before: Array, simulated: Tensor) -> Array:
         """[row, ...]: simulated observations with the policy's next hidden state, if it has one."""
@@ -117,7 +113,7 @@ class Simulation:
             return np.concatenate([seen, self.policy.advance(before).astype(before.dtype)], axis=1)
         return seen.reshape(before.shape)
 
-    def _act(self, observation: Array, uniform: FloatArray, rng: np.random.Generator) -> Array:
+    def _act(self, observation: Array, uniform: FloatArray, rng: Rng) -> Array:
         if self._mean:
             return np.asarray(self.policy.action(observation))
         if not isinstance(self.policy, DiscretePolicy):
@@ -157,17 +153,12 @@ def _noise(members: int, particles: int, observed: int, horizon: int) -> Iterato
     for _ in range(horizon):
         spread = _spread(rng, members * particles, (2 * observed + 2,)).reshape(members, particles, -1)
         normal, flag, kind, reward = np.split(spread, [observed, 2 * observed, 2 * observed + 1], axis=2)
-        yield Noise(
-            *(
-                torch.from_numpy(part.astype(np.float32))
-                for part in (ndtri(normal), flag, kind[..., 0], ndtri(reward[..., 0]))
-            )
-        )
+        parts = ndtri(normal), flag, kind[..., 0], ndtri(reward[..., 0])
+        yield Noise(*(torch.from_numpy(part.astype(np.float32)) for part in parts))
 
 
-def _spread(rng: np.random.Generator, count: int, shape: tuple[int, ...]) -> FloatArray:
+def _spread(rng: Rng, count: int, shape: tuple[int, ...]) -> FloatArray:
     """[count, *shape]: Latin hypercube samples in (0, 1), stratified along the first axis."""
-    order = rng.permuted(
-        np.broadcast_to(np.arange(count).reshape(-1, *(1,) * len(shape)), (count, *shape)), axis=0
-    )
+    numbers = np.arange(count).reshape(-1, *(1,) * len(shape))
+    order = rng.permuted(np.broadcast_to(numbers, (count, *shape)), axis=0)
     return np.asarray((order + rng.uniform(0.01, 0.99, (count, *shape))) / count)

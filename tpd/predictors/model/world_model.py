@@ -114,9 +114,8 @@ class WorldModel(nn.Module):
         observation, action, after, reward, end = batch
         mean, log_variance, flag = self._change(observation, action)
         gaussian = _gaussian_loss(mean, log_variance, self.scales.unchange(after - observation), beta)
-        binary = functional.binary_cross_entropy_with_logits(
-            flag, self.scales.flag_of(after), reduction="none"
-        )
+        flags = (after == self.scales.high).float()
+        binary = functional.binary_cross_entropy_with_logits(flag, flags, reduction="none")
         change = torch.where(self.scales.is_flag, binary, gaussian).sum(dim=-1)
         ends, kinds, reward_mean, reward_log_variance = self._result(observation, action, after)
         ending = functional.binary_cross_entropy_with_logits(ends, end, reduction="none")
@@ -131,17 +130,13 @@ class WorldModel(nn.Module):
         mean, log_variance, flag = outputs.chunk(3, dim=-1)
         return mean, _bounded(log_variance), flag
 
-    def _result(
-        self, observation: Tensor, action: Tensor, after: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _result(self, before: Tensor, action: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Logit of termination [member, row]; then, each [2, member, row, ...] for steps without and with
         termination: logits of the kinds of reward, and mean and log variance of other rewards.
         """
         scales = self.scales
-        change = scales.unchange(after - observation)
-        outputs = self.result(
-            torch.cat([scales.inputs(observation), action, scales.inputs(after), change], -1)
-        )
+        change = scales.unchange(after - before)
+        outputs = self.result(torch.cat([scales.inputs(before), action, scales.inputs(after), change], -1))
         branches = torch.stack(outputs[..., 1:].chunk(2, dim=-1))
         kinds, mean, log_variance = branches[..., :-2], branches[..., -2], branches[..., -1]
         kinds = kinds.masked_fill(~scales.kinds[:, None, None], -math.inf)

@@ -101,7 +101,8 @@ class Columns:
 
     def ended_by(self, endings: Sequence[int]) -> "Columns":
         """The same columns, where the events `endings` end the episode and exclude each other."""
-        groups = [self._filled(k) for k in endings]
+        # its own column, and that of its first occurrence if there is one
+        groups = [(k, *(first for at, first in self.again if at == k)) for k in endings]
         taken = {k for group in groups for k in group}
         return replace(
             self,
@@ -110,10 +111,6 @@ class Columns:
             first=tuple(k for k in self.first if k not in taken),
             ending=tuple(groups),
         )
-
-    def _filled(self, event: int) -> tuple[int, ...]:
-        """The columns of an event: its own, and that of its first occurrence if there is one."""
-        return (event, *(first for at, first in self.again if at == event))
 
     @property
     def order(self) -> list[int]:

@@ -191,9 +191,7 @@ def make_encoder(space: spaces.Space[Any], hidden_state: int) -> Encoder:
         if isinstance(space, spaces.Dict) or is_image(space):
             raise TypeError(f"recurrent policies need vector observations, got {space}")
         return VectorEncoder(math.prod(space.shape or ()) + hidden_state)
-    if isinstance(space, spaces.Discrete):
-        return NumberEncoder(int(space.n))
-    return _part_encoder(space)
+    return NumberEncoder(int(space.n)) if isinstance(space, spaces.Discrete) else _part_encoder(space)
 
 
 def _part_encoder(space: spaces.Space[Any]) -> Encoder:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tpd.core.seeding import generator
-from tpd.core.types import Array, BoolArray, FloatArray, IntArray, State, Transitions
+from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng, State, Transitions
 from tpd.guards.files import CheckedArrays
 from tpd.predictors.network.device import seed_torch
 from tpd.predictors.network.state import (
@@ -67,17 +67,14 @@ class SolvingLearner(Generic[S]):
 
 
 class FittedLearner(SolvingLearner[P]):
-    """Counts actions, updates and losses; saves checkpoints.
-
-    networks: those that a checkpoint stores, by name.
-    """
+    """Counts actions, updates and losses; saves checkpoints of the `networks`, given by name."""
 
     def __init__(
         self,
         predictor: P,
         networks: Mapping[str, nn.Module],
         optimizer: torch.optim.Optimizer,
-        rng: np.random.Generator,
+        rng: Rng,
         fit_updates: int,
     ) -> None:
         self.fit_updates = fit_updates

@@ -95,9 +95,7 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
         self.device = choose_device(device)
         if form == "fhgvf":
             check_decomposition(discount, horizon, np.dtype("float32"))
-        self.policy = policy
-        self.outcomes = outcomes
-        self._seed = seed
+        self.policy, self.outcomes, self._seed = policy, outcomes, seed
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self._spaces = env.observation_space, env.action_space
         self._alike: dict[str, Any] = {

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy
+from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Rng
 from tpd.predictors.network.outcome_network import OutcomeNetwork
 from tpd.predictors.network.pair_network import PairNetwork
 
@@ -29,7 +29,7 @@ class NextActions:
     """[batch, 1]: the agent's margins at the observations, if already computed"""
 
     @classmethod
-    def of(cls, policy: Policy, observations: Array, rng: np.random.Generator) -> "NextActions":
+    def of(cls, policy: Policy, observations: Array, rng: Rng) -> "NextActions":
         """All actions of positive probability; one sample if actions are not discrete."""
         if not isinstance(policy, DiscretePolicy):
             return cls(observations, policy.sample(observations, rng), None, torch.ones(len(observations)))
@@ -67,7 +67,7 @@ def probabilities_of(policy: DiscretePolicy, observations: Array) -> FloatArray:
     return np.concatenate(parts).astype(np.float32)
 
 
-def chosen_by(policy: Policy, observations: Array, actions: Array, rng: np.random.Generator) -> BoolArray:
+def chosen_by(policy: Policy, observations: Array, actions: Array, rng: Rng) -> BoolArray:
     """[batch]: whether the policy takes this action with certainty; False if it samples its actions."""
     if isinstance(policy, DiscretePolicy):
         probabilities = probabilities_of(policy, observations)

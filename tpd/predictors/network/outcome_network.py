@@ -57,8 +57,7 @@ class OutcomeNetwork(nn.Module):
         **architecture: Unpack[Architecture],
     ) -> None:
         super().__init__()
-        self.columns = columns
-        self.horizon = horizon
+        self.columns, self.horizon = columns, horizon
         self.margin = architecture.get("margin", False)
         self._margins: Margins | None = None
         both = observation_space, action_space

@@ -12,12 +12,7 @@ from torch.nn import functional
 from tpd.core.types import Array, BoolArray
 from tpd.envs.action_parts import ActionParts
 from tpd.envs.spaces import to_plain
-from tpd.predictors.network.encoders import (
-    CategoryEncoder,
-    VectorEncoder,
-    make_encoder,
-    tensors,
-)
+from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, make_encoder, tensors
 
 RANK = 16
 """Rank of the difference between actions."""

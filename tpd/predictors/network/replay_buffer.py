@@ -90,10 +90,7 @@ class Ring:
 
 
 class ReplayBuffer(Ring):
-    """The newest transitions with their outcomes.
-
-    A transition is always older than the one that `following` names.
-    """
+    """The newest transitions with their outcomes; each is older than the one that `following` names."""
 
     def clear(self) -> None:
         """Remove all transitions."""
@@ -101,9 +98,7 @@ class ReplayBuffer(Ring):
         self._latest: dict[int, int] = {}
         """Stream -> number of its latest transition, counted from the first one ever written."""
 
-    def add(
-        self, transitions: Transitions, outcome: FloatArray, continuation: FloatArray, selecting: BoolArray
-    ) -> None:
+    def add(self, transitions: Transitions, observed: Observed, selecting: BoolArray) -> None:
         """Add a batch, and link each transition to its predecessor."""
         count, before = len(transitions), self._before(transitions)
         rows = (self._written + np.arange(count)) % self.capacity
@@ -111,8 +106,8 @@ class ReplayBuffer(Ring):
             observation=transitions.observation,
             action=transitions.action,
             next_observation=transitions.next_observation,
-            outcome=outcome,
-            continuation=continuation,
+            outcome=observed.outcome,
+            continuation=observed.continuation,
             own=np.zeros(count, dtype=np.bool_) if transitions.own is None else transitions.own,
             selecting=selecting,
             following=np.full(count, -1, dtype=np.int64),
@@ -185,10 +180,7 @@ class ReplayBuffer(Ring):
 
 
 def check_kept(
-    kept: Experience,
-    both: tuple[spaces.Space[Any], spaces.Space[Any]],
-    hidden_state: int,
-    outcomes: OutcomeSet,
+    kept: Experience, both: Sequence[spaces.Space[Any]], hidden_state: int, outcomes: OutcomeSet
 ) -> None:
     """Refuse transitions that do not fit the spaces of observations and actions, or the outcomes."""
     observed, acted = both

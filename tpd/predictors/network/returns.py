@@ -86,8 +86,7 @@ class ReturnSettings:
 
 def return_settings(atoms: int, policy: Policy, outcomes: OutcomeSet) -> ReturnSettings:
     """The settings of a return network; raises if returns cannot be learned."""
-    bound = outcomes.legend.reward_bound
-    if bound is None:
+    if (bound := outcomes.legend.reward_bound) is None:
         raise ValueError(
             f"return_atoms={atoms} needs outcomes that account for the reward, but these do not: set "
             "explainer.return_atoms=0"
@@ -113,10 +112,8 @@ class ReturnNetwork(PairNetwork):
         horizon: int,
         **architecture: Unpack[Architecture],
     ) -> None:
-        outputs = horizon * (2 + settings.atoms)
-        super().__init__(observation_space, action_space, outputs, **architecture)
-        self.horizon = horizon
-        self.of_returns = settings
+        super().__init__(observation_space, action_space, horizon * (2 + settings.atoms), **architecture)
+        self.horizon, self.of_returns = horizon, settings
         self.register_buffer("atoms", standard_atoms(settings.atoms), persistent=False)
         self.register_buffer("unit", torch.ones(horizon))
 
@@ -162,15 +159,13 @@ class ReturnLearner:
     whether returns are learned or not.
     """
 
-    def __init__(
-        self, network: ReturnNetwork, rewards: FloatArray, rate: float, target_update_rate: float
-    ) -> None:
+    def __init__(self, network: ReturnNetwork, rewards: FloatArray, rate: float, follow_rate: float) -> None:
         self.network = network
         self.target_network = copy.deepcopy(network).requires_grad_(False)
         self._networks = {"network": self.network, "target_network": self.target_network}
         self._weights = rewards.astype(np.float32)
         self._optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True)
-        self._follow_rate = target_update_rate
+        self._follow_rate = follow_rate
         self._beyond: list[float] = []
 
     def update_scales(self, observations: Array, outcome: FloatArray, first: bool) -> None:
@@ -202,10 +197,8 @@ class ReturnLearner:
             placed = self._of_pairs(self.target_network, batch)
             after = self.target_network.returns(following.outputs(self.target_network))
             centre, spread = (following.of_rows(each) for each in placed[:2])
-            values, mass = (
-                self.longer(after.values(self.target_network.atoms), batch, following),
-                after.mass_before,
-            )
+            values = self.longer(after.values(self.target_network.atoms), batch, following)
+            mass = after.mass_before
             values = (values - centre[..., None]) / spread[..., None]
             target = following.mean(project(values, mass, self.network.atoms))
             self._beyond.append(float(following.mean((mass * (values.abs() > REACH)).sum(dim=-1)).mean()))
@@ -219,9 +212,8 @@ class ReturnLearner:
 
     def _of_pairs(self, network: ReturnNetwork, batch: Experience) -> Returns:
         """A network's distributions for the pairs of a batch."""
-        return network.returns(
-            network.outputs(network.features(batch.observation, batch.action), batch.action)
-        )
+        features = network.features(batch.observation, batch.action)
+        return network.returns(network.outputs(features, batch.action))
 
     def longer(self, values: Tensor, batch: Experience, following: NextActions) -> Tensor:
         """[choice, horizon, atom]: reward plus discounted return of one step less, unless terminated."""

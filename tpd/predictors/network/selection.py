@@ -35,9 +35,7 @@ class Selection:
 
     def state(self) -> State:
         """The best weights and losses so far."""
-        kept = {
-            name: value for k, best in enumerate(self._best) for name, value in prefixed(str(k), best).items()
-        }
+        kept = {n: value for k, best in enumerate(self._best) for n, value in prefixed(str(k), best).items()}
         return {"losses": self.losses, **kept}
 
     def restore(self, state: State, parts: Sequence[nn.Module]) -> None:

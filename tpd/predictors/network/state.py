@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tpd.core.types import Array, State
+from tpd.core.types import Array, Rng, State
 from tpd.guards.files import REAL, CheckedArrays
 
 STEP = "step"
@@ -117,11 +117,11 @@ def put_training_state(
     put_optimizer_state(optimizer, unprefixed("optimizer", state))
 
 
-def generator_state(rng: np.random.Generator) -> Array:
+def generator_state(rng: Rng) -> Array:
     """The state of a random generator, as JSON text."""
     return np.array(json.dumps(rng.bit_generator.state))
 
 
-def put_generator_state(rng: np.random.Generator, state: Array) -> None:
+def put_generator_state(rng: Rng, state: Array) -> None:
     """Load the state of a random generator."""
     rng.bit_generator.state = json.loads(str(state))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tpd.core.outcomes import Observed
-from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, State, Transitions
+from tpd.core.types import BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Rng, State, Transitions
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
 from tpd.predictors.censoring import censoring_weights
 from tpd.predictors.mixture.weights import Windows
@@ -30,20 +30,10 @@ class WindowTargets:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        rng: np.random.Generator,
-        *,
-        horizon: int,
-        window: int,
-        discount: float | None,
-        capacity: int,
+        self, policy: Policy, rng: Rng, *, horizon: int, window: int, discount: float | None, capacity: int
     ) -> None:
-        self._policy = policy
-        self._rng = rng
-        self._horizon = horizon
-        self._window = min(window, horizon)
-        self._discount = discount
+        self._policy, self._rng, self._discount = policy, rng, discount
+        self._horizon, self._window = horizon, min(window, horizon)
         self._replay = ReplayBuffer(capacity)
         self._rows: tuple[IntArray, IntArray] | None = None
         """Training rows in which the policy chose the action, and those in which it did not."""
@@ -63,7 +53,7 @@ class WindowTargets:
 
     def add(self, transitions: Transitions, observed: Observed, selecting: BoolArray) -> None:
         """Add a batch; selecting [batch]: which transitions belong to held-out episodes."""
-        self._replay.add(transitions, *observed, selecting)
+        self._replay.add(transitions, observed, selecting)
         self._rows = self._next = self._margins = None
 
     def clear(self) -> None:
@@ -142,25 +132,18 @@ class WindowTargets:
         followed by a tree backup: the target of that action is weighted by its probability, and the network
         predicts only the other actions. At most `backups` of them follow each other.
         """
-        kept, order = self.kept, np.array(network.columns.order)
+        kept, order, horizon = self.kept, np.array(network.columns.order), self._horizon
         seen, going_on, known, last = read_windows(
-            rows,
-            kept.following,
-            kept.own,
-            kept.outcome,
-            kept.continuation,
-            order,
-            self._horizon,
-            self._window,
+            rows, kept.following, kept.own, kept.outcome, kept.continuation, order, horizon, self._window
         )
         weight = None if bootstrap else censoring_weights(known, seen[..., order.argmax()])  # of termination
-        unfinished = np.flatnonzero(known < self._horizon) if bootstrap else np.zeros(0, dtype=np.int64)
+        unfinished = np.flatnonzero(known < horizon) if bootstrap else np.zeros(0, dtype=np.int64)
         after = np.zeros((0, *seen.shape[1:]), dtype=np.float32)
         if len(unfinished):
             margins = self._margins_after(last[unfinished], network)
             following = replace(self.following(last[unfinished]), margins=margins)
             after = following.mean(network.expected(following.outputs(network))).numpy(force=True)
-            if backups and self._next is not None and self._window == self._horizon:
+            if backups and self._next is not None and self._window == horizon:
                 self._back_up(after, last[unfinished], network, backups)
         if self._discount is None:
             continue_windows(seen, going_on, known, unfinished, after)

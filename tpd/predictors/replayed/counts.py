@@ -33,14 +33,12 @@ class Counts:
         pair, next_state = self._edges[seen].T
         return Edges(pair, next_state, self._outcome[seen], self._continuation[seen], self._count[seen])
 
-    def add(
-        self, pair: IntArray, next_state: IntArray, outcome: FloatArray, continuation: FloatArray
-    ) -> None:
+    def add(self, pair: IntArray, next_state: IntArray, outcome: FloatArray, goes_on: FloatArray) -> None:
         """Count a batch: arrays [batch] and [batch, outcome]."""
         from tpd.kernels.counts import count_edges  # numba takes long to import
 
         shape = (len(pair), self._outcome.shape[1])
-        if next_state.shape != shape[:1] or outcome.shape != shape or continuation.shape != shape:
+        if next_state.shape != shape[:1] or outcome.shape != shape or goes_on.shape != shape:
             raise ValueError(f"expected arrays of shape {shape}, pairs x outcomes, got other shapes")
         begin = 0
         while begin < len(pair):
@@ -54,7 +52,7 @@ class Counts:
                 pair,
                 next_state,
                 outcome,
-                continuation,
+                goes_on,
                 begin,
             )
             if begin < len(pair):

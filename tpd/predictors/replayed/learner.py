@@ -41,8 +41,7 @@ class ReplayedFHTD:
     def __init__(
         self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
     ) -> None:
-        self.policy = policy
-        self.outcomes = outcomes
+        self.policy, self.outcomes = policy, outcomes
         self.horizon = whole_number("horizon", horizon, at_least=1)
         self._require_room(pairs=1)
         self._num_states, self._num_actions = env.table_shape()
@@ -146,7 +145,6 @@ class ReplayedFHTD:
     def _require_room(self, pairs: int) -> tuple[int, int, int]:
         """The shape of the solution for this number of pairs; raises if it is too large."""
         shape = (pairs, self.horizon, self.outcomes.width + 1)
-        require_memory(
-            "the table of visited pairs", shape, "float64", "use a shorter horizon or fewer outcomes"
-        )
+        instead = "use a shorter horizon or fewer outcomes"
+        require_memory("the table of visited pairs", shape, "float64", instead)
         return shape

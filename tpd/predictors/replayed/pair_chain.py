@@ -12,10 +12,7 @@ from tpd.predictors.pair_table import Edges
 
 @dataclass(frozen=True)
 class PairChain:
-    """All tried pairs, their counted transitions, and the policy in the next states.
-
-    One extra row stands for all untried pairs.
-    """
+    """The tried pairs (one extra row: all untried ones), their transitions, and the policy in next states."""
 
     num_actions: int
     pairs: IntArray

@@ -41,20 +41,11 @@ class Posterior:
         """
         from tpd.kernels.counts import solve_backwards  # numba takes long to import
 
-        of = self._successors
+        of, policy = self._successors, (self._next_rows, self._probabilities)
         solution = np.empty((len(self.table.pairs) + 1, *self.table.expected.shape[1:]), np.float32)
         for weight in self._weights(count):
             solution[:] = 0
-            solve_backwards(
-                of.row,
-                self._next,
-                weight,
-                of.outcome,
-                of.continuation,
-                self._next_rows,
-                self._probabilities,
-                solution,
-            )
+            solve_backwards(of.row, self._next, weight, of.outcome, of.continuation, *policy, solution)
             yield solution[:-1]
 
     def dynamics(self, count: int) -> Iterator[TabularDynamics]:
@@ -111,10 +102,8 @@ class CountedTable(PairTable):
             return None
         rewards = legend.rewards
         row = np.searchsorted(self.pairs, seen.pair)
-        following, tried = locate(
-            self.pairs, states[:, None] * self.num_actions + np.arange(self.num_actions)
-        )
-        following = np.where(tried, following, len(self.pairs))
+        found, tried = locate(self.pairs, states[:, None] * self.num_actions + np.arange(self.num_actions))
+        following = np.where(tried, found, len(self.pairs))
         reward, goes_on = seen.outcome[:, :-1] @ rewards, seen.continuation[:, -1]
         edges = Edges(row, arrival, reward, goes_on, following, policy.probabilities(states))
         episodes = Episodes(edges, len(self.pairs), policy.discount, self.horizon)

@@ -73,8 +73,7 @@ def return_table(
     """
     whole_number("horizon", horizon, at_least=1)
     whole_number("atoms", atoms, at_least=2)
-    edges = table.edges
-    if edges is None:
+    if (edges := table.edges) is None:
         raise ValueError("this table has no counts to compute returns from: use explainer=replayed")
     if legend.reward_bound is None:
         raise ValueError(UNACCOUNTED)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.seeding import generator
-from tpd.core.types import DiscretePolicy, FloatArray, IntArray
+from tpd.core.types import DiscretePolicy, FloatArray, IntArray, Rng
 from tpd.envs import Environment
 from tpd.guards.settings import whole_number
 from tpd.predictors.pair_table import PairTable
@@ -48,7 +48,7 @@ class ModelRollouts(ReplayedFHTD):
         expected, unknown = solution[..., :-1], solution[..., -1]
         return PairTable(chain.num_actions, chain.pairs, expected, chain.visits, unknown)
 
-    def _roll_out(self, chain: PairChain, rows: IntArray, rng: np.random.Generator) -> FloatArray:
+    def _roll_out(self, chain: PairChain, rows: IntArray, rng: Rng) -> FloatArray:
         """[row, horizon, outcome + 1]: means; the last is the probability of an untried pair by step h."""
         order = np.argsort(chain.row, kind="stable")
         # each pair has an interval of length 1, divided among its edges

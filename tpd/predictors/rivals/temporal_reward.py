@@ -63,13 +63,13 @@ class TemporalReward(ReplayedFHTD):
 
     def _solve(self) -> PairTable:
         chain = self._chain()
-        edges = chain.edges
+        edges, pairs = chain.edges, chain.pairs
         reward = edges.outcome[:, :-1].astype(np.float64) @ self.outcomes.legend.rewards
         goes_on = edges.continuation[:, -1:].astype(np.float64)
         total = solve_totals(chain, self.discount, reward[:, None], goes_on).outcome
         value = chain.at_next_states(np.append(total[:, 0], 0))
         with_tail = reward + self.discount * goes_on[:, 0] * value[chain.arrival]
-        solution = np.zeros((len(chain.pairs) + 1, self.horizon, 3))
+        solution = np.zeros((len(pairs) + 1, self.horizon, 3))
         solution[-1, :, -1] = 1
         solve_backwards(
             chain.row,
@@ -82,10 +82,8 @@ class TemporalReward(ReplayedFHTD):
             solution,
         )
         rewards, tails, unknown = np.moveaxis(solution[:-1], -1, 0)
-        expected = np.zeros((len(chain.pairs), self.horizon, self.outcomes.width))
+        expected = np.zeros((len(pairs), self.horizon, self.outcomes.width))
         expected[:, :, self._carrier] = np.append(rewards[:, :-1], tails[:, -1:], axis=1)
         expected[:, :, self._carrier] /= self._weight
         expected[:, -1, -1] = 1 - unknown[:, -1]
-        return LimitedTable(
-            chain.num_actions, chain.pairs, expected, chain.visits, unknown, limits=self.limits
-        )
+        return LimitedTable(chain.num_actions, pairs, expected, chain.visits, unknown, limits=self.limits)

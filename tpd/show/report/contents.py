@@ -242,8 +242,7 @@ def _quantised(explanation: Explanation) -> tuple[Quantised, Quantised]:
 
 def _counts(explanation: Explanation) -> FloatArray:
     """[pair, outcome]: `sum_h discount^h O_h`, from which returns follow under any rewards."""
-    powers = explanation.discounts
-    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), powers))
+    return np.asarray(np.einsum("phk,h->pk", explanation.expected.astype(np.float64), explanation.discounts))
 
 
 def _outcomes(legend: Legend) -> list[dict[str, Any]]:
@@ -263,14 +262,11 @@ def _outcomes(legend: Legend) -> list[dict[str, Any]]:
 
 def _endings(recording: Recording) -> list[str]:
     """How each episode ended."""
-    endings = []
-    for number in range(len(recording.episodes)):
-        episode = recording.episodes[number]
-        if episode.terminated[-1]:
-            endings.append("terminated")
-        else:
-            endings.append("time limit" if episode.truncated[-1] else "recorded no further")
-    return endings
+    lasts = (recording.episodes[number][-1:] for number in range(len(recording.episodes)))
+    return [
+        "terminated" if last.terminated else "time limit" if last.truncated else "recorded no further"
+        for last in lasts
+    ]
 
 
 def _turning_points(
@@ -304,14 +300,12 @@ def _foils(run: SavedRun, explanation: Explanation, rows: Rows, options: IntArra
     return np.asarray(others.argmax(axis=1), dtype=np.int32)
 
 
-def _answers(
-    run: SavedRun, explanation: Explanation, rows: Rows, options: IntArray, names: list[str]
-) -> Answers:
+def _answers(run: SavedRun, learned: Explanation, rows: Rows, options: IntArray, names: list[str]) -> Answers:
     """[entry and valid column]: the action taken against each foil, or alone in its own column."""
     state, taken = rows.entries.T
     entry, column = np.nonzero(rows.valid[state])
     own = column == taken[entry]
-    best, returns = favoured(run.explainer, explanation, options[state], taken)
+    best, returns = favoured(run.explainer, learned, options[state], taken)
 
     def choice(entry: int, column: int) -> Choice:
         here, fact, third = int(state[entry]), int(taken[entry]), int(best[entry])
@@ -322,8 +316,8 @@ def _answers(
         return Choice(names[here], name, rows.name(here, column), name, favoured)
 
     return Answers(
-        facts=explanation,
-        foils=explanation,
+        facts=learned,
+        foils=learned,
         fact=options[state, taken][entry],
         foil=np.where(own, NO_PAIR, options[state[entry], column]),
         choices=[choice(*at) for at in zip(entry.tolist(), column.tolist(), strict=True)],

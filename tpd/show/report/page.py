@@ -92,9 +92,7 @@ def read(path: Path) -> Contents:
     """Read the contents of a report from its file."""
     text = path.read_text(encoding="utf-8")
     metadata, arrays = unpack(base64.b64decode(_block(text, "data")))
-    return Contents(
-        metadata, arrays, tuple(base64.b64decode(line) for line in _block(text, "pictures").split())
-    )
+    return Contents(metadata, arrays, tuple(map(base64.b64decode, _block(text, "pictures").split())))
 
 
 def _block(text: str, name: str) -> str:

@@ -79,17 +79,14 @@ def composed(env: Environment, fields: Fields) -> Pictures:
     boxes = {name: _changing(env, fields, first, name, whole) for name in fields}
     apart = [name for name in fields if not any(_overlap(boxes, name, other) for other in fields)]
     groups = [[name for name in fields if name not in apart], *([name] for name in apart)]
-    drawings = [
-        [_draw(env, _state(env, first | chosen)) for chosen in combinations(fields, group)]
-        for group in groups
-    ]
-    parts = [Box(0, 0, whole.shape[1], whole.shape[0])] + [
-        box for name in apart if (box := boxes[name]) is not None
-    ]
+    states = [[_state(env, first | chosen) for chosen in combinations(fields, group)] for group in groups]
+    layers = [[_draw(env, state) for state in layer] for layer in states]
+    changing = [box for name in apart if (box := boxes[name]) is not None]
+    parts = [Box(0, 0, whole.shape[1], whole.shape[0]), *changing]
     shown = _shown(fields, groups)
-    if not _composes(env, fields, drawings, parts, shown):
+    if not _composes(env, fields, layers, parts, shown):
         return drawn(env, np.array([_state(env, one) for one in combinations(fields)]))
-    files = [_file(box.cut(one)) for box, layer in zip(parts, drawings, strict=True) for one in layer]
+    files = [_file(box.cut(one)) for box, layer in zip(parts, layers, strict=True) for one in layer]
     return Pictures(tuple(files), tuple(_shares(box, parts[0]) for box in parts), shown)
 
 
@@ -139,14 +136,10 @@ def _shown(fields: Fields, groups: Sequence[Sequence[str]]) -> IntArray:
 
 
 def _composes(
-    env: Environment,
-    fields: Fields,
-    drawings: Sequence[Sequence[Array]],
-    parts: Sequence[Box],
-    shown: IntArray,
+    env: Environment, fields: Fields, layers: Sequence[Sequence[Array]], parts: Sequence[Box], shown: IntArray
 ) -> bool:
     """Whether the composed layers equal the picture of the state, for a sample of states."""
-    every, files = combinations(fields), [one for layer in drawings for one in layer]
+    every, files = combinations(fields), [one for layer in layers for one in layer]
     for number in np.linspace(0, len(every) - 1, CHECKED).astype(int):
         picture = files[shown[number, 0]].copy()
         for box, file in zip(parts[1:], shown[number, 1:], strict=True):
@@ -158,12 +151,8 @@ def _composes(
 
 def _shares(box: Box, whole: Box) -> tuple[float, float, float, float]:
     width, height = whole.right, whole.bottom
-    return (
-        box.left / width,
-        box.top / height,
-        (box.right - box.left) / width,
-        (box.bottom - box.top) / height,
-    )
+    size = (box.right - box.left) / width, (box.bottom - box.top) / height
+    return (box.left / width, box.top / height, *size)
 
 
 def _state(env: Environment, description: Mapping[str, Any]) -> int:

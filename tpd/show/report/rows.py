@@ -48,8 +48,7 @@ def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
     frames = tuple(recording.frames[k] for k in np.flatnonzero(framed))
     rows = np.searchsorted(steps, recording.frame_rows[framed])
     masks = None if recording.masks is None else recording.masks[steps]
-    seeds = recording.seeds[list(numbers)]
-    return Recording(kept, recording.happened[steps], seeds, masks, frames, rows)
+    return Recording(kept, recording.happened[steps], recording.seeds[list(numbers)], masks, frames, rows)
 
 
 def numbered_states(
@@ -101,8 +100,7 @@ def each_step(env: Environment, recording: Recording) -> Rows:
         names = tuple(_names(env, choices) for choices in actions)
         valid = np.ones(actions.shape[:2], dtype=np.bool_)
     steps = np.arange(count)
-    entries = np.stack([steps, taken], axis=1)
-    return Rows(transitions.observation, actions, valid, names, entries, steps)
+    return Rows(transitions.observation, actions, valid, names, np.stack([steps, taken], axis=1), steps)
 
 
 def choices_of_each_step(env: Environment) -> int:

@@ -148,13 +148,11 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         self._rate = number("learning_rate", learning_rate, 0, 1, above_low=True)
         self.policy, self.outcomes, self._spaces = policy, outcomes, (env.observation_space, env.action_space)
         self._hidden_state = hidden_size(policy)
-        places = self.quantity.places
+        places, outputs = self.quantity.places, len(self.quantity.places.step)
         with seeded(seed, "rival"):
             widths = [whole_number("hidden", width, at_least=1) for width in hidden]
-            pairs = PairNetwork(
-                *self._spaces, len(places.step), hidden=widths, hidden_state=self._hidden_state
-            )
-            self.network = ScaledNetwork(pairs, len(places.step)).to(choose_device(device))
+            pairs = PairNetwork(*self._spaces, outputs, hidden=widths, hidden_state=self._hidden_state)
+            self.network = ScaledNetwork(pairs, outputs).to(choose_device(device))
         self.target_network = copy.deepcopy(self.network).requires_grad_(False)
         self._replay = ReplayBuffer(whole_number("replay_size", replay_size, at_least=1))
         tried = np.zeros(env.num_actions if env.discrete else 1, dtype=np.int64)
@@ -182,7 +180,7 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         observed = self.outcomes.observe(transitions)
         for network in (self.network, self.target_network):
             network.pairs.see(transitions.observation)
-        self._replay.add(transitions, *observed, np.zeros(len(transitions), dtype=np.bool_))
+        self._replay.add(transitions, observed, np.zeros(len(transitions), dtype=np.bool_))
         self._count_tries(transitions, self.network.pairs.discrete)
 
     def fit(self, progress: Callable[[int], None] = lambda updates: None, at_most: int | None = None) -> None:
