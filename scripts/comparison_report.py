@@ -18,6 +18,8 @@ BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 WITHIN = 0.05
 """The skill that ours may lose, relative to the best learning method."""
 R_SQUARED = "R² of the surrogate"
+NEAR = (1.3, 0.4)
+"""Distances in powers of ten, of cost and accuracy, within which names of points would overlap."""
 
 
 def write_report(folder: Path, page: Path) -> None:
@@ -202,15 +204,18 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
     for panel, (world, rows) in zip(axes.flat, panels.items(), strict=False):
         most = max(row.transitions for row in rows)
         shown = [row for row in rows if row.transitions in (0, most)]
-        for row in filter(_placed, shown):
+        named = list[tuple[float, float]]()
+        for row in sorted(filter(_placed, shown), key=lambda row: -row.mean("by rollouts")):
             ours, simulated = row.method in OURS, not row.transitions
             place = row.median("seconds an answer"), row.mean("by rollouts")
+            above = sum(bool((np.abs(np.log10(place) - np.log10(other)) < NEAR).all()) for other in named)
+            named.append(place)
             panel.plot(*place, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
             panel.annotate(
                 row.name,
                 place,
                 textcoords="offset points",
-                xytext=(-7, -13) if simulated else (7, 4),
+                xytext=(-7, -13) if simulated else (7, 4 - 13 * above),
                 ha="right" if simulated else "left",
                 fontsize=8,
                 fontweight="bold" if ours else "normal",

@@ -395,7 +395,7 @@ def test_a_server_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
         def drip() -> None:
             answer = server.accept()[0]
             with answer, contextlib.suppress(OSError):
-                for _ in range(20):
+                for _ in range(100):
                     answer.sendall(b"H")
                     time.sleep(0.2)
 
@@ -403,7 +403,7 @@ def test_a_server_that_drips_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
         start = time.monotonic()
         with pytest.raises(ConnectionError, match="does not answer within 1 s"):
             prepare(f"http://127.0.0.1:{server.getsockname()[1]}", "small")
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 10  # an answer takes 20 s
 
 
 def test_looking_for_a_run_makes_no_store(tmp_path: Path) -> None:
