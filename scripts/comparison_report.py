@@ -190,14 +190,10 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
     if not panels:
         return
     columns = min(2, len(panels))
-    rows_of_panels = -(-len(panels) // columns)
+    lines = -(-len(panels) // columns)
+    size = 5.2 * columns, 4.6 * lines
     figure, axes = plt.subplots(
-        rows_of_panels,
-        columns,
-        figsize=(5.2 * columns, 4.6 * rows_of_panels),
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
+        lines, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
     )
     for panel in axes.flat[len(panels) :]:
         panel.remove()
@@ -208,14 +204,14 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
         for row in sorted(filter(_placed, shown), key=lambda row: -row.mean("by rollouts")):
             ours, simulated = row.method in OURS, not row.transitions
             place = row.median("seconds an answer"), row.mean("by rollouts")
-            above = sum(bool((np.abs(np.log10(place) - np.log10(other)) < NEAR).all()) for other in named)
+            near = [bool((np.abs(np.log10(place) - np.log10(other)) < NEAR).all()) for other in named]
             named.append(place)
             panel.plot(*place, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
             panel.annotate(
                 row.name,
                 place,
                 textcoords="offset points",
-                xytext=(-7, -13) if simulated else (7, 4 - 13 * above),
+                xytext=(-7, -13) if simulated else (7, 4 - 13 * sum(near)),
                 ha="right" if simulated else "left",
                 fontsize=8,
                 fontweight="bold" if ours else "normal",

@@ -113,12 +113,14 @@ def test_actions_are_named_by_their_parts(world: Environment) -> None:
     assert world.name_of_action(base) == "main at 1, dial at 2, spare at 0"
     assert world.action([1, 0, 3]).tolist() == [1, 0, 3]
     assert world.action({"dial": "at 0"}, base).tolist() == [1, 0, 0]
-    assert world.action({1: 1, "spare": 3}, base).tolist() == [1, 1, 3]
+    assert world.action({"dial": 1, "spare": 3}, base).tolist() == [1, 1, 3]
+    assert Environment("Switches-v0").action({1: 1, "part 2": 3}, base).tolist() == [1, 1, 3]
     for wrong, message in [
         ({"lever": 1}, "no part 'lever'; its parts are main, dial, spare"),
         ({"main": 2}, "main has no choice 2; it has at 0, at 1"),
         ({"main": True}, "main has no choice True"),
         ({3: 0}, "no part 3"),
+        ({1: 0}, "no part 1; its parts are main, dial, spare"),
     ]:
         with pytest.raises(ValueError, match=message):
             world.action(wrong, base)

@@ -1,6 +1,9 @@
 """A world whose package is missing says in one line which extra installs it."""
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +66,14 @@ def test_other_errors_stay_as_they_are() -> None:
         with pytest.raises(type(error)) as raised, needed_by("a world"):
             raise error
         assert raised.value is error
+
+
+def test_a_renderer_of_mujoco_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "OpenGL").mkdir()
+    (tmp_path / "OpenGL" / "__init__.py").write_text("raise AttributeError('no glGetError')")
+    program = "from tpd.envs import Environment; Environment('Hopper-v5').check()"
+    root = Path(__file__).parents[2]
+    variables = {"MUJOCO_GL": "osmesa", "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert "cannot load OpenGL with MUJOCO_GL=osmesa: unset MUJOCO_GL" in done.stderr

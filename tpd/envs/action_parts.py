@@ -11,6 +11,9 @@ from gymnasium import spaces
 from tpd.core.types import Array, IntArray, Rng
 from tpd.guards.settings import shown
 
+NUMBERED = "part {}"
+"""The name of a part that has none, by its index."""
+
 
 @dataclass(frozen=True)
 class ActionParts:
@@ -40,7 +43,7 @@ class ActionParts:
             first, counts = np.zeros(size, dtype=np.int64), np.full(size, 2)
         else:
             return None
-        named = tuple(names) or tuple(f"part {part}" for part in range(len(counts)))
+        named = tuple(names) or tuple(map(NUMBERED.format, range(len(counts))))
         return cls(first, counts, tuple(space.shape), space.dtype, named, tuple(choice_names))
 
     def check(self, owner: str) -> None:
@@ -106,10 +109,10 @@ class ActionParts:
         return f"{self.names[part]} {said}"
 
     def changed(self, base: Array, wanted: Mapping[Any, Any]) -> Array:
-        """The base action with some parts replaced; parts and choices are given by name or number."""
-        flat = np.ravel(base).copy()
+        """The base action with some parts replaced, by name; numbers also name choices, and unnamed parts."""
+        flat, unnamed = np.ravel(base).copy(), self.names[0] == NUMBERED.format(0)
         for part, choice in wanted.items():
-            place = self.names.index(part) if part in self.names else part
+            place: Any = self.names.index(part) if part in self.names else part if unnamed else None
             if not _within(place, 0, len(flat)):
                 raise ValueError(
                     f"an action has no part {shown(part)}; its parts are {', '.join(self.names)}"

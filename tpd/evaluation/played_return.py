@@ -65,3 +65,9 @@ class PlayedReturn:
 def episode_returns(episodes: Episodes) -> FloatArray:
     """[episode]: the sum of all rewards."""
     return np.asarray(np.add.reduceat(episodes.transitions.reward.astype(np.float64), episodes.begins))
+
+
+def all_ended(episodes: Episodes) -> bool:
+    """Whether every episode was played to its end, so that its return is whole."""
+    steps, last = episodes.transitions, np.append(episodes.begins[1:], len(episodes.transitions)) - 1
+    return bool((steps.terminated[last] | steps.truncated[last]).all())

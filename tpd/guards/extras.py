@@ -1,5 +1,7 @@
 """Packages that only some environments need, and the extras of tpd that install them."""
 
+import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,11 +21,17 @@ class MissingExtraError(ImportError):
 
 @contextmanager
 def needed_by(world: str) -> Iterator[None]:
-    """Name the missing extra in one line, if an environment cannot be made because a package is missing."""
+    """Say in one line what is missing, a package or OpenGL, if an environment cannot be made without it."""
     try:
         yield
     except Exception as error:  # Gymnasium also raises other errors than ImportError
-        package = _missing(error)
+        package, renderer = _missing(error), os.environ.get("MUJOCO_GL")
+        if renderer and any(
+            f"{os.sep}OpenGL{os.sep}" in at.filename for at in traceback.extract_tb(error.__traceback__)
+        ):
+            raise RuntimeError(
+                f"{world} cannot load OpenGL with MUJOCO_GL={renderer}: unset MUJOCO_GL, or set it to disable"
+            ) from error
         if package is None:
             raise
         raise MissingExtraError(

@@ -25,7 +25,7 @@ from tpd.evaluation.budget import Budget
 from tpd.evaluation.errors import Errors
 from tpd.evaluation.fresh_episodes import judge_forecasts
 from tpd.evaluation.learning_curve import LearningCurve
-from tpd.evaluation.played_return import PlayedReturn, episode_returns
+from tpd.evaluation.played_return import PlayedReturn, all_ended, episode_returns
 from tpd.evaluation.verdicts import verdicts
 from tpd.kernels.interrupts import interruptible
 from tpd.predictors.pair_table import HasTable
@@ -138,10 +138,10 @@ def judge(parts: Parts, bars: ProgressBars) -> Findings:
 
 
 def with_return(parts: Parts, findings: Findings, recording: Recording | None) -> Findings:
-    """Add the mean return of the policy, from the fresh episodes or else from the recorded ones."""
+    """Add the mean return of the policy, from the fresh episodes, or else from whole recorded ones."""
     if findings.forecasts is not None:
         returns = findings.forecasts.returns
-    elif recording is not None:
+    elif recording is not None and all_ended(recording.episodes):
         returns = episode_returns(recording.episodes)
     else:
         return findings

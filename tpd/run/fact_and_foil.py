@@ -120,7 +120,8 @@ def compared_actions(
     if np.array_equal(other, action):
         raise QuestionError(f"action and foil are both {fact.action_name}")
     if run.env.parts is not None:
-        return fact, Compared(here, own, other, f"{run.env.parts.name_change(other, action)}{UNCHANGED}")
+        rest = UNCHANGED if (np.ravel(other) == np.ravel(action)).any() else ""
+        return fact, Compared(here, own, other, run.env.parts.name_change(other, action) + rest)
     mirrored = None if run.env.discrete else opposite(run.env.action_space, action[None])[0]
     return fact, Compared(here, own, other, _short_name(run, other, mirrored, OPPOSITE))
 

@@ -126,9 +126,11 @@ def require_trust(module: str, trusted: Sequence[str]) -> None:
     """Refuse a module that is neither tpd's own nor trusted, without importing it."""
     if not within(module, (*OURS, *trusted)):
         root = module.partition(".")[0]
-        advice = module if root == "tpd" else root
+        advice = [name for name in trusted if not within(name, ("tpd",))] + [
+            module if root == "tpd" else root
+        ]
         raise UntrustedError(
-            f"needs {module!r}, which does not belong to tpd's events; if you trust it, pass trust=[{advice}]"
+            f"the module {module!r} is not part of tpd; if you trust it, pass trust=[{','.join(advice)}]"
         )
 
 

@@ -290,6 +290,6 @@ def _blame(part: str) -> Iterator[None]:
     except NotStoredError:
         raise
     except UntrustedError as error:
-        raise UntrustedError(f"the {part} of this run {error}") from error
+        raise UntrustedError(f"the {part} of this run: {error}") from error
     except Exception as error:  # any error while building it
         raise ValueError(f"the {part} of this run cannot be built: {brief(error)}") from error

@@ -104,7 +104,7 @@ def make(
             try:
                 function = record.function.find(trusted)
             except UntrustedError as error:
-                return AbsentPolicy(discount, f"it {error}")
+                return AbsentPolicy(discount, str(error))
             return function_policy(function, discount, from_plain(record.action_space))
         case Agent():
             if record.library not in _kinds():

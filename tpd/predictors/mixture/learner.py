@@ -39,7 +39,8 @@ def network_and_model(
     try:
         return MixtureLearner(one, model(env, policy, outcomes))
     except ImpossibleModelError as error:
-        log.info("no one-step model is learned, so only the network predicts: %s", error)
+        reason = str(error).removesuffix(": use explainer=network")
+        log.info("no one-step model is learned, so only the network predicts: %s", reason)
         return one
 
 

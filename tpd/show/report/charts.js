@@ -139,7 +139,7 @@ class Charts {
     const height = 220 + ROW_HEIGHT * names.length + 20;
     const share = (ROW_HEIGHT * names.length) / (height - 46);
     layout.height = height;
-    layout.margin.l = 112;
+    layout.margin.l = 40 + 6 * Math.max(12, ...names.map((name) => name.length));
     layout.yaxis.domain = [share + 20 / height, 1];
     layout.yaxis2 = {
       domain: [0, share],
@@ -320,8 +320,8 @@ class Charts {
     if (!missing.length) return [];
     const names = missing.map((k) => escaped(plainName(this.book.outcomes[k])));
     const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
-    const note = this.note(`not learned or too rare to tell: ${names.slice(0, MOST_NAMED).join(", ")}${more}`, 1, "right");
-    return [{ ...note, y: 1, yanchor: "bottom", borderwidth: 0, font: { size: 11 } }];
+    const note = this.note(`not learned or too rare to tell:<br>${names.slice(0, MOST_NAMED).join(", ")}${more}`, 1, "right");
+    return [{ ...note, y: 1, yanchor: "bottom", align: "right", borderwidth: 0, font: { size: 11 } }];
   }
 
   note(text, x = 0.5, xanchor = "center") {
@@ -372,7 +372,7 @@ class Charts {
     const chart = document.getElementById(id);
     chart.style.height = layout.height ? `${layout.height}px` : "";
     const above = (layout.annotations ?? []).some((note) => note.yanchor === "bottom");
-    const margin = { ...layout.margin, t: above ? 28 : layout.margin.t };
+    const margin = { ...layout.margin, t: above ? 42 : layout.margin.t };
     Plotly.react(chart, traces, { ...layout, margin }, SETTINGS);
   }
 
