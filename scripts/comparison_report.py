@@ -182,7 +182,7 @@ def _known(rows: Sequence[Row], name: str) -> list[tuple[float, str]]:
 def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
     """Accuracy against the cost of an answer: one point per method, one panel per stochastic world.
 
-    Worlds without rollouts of the simulator, to compare with, are left out.
+    Worlds without rollouts of the simulator, to compare with, are left out. These are drawn at their number.
     """
     panels = {
         world: rows for world, rows in found.items() if any(_placed(r) and not r.transitions for r in rows)
@@ -203,7 +203,8 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
         named = list[tuple[float, float]]()
         for row in sorted(filter(_placed, shown), key=lambda row: -row.mean("by rollouts")):
             ours, simulated = row.method in OURS, not row.transitions
-            place = row.median("seconds an answer"), row.mean("by rollouts")
+            accuracy = float(row.method.removeprefix("rollouts_")) if simulated else row.mean("by rollouts")
+            place = row.median("seconds an answer"), accuracy
             near = [bool((np.abs(np.log10(place) - np.log10(other)) < NEAR).all()) for other in named]
             named.append(place)
             panel.plot(*place, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
