@@ -10,6 +10,7 @@ const NOT_LEARNED = {
   pattern: { shape: "x", fgcolor: "#CC8888", bgcolor: "white", size: 6, solidity: 0.2 },
 };
 const MOST_NAMED = 4;
+const LONGEST_NAMES = 50; // characters in a line above a plot
 const HATCHES = ["", "/", ".", "x"];
 const DASHES = ["solid", "dash", "dashdot", "dot"];
 const SETTINGS = { displayModeBar: false, responsive: true };
@@ -319,8 +320,10 @@ class Charts {
     const missing = columns.filter((k) => !told(k).every((steps) => steps.some(Boolean)));
     if (!missing.length) return [];
     const names = missing.map((k) => escaped(plainName(this.book.outcomes[k])));
-    const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "";
-    const note = this.note(`not learned or too rare to tell:<br>${names.slice(0, MOST_NAMED).join(", ")}${more}`, 1, "right");
+    const named = names.slice(0, MOST_NAMED);
+    while (named.length > 1 && named.join(", ").length > LONGEST_NAMES) named.pop();
+    const more = names.length > named.length ? ` and ${names.length - named.length} more` : "";
+    const note = this.note(`not learned or too rare to tell:<br>${named.join(", ")}${more}`, 1, "right");
     return [{ ...note, y: 1, yanchor: "bottom", align: "right", borderwidth: 0, font: { size: 11 } }];
   }
 
