@@ -36,6 +36,7 @@ class ForkServer:
         """End with the tests; a server whose tests died ends as well, for nobody can ask it any more."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        self._process.kill()  # a fork of the tests may hold its input open
         self._process.wait()
 
     def run(
