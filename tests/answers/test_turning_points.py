@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
 
 from tests.support import small_mdp
 from tpd.answers.resolve import resolve
@@ -156,9 +155,8 @@ def test_in_the_taxi_it_is_traffic_that_turns_a_ride_towards_failure(
     assert points["change"][0] > 0.3
     figure = timeline.draw(points, outcomes.legend, "taxi")
     assert len(figure.axes) == points["episode"].nunique()
-    heights = [
-        bar.get_bbox().height for axes in figure.axes for bar in axes.patches if isinstance(bar, Rectangle)
-    ]
+    bars = [bar for axes in figure.axes for bar in axes.collections[0].get_paths()]
+    heights = [bar.get_extents().height for bar in bars]
     np.testing.assert_allclose(sorted(heights), sorted(points["change"]))
     (said,) = figure.axes[sorted(points["episode"].unique()).index(points["episode"][0])].texts
     outcome = str(points["outcome"][0]).removeprefix("first ")

@@ -103,7 +103,11 @@ class Contrast:
         if not self.drawn:
             often = self.fact.often_tried & self.foil.often_tried
             return np.asarray((self.fact.certain & self.foil.certain) | often)
-        low, high = (end[:, -1] for end in self.return_band())
+        fact, foil = (side.drawn_sums() @ side.legend.rewards for side in (self.fact, self.foil))
+        if self.rolled_out:
+            low, high = self._paired_band(fact, foil, np.False_, LEVEL)
+        else:
+            low, high = band_of(fact - foil, self.expected_return[:, -1], self.foreseen[:, -1])
         return np.asarray((low > 0) | (high < 0))
 
     @property

@@ -313,7 +313,8 @@ class Explanation:
     @property
     def drawn_returns(self) -> FloatArray:
         """[draw, batch, horizon]: the return up to step h in each posterior sample or rollout."""
-        return compose(self.samples @ self.legend.rewards, self.discount, axis=2)
+        rewards = self.legend.rewards.astype(self.samples.dtype)  # otherwise all samples would be converted
+        return compose(self.samples @ rewards, self.discount, axis=2)
 
     @property
     def drawn_component_returns(self) -> FloatArray:
