@@ -143,9 +143,10 @@ class Answer:
 
         The total of an event is its expected count; that of a first occurrence is its probability. The last
         row, for example `return within 30 steps`, is the expected discounted return within the horizon; it is
-        left out if the outcomes do not account for the reward. `fact_low` to `foil_high` are 90 % bands, and
-        `verdict` says whether the total was learned. Unknown numbers are NaN. To print all columns, use
-        `print(answer.table.to_string())`.
+        left out if the outcomes do not account for the reward. A method that predicts totals over an infinite
+        horizon (verdict "over an infinite horizon") has these instead, discounted. `fact_low` to `foil_high`
+        are 90 % bands, and `verdict` says whether the total was learned. Unknown numbers are NaN. To print
+        all columns, use `print(answer.table.to_string())`.
         """
         import pandas as pd  # slow to import, and a plain answer does not need it
 
@@ -156,7 +157,7 @@ class Answer:
             columns["difference"] = columns["fact"] - columns["foil"]
         if self.how.verdicts:
             columns["verdict"] = [self.how.verdicts[name] for name in columns["outcome"]]
-        last = {RETURN: return_row(self.fact.explanation.horizon)} if _returns(self.fact.explanation) else {}
+        last = {RETURN: return_row(self.fact.explanation)} if _returns(self.fact.explanation) else {}
         return pd.DataFrame(columns).set_index("outcome").rename(index=last)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -222,15 +223,18 @@ def _rows(explanation: Explanation) -> tuple[str, ...]:
     return (*explanation.legend.names, RETURN) if _returns(explanation) else explanation.legend.names
 
 
-def return_row(horizon: int) -> str:
+def return_row(explanation: Explanation) -> str:
     """The name of the return in tables, which stop at the horizon; sentences may reach beyond it."""
-    return f"{RETURN} within {horizon} step{'' if horizon == 1 else 's'}"
+    if explanation.endless:
+        return f"{RETURN}, infinite horizon"
+    return f"{RETURN} within {explanation.horizon} step{'' if explanation.horizon == 1 else 's'}"
 
 
 def _totals(name: str, explanation: Explanation) -> dict[str, Array]:
     """The totals over the horizon [row], the return last, and their bands."""
-    told = explanation.told.by[0, -1]
-    sums = {name: explanation.expected[0].sum(axis=0)}
+    told = explanation.told.terms[0]
+    weights = explanation.discounts if explanation.endless else np.ones(explanation.horizon)
+    sums = {name: weights @ explanation.expected[0]}
     if explanation.banded:
         band = explanation.sum_band()
         sums |= {f"{name}_low": band.low[0, -1], f"{name}_high": band.high[0, -1]}

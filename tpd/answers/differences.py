@@ -39,11 +39,11 @@ class Differences:
             self._steps = (_earned(fact) - _earned(foil))[:, :, columns]
         else:
             self._steps = np.abs(contrast.expected[:, :, columns])
-        told = contrast.told.by[:, -1][:, columns]
+        told = contrast.told.terms[:, columns]
         self._steps = np.where(told[:, None], self._steps, 0)
         self._names = [fact.legend.names[column] for column in columns]
-        part = fact.legend.rewards[columns] != 0
-        self.left_out = [[self._names[i] for i in np.flatnonzero(part & ~row)] for row in told]
+        missing = ~(told | fact.endless) & (fact.legend.rewards[columns] != 0)
+        self.left_out = [[self._names[i] for i in np.flatnonzero(row)] for row in missing]
         """[batch]: the terms of the reward that are left out because they are not learned"""
         self._known: list[bool] = contrast.known.tolist()
         self._gains: list[list[float]] = self._steps.sum(axis=1).tolist()

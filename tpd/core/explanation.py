@@ -17,7 +17,7 @@ from tpd.core.intervals import mean_band
 from tpd.core.observations import MOST_NUMBERS, numbers
 from tpd.core.outcomes import UNACCOUNTED, Legend
 from tpd.core.types import Array, BoolArray, FloatArray, Index
-from tpd.core.verdicts import Verdicts, is_told
+from tpd.core.verdicts import Verdict, Verdicts, is_limit, is_told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,9 @@ class Told(NamedTuple):
     ended: BoolArray
     """[batch, horizon]: the probability that the episode has ended by step h"""
     returns: BoolArray
-    """[batch, horizon]: the return up to step h"""
+    """[batch, horizon]: the return up to step h; at the last step also the return over an infinite horizon"""
+    terms: BoolArray
+    """[batch, outcome]: its contribution to the return up to the last step"""
 
     def __and__(self, other: "Told") -> "Told":
         """What may be reported for both."""
@@ -169,7 +171,21 @@ class Explanation:
     @property
     def counted(self) -> bool:
         """Whether the support counts visits of each pair, not all transitions that a network learned from."""
-        return self.verdicts is None and self.rollouts is None and self._numbered
+        return not self.judged and self.rollouts is None and self._numbered
+
+    @property
+    def judged(self) -> bool:
+        """Whether any prediction was judged by fresh episodes."""
+        if self.verdicts is None:
+            return False
+        return any(
+            (~is_limit(each) & (each > Verdict.NOT_JUDGED)).any() for each in vars(self.verdicts).values()
+        )
+
+    @property
+    def endless(self) -> bool:
+        """Whether the return up to the last step is the return over an infinite horizon."""
+        return self.verdicts is not None and bool((self.verdicts.returns[:, -1] == Verdict.ENDLESS).any())
 
     @property
     def _numbered(self) -> bool:
@@ -201,9 +217,11 @@ class Explanation:
         """Which numbers may be reported: all except those that were judged as not learned."""
         if self.verdicts is None:
             every = np.ones((len(self), self.horizon, len(self.legend.names)), dtype=np.bool_)
-            return Told(every, every, every[..., 0], every[..., 0])
+            return Told(every, every, every[..., 0], every[..., 0], every[:, -1])
         at, by = (is_told(each) for each in (self.verdicts.at, self.verdicts.by))
-        return Told(at[..., :-1], by[..., :-1], by[..., -1], is_told(self.verdicts.returns))
+        endless = self.verdicts.by[:, -1, :-1] == Verdict.ENDLESS
+        returns = is_told(self.verdicts.returns) | (self.verdicts.returns == Verdict.ENDLESS)
+        return Told(at[..., :-1], by[..., :-1], by[..., -1], returns, by[:, -1, :-1] | endless)
 
     @property
     def ended(self) -> FloatArray:

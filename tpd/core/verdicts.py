@@ -11,7 +11,8 @@ from tpd.core.types import BoolArray, Index, IntArray
 class Verdict(IntEnum):
     """The verdict on the forecasts of an outcome, by fresh episodes; larger is worse.
 
-    `UNANSWERABLE` is different: the method does not predict this quantity at all.
+    The last two are limits of a method. `UNANSWERABLE`: it does not predict this quantity at all.
+    `ENDLESS`: instead of the sum over the horizon, it predicts the discounted sum over an infinite horizon.
 
     >>> import tpd
     >>> tpd.Verdict.TOO_RARE.words
@@ -23,6 +24,7 @@ class Verdict(IntEnum):
     NOT_LEARNED = 2
     TOO_RARE = 3
     UNANSWERABLE = 4
+    ENDLESS = 5
 
     @property
     def words(self) -> str:
@@ -36,6 +38,7 @@ WORDS = {
     Verdict.NOT_LEARNED: "not learned",
     Verdict.TOO_RARE: "too rare to tell",
     Verdict.UNANSWERABLE: "not answered",
+    Verdict.ENDLESS: "over an infinite horizon",
 }
 
 
@@ -72,3 +75,8 @@ class Verdicts:
 def is_told(verdicts: IntArray) -> BoolArray:
     """[...]: where a number may be reported: it is learned, or it was not judged."""
     return np.asarray(verdicts <= Verdict.LEARNED)
+
+
+def is_limit(verdicts: IntArray) -> BoolArray:
+    """[...]: where the method does not predict this quantity, and so cannot be judged."""
+    return np.asarray(verdicts >= Verdict.UNANSWERABLE)

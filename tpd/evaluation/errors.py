@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tpd.core.types import FloatArray
-from tpd.core.verdicts import Verdict
+from tpd.core.verdicts import is_limit
 from tpd.envs import Environment
 from tpd.evaluation.coverage import BandScores, Coverage, band_scores, coverage
 from tpd.predictors.cases import Cases
@@ -119,7 +119,7 @@ def _errors(explainer: Explainer, cases: Cases) -> tuple[FloatArray, FloatArray,
     exact = cases.expected[:, :, :-1]
     error = np.where(learned.known[:, None, None], learned.expected, 0) - exact
     if explainer.limits is not None:  # the method does not predict this, so it has no error
-        error[:, explainer.limits.at[0, :, :-1] == Verdict.UNANSWERABLE] = np.nan
+        error[:, is_limit(explainer.limits.at[0, :, :-1])] = np.nan
     mse = _mean(error**2, cases)
     largest = np.abs(error).max(axis=(0, 1), initial=0)
     return mse, largest, float(cases.weight @ learned.known / max(1, cases.weight.sum()))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Transitions
-from tpd.core.verdicts import Verdict
+from tpd.core.verdicts import Verdict, is_limit
 from tpd.evaluation.skill import Judged, Scores, judge, ratio, score, with_all
 from tpd.evaluation.windows import Columns, Course, Tally
 from tpd.predictors.explainer import Explainer
@@ -177,7 +177,7 @@ def _skill(explainer: Explainer, outcomes: OutcomeSet, episodes: Episodes, cours
             _check_finite(forecast, pairs[known])
             tally.add(course, steps[known], forecast)
     if explainer.limits is not None:
-        tally.leave_out(*(part[0] == Verdict.UNANSWERABLE for part in vars(explainer.limits).values()))
+        tally.leave_out(*(is_limit(part[0]) for part in vars(explainer.limits).values()))
     ranges, by = step_ranges(predictor.horizon), by_steps(predictor.horizon)
     names = [f"{steps[0]}-{steps[-1]}" if len(steps) > 1 else f"{steps[0]}" for steps in ranges]
     starts = [steps.start for steps in ranges]

@@ -21,7 +21,7 @@ from tpd.predictors.replayed.returns import predicts_returns
 from tpd.run.answering import answered
 from tpd.run.fact_and_foil import Compared, fact_and_foil, valid_actions
 from tpd.run.question import HELP, Question, QuestionError, parse
-from tpd.show import answer_tables, fragile_tables, maps
+from tpd.show import answer_tables, endless_tables, fragile_tables, maps
 from tpd.show.atlas import Atlas, MapSpec
 from tpd.show.console import show
 from tpd.show.what_if_plots import against_reward, fragile, return_distributions
@@ -104,7 +104,8 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
     print("\n\n".join([begin, *told.sentences, *further]) + "\n")
     contrast, explanations = told.contrast, [side.explanation for side in told.sides]
     if contrast is not None and told.foil is not None:
-        show(answer_tables.comparison(contrast, told.fact.name, told.foil.name))
+        tables = endless_tables if contrast.fact.endless else answer_tables
+        show(tables.comparison(contrast, told.fact.name, told.foil.name))
     for warning in told.warnings:
         print(warning)
     judged = [side for side in told.sides if side.learned is not None]

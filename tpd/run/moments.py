@@ -21,6 +21,7 @@ MOST_MOMENTS, MOST_OF_ONE = 6, 2
 """Upper bounds on moments listed: in total, and per episode."""
 LEAST_IN_TABLE = 0.05
 """Smallest change of probability that counts in a table, whose forecasts have less noise than rollouts."""
+BY_ROLLOUTS = "by rollouts"
 REPEATED = ("store", "trust", "rollouts", "precision")
 """Settings that the suggested commands repeat if they were given."""
 
@@ -40,6 +41,12 @@ def worth_asking(question: Question, run: SavedRun) -> str:
     assert recording is not None
     found, how = find_moments(run, Asking(question.rollouts, question.precision), question.seconds)
     command = shlex.join(["tpd-explain", f"run={question.run}", *_repeated(question)])
+    if not found and how != BY_ROLLOUTS and run.explainer.limits is not None:
+        return (
+            f"{run.name}: this explainer's method does not predict first occurrences, so no steps are "
+            "suggested. To ask about any step:\n"
+            f"  {command} episode=0 step={_last_of(recording, 0)}"
+        )
     if not found:
         return (
             f"{run.name}: no step of a recorded episode changed the probability of a decisive event by "
@@ -79,7 +86,7 @@ def find_moments(
         learned = list(_learned(run, recording, among))
         return learned, "by the table" if table else f"as learned; the simulator was not used: {reason}"
     try:
-        return list(_rolled_out(run, recording, among, seconds)), "by rollouts"
+        return list(_rolled_out(run, recording, among, seconds)), BY_ROLLOUTS
     except ValueError as error:  # the simulator cannot be forked
         return list(_learned(run, recording, among)), f"as learned; the simulator was not used: {error}"
 

@@ -20,7 +20,7 @@ EXACT = "exact"
 ROLLOUTS, ONE_ROLLOUT = "rollouts", "1 (deterministic)"
 WORST = 0.1
 """The fraction of returns that counts as the worst."""
-UNTOLD = Verdict.NOT_LEARNED.words
+UNTOLD, UNANSWERED = Verdict.NOT_LEARNED.words, Verdict.UNANSWERABLE.words
 HELP = (
     "outcomes that are not learned, or too rare to tell, have no number: for an estimate by rollouts, ask "
     "about a recorded step (episode=... step=...)"
@@ -38,17 +38,17 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     headings = [f"{fact_name}: peak", _how_far(contrast.fact), f"{foil_name}: peak", _how_far(contrast.foil)]
     headings += ["return difference"] if rewarded else []
     table = empty_table(f"{fact_name} against {foil_name}", "outcome", *headings)
-    gains = _gains(contrast) if rewarded else {}
+    added = gains(contrast) if rewarded else {}
     for k, outcome in enumerate(contrast.fact.legend.names):
         cells = []
         for side in (contrast.fact, contrast.foil):
             cells += _cells(side, k, outcome in side.legend.events)
-        table.add_row(outcome, *cells, *([gains.get(outcome, "")] if rewarded else []))
+        table.add_row(outcome, *cells, *([added.get(outcome, "")] if rewarded else []))
     if rewarded:
         table.add_section()
-        fact, foil = _return(contrast.fact), _return(contrast.foil)
-        table.add_row(return_row(contrast.horizon), "", fact, "", foil, _return(contrast, "+"))
-    table.caption = f"{_data(contrast)}; horizon {contrast.horizon} steps"
+        fact, foil = return_of(contrast.fact), return_of(contrast.foil)
+        table.add_row(return_row(contrast.fact), "", fact, "", foil, return_of(contrast, "+"))
+    table.caption = f"{data_behind(contrast)}; horizon {contrast.horizon} steps"
     if contrast.drawn:
         table.caption += f"; in brackets: {LEVEL:.0%} bands of the expectations"
     if not all(part.all() for part in contrast.told):
@@ -56,7 +56,7 @@ def comparison(contrast: Contrast, fact_name: str, foil_name: str) -> Table:
     return table
 
 
-def _data(contrast: Contrast) -> str:
+def data_behind(contrast: Contrast) -> str:
     """The amount of data behind both sides."""
     if contrast.rolled_out:
         obtained = contrast.fact.obtained, contrast.foil.obtained
@@ -96,11 +96,13 @@ def learned_beside(
     if legend.reward_bound is not None:
         table.add_section()
         cells = (cell for pair in pairs for cell in _returns_beside(*pair))
-        table.add_row(return_row(rolled_out[0].horizon), *cells)
+        table.add_row(return_row(rolled_out[0]), *cells)
     table.caption = (
         f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * the learned value lies "
         "outside the band of the rollouts"
     )
+    if learned[0].endless:
+        table.caption += "; learned returns are over an infinite horizon, so they are not compared"
     return table
 
 
@@ -118,8 +120,8 @@ def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: boo
 
 
 def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
-    said = [_return(rolled_out), _return(learned)]
-    if not learned.foreseen[0, -1] or not learned.told.returns[0, -1]:
+    said = [return_of(rolled_out), return_of(learned)]
+    if not learned.foreseen[0, -1] or not learned.told.returns[0, -1] or learned.endless:
         return [*said, ""]
     guess, true = (float(side.expected_return[0, -1]) for side in (learned, rolled_out))
     low, high = (float(end[0, -1]) for end in rolled_out.return_band())
@@ -145,7 +147,7 @@ def rolled_out_columns(explanation: Explanation) -> dict[str, FloatArray]:
     }
 
 
-def _gains(contrast: Contrast) -> dict[str, str]:
+def gains(contrast: Contrast) -> dict[str, str]:
     """The contribution of each reward term to the return of the fact over that of the foil."""
     names, gains = contrast.fact.component_names, contrast.component_returns[0, -1]
     if not contrast.foreseen[0, -1]:
@@ -154,11 +156,12 @@ def _gains(contrast: Contrast) -> dict[str, str]:
     if contrast.drawn:
         low, high = (end[0, -1] for end in contrast.component_band())
         said = {name: _within("+", gains[i], low[i], high[i]) for i, name in enumerate(names)}
-    told = dict(zip(contrast.fact.legend.names, contrast.told.by[0, -1], strict=True))
-    return {name: cell if told[name] else UNTOLD for name, cell in said.items()}
+    told = dict(zip(contrast.fact.legend.names, contrast.told.terms[0], strict=True))
+    untold = UNANSWERED if contrast.fact.endless else UNTOLD
+    return {name: cell if told[name] else untold for name, cell in said.items()}
 
 
-def _return(explained: Explained, sign: str = "") -> str:
+def return_of(explained: Explained, sign: str = "") -> str:
     """The return, or the difference of two returns, with its band if there is one."""
     if not explained.foreseen[0, -1]:
         return "unknown"

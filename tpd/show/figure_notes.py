@@ -16,7 +16,9 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
     remainder = explanation.remainder
     running, unknown = remainder.running[row], remainder.unknown[row]
     told, rewarded = explanation.told, explanation.legend.reward_bound is not None
-    if not told.ended[row, -1]:
+    if explanation.endless:
+        said = ["over an infinite horizon"]
+    elif not told.ended[row, -1]:
         said = [f"whether the episode continues after step {explanation.horizon - 1} is not learned"]
     else:
         said = [f"probability {running:.2f} that the episode continues after step {explanation.horizon - 1}"]

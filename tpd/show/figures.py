@@ -1,12 +1,13 @@
 """Figures: the state-action pairs that each shows, from the config to the drawn page."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,7 +21,7 @@ from tpd.core.types import Array, Policy
 from tpd.envs import Environment
 from tpd.guards.settings import boolean
 from tpd.predictors.explainer import Explainer
-from tpd.show import plots
+from tpd.show import endless_plots, plots
 from tpd.show.figure_notes import disagreement, remarks
 from tpd.sources import named_states
 from tpd.sources.named_states import START, NamedState, NamedStateDescription
@@ -159,13 +160,7 @@ def page(
     """
     legend = explanation.legend
     rewarded = legend.reward_bound is not None
-    panels = [plots.events if legend.partition else plots.outcomes]
-    if plots.first_names(explanation):
-        panels.append(plots.happened_by)
-    if plots.other_names(explanation):
-        panels.append(plots.other_outcomes)
-    if rewarded:
-        panels.append(plots.reward_components)
+    panels = _panels(explanation)
     contrasted = difference is not None and rewarded
     width = CHARACTERS_PER_COLUMN * len(names)
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, width)]
@@ -178,19 +173,44 @@ def page(
     for i, name in enumerate(names):
         for row, panel in enumerate(panels, start=pictured):
             panel(grid[row][i], explanation, i)
-            if i and panel is not panels[0]:
+            if i and explanation.endless:
+                grid[row][i].sharex(grid[row][0])
+            if i and (explanation.endless or panel is not panels[0]):
                 grid[row][i].sharey(grid[row][0])
         grid[pictured][i].set_title(_title(name), fontsize=10)
     if contrasted:
-        contrast = explanation[:1] - explanation[1:2]
-        plots.event_difference(grid[-1][0], contrast, 0)
-        plots.return_difference(grid[-1][1], contrast, 0)
-        grid[-1][0].set_title(_title(f"probabilities of {difference}"), fontsize=10)
-        grid[-1][1].set_title(_title(f"{return_row(explanation.horizon)} of {difference}"), fontsize=10)
-    plots.key(figure, explanation)
+        contrast, (left, right, *_) = explanation[:1] - explanation[1:2], grid[-1]
+        if explanation.endless:
+            endless_plots.difference(left, contrast, 0)
+            left.set_title(_title(f"return over an infinite horizon: {difference}"), fontsize=10)
+            right.axis("off")
+        else:
+            plots.return_difference(right, contrast, 0)
+            plots.event_difference(left, contrast, 0)
+            right.set_title(_title(f"{return_row(explanation)} of {difference}"), fontsize=10)
+            left.set_title(_title(f"probabilities of {difference}"), fontsize=10)
+    if not explanation.endless:
+        plots.key(figure, explanation)
     plots.notes(below, lines)
     figure.suptitle(title, fontsize=13)
     return figure
+
+
+def _panels(explanation: Explanation) -> list[Callable[[Axes, Explanation, int], None]]:
+    """What is drawn for each pair, from the top."""
+    legend = explanation.legend
+    if explanation.endless:
+        return [endless_plots.panel]
+    panels: list[Callable[[Axes, Explanation, int], None]] = [
+        plots.events if legend.partition else plots.outcomes
+    ]
+    if plots.first_names(explanation):
+        panels.append(plots.happened_by)
+    if plots.other_names(explanation):
+        panels.append(plots.other_outcomes)
+    if legend.reward_bound is not None:
+        panels.append(plots.reward_components)
+    return panels
 
 
 def _title(text: str) -> str:

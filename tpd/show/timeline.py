@@ -47,7 +47,7 @@ def _bars(axes: Axes, points: pd.DataFrame, legend: Legend) -> None:
     across = known["step"].to_numpy()[:, None] + BAR[:, 0]
     up = known["change"].to_numpy()[:, None] * BAR[:, 1]
     # one collection: an episode may have a thousand bars
-    axes.add_collection(PolyCollection(np.stack([across, up], axis=2), facecolors=shades))
+    axes.add_collection(PolyCollection(list(np.stack([across, up], axis=2)), facecolors=shades))
     axes.autoscale_view()
 
 

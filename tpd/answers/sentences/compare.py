@@ -12,6 +12,7 @@ from tpd.answers.differences import Differences
 from tpd.answers.sentences.afterwards import afterwards
 from tpd.answers.sentences.amounts import amounts
 from tpd.answers.sentences.describe import NEGLIGIBLE, described_both, never_tried, not_told
+from tpd.answers.sentences.endless import apart
 from tpd.answers.sentences.formatting import WIDE, gain, listed, sentence, worth
 from tpd.answers.sentences.inevitable import inevitable_after
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
@@ -174,7 +175,7 @@ class ContrastNarrator:
         found = list[tuple[float, str]]()
         for outcome, of_fact in self.differences.gains(row).items():
             added = -of_fact if swapped else of_fact
-            if self._undivided and not rest_matters:  # its name and value would repeat the difference
+            if self._undivided and not rest_matters and not better.endless:  # it would repeat the difference
                 return f", {self._amount(row, outcome, added, better, lesser)}"
             if self._noise is None or not self._noise[row][self._columns[outcome]]:
                 found.append((added, self._reason(row, outcome, added, better, lesser)))
@@ -202,6 +203,8 @@ class ContrastNarrator:
     def _amount(self, row: int, outcome: str, added: float, better: PairSummary, lesser: PairSummary) -> str:
         """The difference in one outcome: both amounts, or the steps at which most of it arises."""
         term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
+        if better.endless:
+            return apart(better, lesser, term.number)
         begin, end = self.differences.steps(row, outcome)
         return amounts(term, added, better, lesser) or (
             f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
@@ -220,7 +223,7 @@ def _total(pair: PairSummary, whole: bool) -> float:
 
 def _scope(fact: PairSummary, foil: PairSummary, verdict: Verdict) -> str:
     """The number of steps that returns cover; empty if they reach the end of the episode."""
-    if verdict.whole or max(fact.running, foil.running) <= NEGLIGIBLE:
+    if fact.endless or verdict.whole or max(fact.running, foil.running) <= NEGLIGIBLE:
         return ""
     return f" within {fact.horizon} step{'s' if fact.horizon > 1 else ''}"
 

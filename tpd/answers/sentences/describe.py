@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tpd.answers.sentences.endless import not_predicted
 from tpd.answers.sentences.formatting import listed, percent, sentence
 from tpd.answers.sentences.plan import Clause, Plan, in_order, planned, tells
 from tpd.answers.sentences.summary import PairSummaries, PairSummary
@@ -15,7 +16,6 @@ UNTOLD_BECAUSE = {
     "(training.steps)",
     Verdict.TOO_RARE: "too rare in the evaluation to tell whether it is learned: {}; for an estimate by "
     "rollouts, ask about a recorded step, or evaluate on more episodes (evaluation.forecast_episodes)",
-    Verdict.UNANSWERABLE: "not predicted by this explainer, which has no values for single steps: {}",
 }
 
 
@@ -105,6 +105,8 @@ def not_told(*pairs: PairSummary) -> str:
     said = list[str]()
     if all(pair.verdict is None for pair in pairs):
         return ""
+    if pairs[0].endless:
+        return sentence(not_predicted(pairs[0]))
     for verdict, about in UNTOLD_BECAUSE.items():
         names = {pair.name: _names(pair, verdict) for pair in pairs if pair.known}
         if len({tuple(one) for one in names.values()}) == 1:

@@ -18,6 +18,8 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
         return sentence(
             f"the learned prediction for {name} leads to untried state-action pairs, so it is not compared"
         )
+    if learned.endless:
+        return sentence(f"the learned prediction for {name} has no horizon, so it is not compared")
     judged = _told_firsts(learned)
     outside = _contradicted(rolled_out, learned, judged)
     if not outside:

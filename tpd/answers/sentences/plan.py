@@ -8,6 +8,7 @@ are given for events that repeat, conditional on the event happening at all.
 
 from typing import NamedTuple
 
+from tpd.answers.sentences.endless import endless
 from tpd.answers.sentences.formatting import CERTAIN, IMPOSSIBLE, is_wide, likely, listed, percent, worth
 from tpd.answers.sentences.summary import PairSummary
 from tpd.answers.sentences.terms import Term
@@ -53,6 +54,8 @@ class Plan(NamedTuple):
 
 def planned(pair: PairSummary) -> Plan:
     """The plan of a pair: the most consequential events, and rare ones with a large penalty."""
+    if pair.endless:
+        return Plan([], [Clause("", endless(pair), 0, pair.horizon - 1)], [], [], [])
     told = [term for term in pair.terms if tells(pair, term)]
     too_wide = [] if pair.chance_band is None else [term for term in told if _too_wide(pair, term)]
     events = [term for term in told if term.is_event and term not in too_wide]

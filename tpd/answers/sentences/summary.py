@@ -49,6 +49,11 @@ class PairSummaries:
         self.counted = explanation.counted
         self.rolled_out = explanation.rollouts is not None
         self.verdicts = _verdicts(explanation)
+        self.endless = explanation.endless
+        self.terms_told: list[list[bool]] = told.terms[:, own].tolist()
+        self.rewarded = legend.reward_bound is not None
+        self.stepwise: list[bool] = np.asarray(told.returns.all(axis=1)).tolist()
+        self.rewards: list[list[float]] = (explanation.discounts * (expected @ weights)).tolist()
         self.steps: list[float] = (1 + explanation.running[:, :-1].sum(axis=1)).tolist()
         self.unknown: list[float] = explanation.unknown[:, -1].tolist()
         self.unknown_from: list[int] = (explanation.unknown > TOLERATED).argmax(axis=1).tolist()
@@ -152,6 +157,16 @@ class PairSummary:
         """Whether the numbers come from rollouts."""
         self.verdict = None if summaries.verdicts is None else summaries.verdicts[row]
         """[outcome]: the verdict on the sum over the horizon, as a number; None without verdicts."""
+        self.endless = summaries.endless
+        """Whether returns are over an infinite horizon, and outcomes have no values at single steps."""
+        self.rewarded = summaries.rewarded
+        """Whether the outcomes account for the reward."""
+        self.rewarded = summaries.rewarded
+        """Whether the outcomes account for the reward."""
+        self.terms_told = summaries.terms_told[row]
+        """[term]: whether its contribution to the return may be reported."""
+        self.rewards = summaries.rewards[row] if summaries.stepwise[row] else None
+        """[horizon]: the discounted reward of each step; None where it may not be reported at every step."""
         self.ending = summaries.ending[row]
         """[term]: whether it happens only at the end of the episode, and so at most once."""
         self.steps = summaries.steps[row]

@@ -48,12 +48,16 @@ def solve_totals(chain: PairChain, discount: float, outcome: FloatArray, continu
     return Totals(totals, np.clip(unknown, 0, 1))
 
 
-def limits(horizon: int, width: int) -> Verdicts:
-    """[1, ...]: the limits of a method that predicts the infinite-horizon return but no single steps."""
-    untold = np.full((1, horizon, width), Verdict.UNANSWERABLE, dtype=np.int8)
-    returns = untold[..., 0].copy()
-    returns[:, -1] = Verdict.NOT_JUDGED
-    return Verdicts(untold, untold.copy(), returns)
+def limits(horizon: int, tells: BoolArray) -> Verdicts:
+    """[1, ...]: the limits of a method that predicts totals over an infinite horizon, but no single steps.
+
+    tells [outcome + 1]: the outcomes whose total it predicts.
+    """
+    at = np.full((1, horizon, len(tells)), Verdict.UNANSWERABLE, dtype=np.int8)
+    by, returns = at.copy(), at[..., 0].copy()
+    by[:, -1, :-1][:, tells[:-1]] = Verdict.ENDLESS
+    returns[:, -1] = Verdict.ENDLESS
+    return Verdicts(at, by, returns)
 
 
 def check_discount(discount: float, method: str) -> float:
@@ -90,7 +94,7 @@ class DiscountedTotals(ReplayedFHTD):
     @property
     def limits(self) -> Verdicts:
         """[1, ...]: single steps are not predicted."""
-        return limits(self.horizon, self.outcomes.width)
+        return limits(self.horizon, self.tells)
 
     def totals(self, observations: Array, actions: Array) -> FloatArray:
         """[batch, outcome + 1]: discounted totals over an infinite horizon; NaN where unknown."""

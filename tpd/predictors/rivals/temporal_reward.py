@@ -33,8 +33,8 @@ def carrier_of(outcomes: OutcomeSet) -> tuple[int, float]:
 
 def temporal_limits(outcomes: OutcomeSet, horizon: int) -> Verdicts:
     """[1, ...]: returns are predicted; an outcome only if it alone makes up the reward."""
-    told = limits(horizon, outcomes.width)
-    told.returns[:] = Verdict.NOT_JUDGED
+    told = limits(horizon, np.zeros(outcomes.width, dtype=np.bool_))
+    told.returns[:, :-1] = Verdict.NOT_JUDGED
     if sum(weight is not None for weight in outcomes.legend.weights) == 1:
         carrier, _ = carrier_of(outcomes)
         told.at[:, :-1, carrier] = told.by[:, :-1, carrier] = Verdict.NOT_JUDGED

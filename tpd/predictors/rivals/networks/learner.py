@@ -45,7 +45,7 @@ class _Quantity:
     @property
     def limits(self) -> Verdicts:
         """[1, ...]"""
-        return limits(self.horizon, self.outcomes.width)
+        return limits(self.horizon, np.isin(np.arange(self.outcomes.width), self.columns))
 
     @property
     def places(self) -> Places:
