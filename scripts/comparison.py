@@ -7,7 +7,7 @@
 Every world, method, number of transitions and seed writes a JSON file to outputs/comparison, and is skipped
 if that exists; each is also a run of the MLflow experiment "comparison".
 `methods=[replayed]` selects methods, `moments=20` sets the number of moments, `fit_updates=300` reduces the
-updates of networks.
+updates of networks. Results with such settings have files of their own.
 """
 
 import json
@@ -158,7 +158,8 @@ def footprint(predictor: Predictor) -> int:
 
 
 def path_of(settings: Settings, world: str, method: str, transitions: int, seed: int) -> Path:
-    return Path(settings.out) / f"{world}-{method}-{transitions}-{seed}.json"
+    named = f"{world}-{method}-{transitions}-{seed}"
+    return Path(settings.out) / f"{'-'.join([named, *settings.changed])}.json"
 
 
 def keep(settings: Settings, figures: Figures, about: dict[str, Any]) -> None:
@@ -173,8 +174,8 @@ def keep(settings: Settings, figures: Figures, about: dict[str, Any]) -> None:
     print(f"{path.stem}: {figures['seconds to learn']:.1f} s of CPU to learn", flush=True)
 
 
-def measure_world(settings: Settings, name: str, seed: int) -> None:
-    """Measure everything that is missing for one world and seed."""
+def measure_world(settings: Settings, name: str, seed: int) -> int:
+    """Measure everything that is missing for one world and seed; returns the number of results."""
     learned = TABLES if WORLDS[name].agent is None else VECTORS
     sizes = settings.transitions if WORLDS[name].agent is None else [100_000]
     missing = {
@@ -186,7 +187,7 @@ def measure_world(settings: Settings, name: str, seed: int) -> None:
         if not path_of(settings, name, method, size, seed).exists()
     }
     if not missing:
-        return
+        return 0
     case = Case(settings, name, seed)
     for size in sorted({size for _, size in missing}):
         batches: list[Transitions] = []
@@ -196,7 +197,9 @@ def measure_world(settings: Settings, name: str, seed: int) -> None:
             figures["seconds to collect"] = collecting
             about = {"world": name, "method": method, "transitions": size, "seed": seed}
             about |= {"moments": len(case.asked), "episodes": settings.episodes}
+            about |= {"fit_updates": settings.fit_updates} if settings.fit_updates is not None else {}
             keep(settings, figures, about)
+    return len(missing)
 
 
 def main(words: Sequence[str]) -> None:
@@ -206,9 +209,12 @@ def main(words: Sequence[str]) -> None:
         write_report(Path(words[2] if len(words) > 2 else Settings.out), Path(words[1]))
         return
     settings = Settings.typed(words)
-    for seed in range(settings.seeds):  # one seed of everything first
-        for name in settings.worlds:
-            measure_world(settings, name, seed)
+    each = [(seed, name) for seed in range(settings.seeds) for name in settings.worlds]
+    measured_now = sum(measure_world(settings, name, seed) for seed, name in each)
+    print(
+        f"{measured_now} results measured, in {settings.out}; for tables and picture: "
+        f"python scripts/comparison.py report docs/results/comparison {settings.out}"
+    )
 
 
 if __name__ == "__main__":

@@ -110,6 +110,14 @@ class Settings:
                 sys.exit(f"{name} needs downloaded agents: set their folder, agents_folder=...")
         return settings
 
+    @property
+    def changed(self) -> list[str]:
+        """The settings that change results and differ from their defaults, for file names."""
+        names = ("moments", "episodes", "fit_updates")
+        return [
+            f"{name}_{value}" for name in names if (value := getattr(self, name)) != getattr(Settings, name)
+        ]
+
     def wanted(self, methods: Sequence[str]) -> list[str]:
         """The selected methods among these."""
         return [name for name in methods if self.methods is None or name in self.methods]

@@ -40,7 +40,7 @@ NONE = "n/a"
 DIGITS = 4
 """Significant digits that are kept."""
 Result = dict[str, Any]
-"""World, method, transitions, seed, moments, episodes and the figures."""
+"""World, method, transitions, seed, moments, episodes, updates if they were reduced, and the figures."""
 
 
 @dataclass
@@ -95,9 +95,14 @@ class Row:
 
 
 def gathered(folder: Path, kept: Path) -> list[Result]:
-    """The results in the file `kept`, and those in the folder, which replace them; all are written to it."""
+    """The results in the file `kept`, and those in the folder; all are written to `kept`.
+
+    Of several results for the same case, the one with the most updates, moments and episodes counts; the
+    folder's if they are equal.
+    """
     results = json.loads(kept.read_text()) if kept.exists() else []
-    results += [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    results += [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    results.sort(key=_effort)
     found = {_key(one): one | {"figures": _rounded(one["figures"])} for one in results}
     if found:
         lines = ",\n".join(json.dumps(found[key]) for key in sorted(found))
@@ -108,6 +113,12 @@ def gathered(folder: Path, kept: Path) -> list[Result]:
 def _key(result: Result) -> tuple[int, int, int, int]:
     world, method = list(WORLDS).index(result["world"]), list(NAMES).index(result["method"])
     return world, method, result["transitions"], result["seed"]
+
+
+def _effort(result: Result) -> tuple[float, int, int]:
+    """Updates of networks (by default all), moments and episodes."""
+    updates = result.get("fit_updates")
+    return np.inf if updates is None else updates, result["moments"], result["episodes"]
 
 
 def _rounded(figures: Figures) -> Figures:

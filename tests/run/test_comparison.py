@@ -118,12 +118,13 @@ def test_a_small_comparison_leaves_files_tables_and_a_picture(tmp_path: Path) ->
     ]
     assert "fuel_taxi-replayed-3000-0" in _run(words, tmp_path)
     assert sorted(path.name for path in (tmp_path / "found").glob("*.json")) == [
-        "fuel_taxi-replayed-3000-0.json",
-        "fuel_taxi-reward_decomposition-3000-0.json",
-        "fuel_taxi-rollouts_20-0-0.json",
+        "fuel_taxi-replayed-3000-0-moments_4-episodes_10.json",
+        "fuel_taxi-reward_decomposition-3000-0-moments_4-episodes_10.json",
+        "fuel_taxi-rollouts_20-0-0-moments_4-episodes_10.json",
     ]
-    assert not _run(words, tmp_path)  # all is there already
-    silent = json.loads((tmp_path / "found" / "fuel_taxi-reward_decomposition-3000-0.json").read_text())
+    assert _run(words, tmp_path).startswith("0 results measured")  # all is there already
+    (decomposed,) = (tmp_path / "found").glob("fuel_taxi-reward_decomposition-*.json")
+    silent = json.loads(decomposed.read_text())
     assert "by 29" not in silent["figures"]
     (tmp_path / "page.md").write_text("before\n<!-- measured -->\n<!-- end of what was measured -->\nafter\n")
     _run(["report", "page", "found"], tmp_path)
@@ -135,7 +136,9 @@ def test_a_small_comparison_leaves_files_tables_and_a_picture(tmp_path: Path) ->
     assert (tmp_path / "page.png").stat().st_size > 5_000
     for path in (tmp_path / "found").glob("*.json"):
         path.unlink()
-    _run(["report", "page", "found"], tmp_path)  # from page.json
+    lesser = silent | {"moments": 1, "figures": silent["figures"] | {"wrong sign": 0.123}}
+    decomposed.write_text(json.dumps(lesser))
+    _run(["report", "page", "found"], tmp_path)  # from page.json, which has more moments
     assert (tmp_path / "page.md").read_text() == page
 
 
