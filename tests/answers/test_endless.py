@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.support import small_mdp
 from tests.support.learning import batches
+from tpd.answers import what_if
 from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.learned import learned_instead
 from tpd.core.contrast import Contrast
@@ -21,7 +22,7 @@ from tpd.predictors.rivals.belief_map import BeliefMap
 from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs
 from tpd.predictors.rivals.reward_decomposition import RewardDecomposition
 from tpd.predictors.rivals.temporal_reward import TemporalReward
-from tpd.show import answer_tables, endless_tables
+from tpd.show import endless_tables
 from tpd.show.drawings import contrast as drawn
 
 HORIZON = 12
@@ -112,11 +113,7 @@ def test_returns_over_an_infinite_horizon_are_not_compared_with_rollouts(kind: t
     contrast, _ = explained(kind)
     sample = np.zeros((20, *contrast.fact.expected.shape))
     rolled_out: Explanation = replace(contrast.fact, rollouts=sample, expected=sample[0], verdicts=None)
-    table = answer_tables.learned_beside(["a"], [rolled_out], [contrast.fact])
-    (row,) = [cell for name, cell in cells(table).items() if name.startswith("return")]
-    assert row[2] == ""
-    assert "infinite horizon" in str(table.caption)
-    assert "has no horizon" in learned_instead(rolled_out, contrast.fact, "a")
+    assert "is over an infinite horizon" in learned_instead(rolled_out, contrast.fact, "a")
 
 
 def test_pairs_of_a_table_are_counted_not_transitions() -> None:
@@ -124,3 +121,15 @@ def test_pairs_of_a_table_are_counted_not_transitions() -> None:
     assert "visits of the two state-action pairs" in str(
         endless_tables.comparison(contrast, "a", "b").caption
     )
+
+
+def test_other_rewards_change_returns_only_where_their_terms_are_predicted() -> None:
+    contrast, _ = explained(RewardDecomposition)
+    name = contrast.fact.component_names[0]
+    k = contrast.fact.legend.names.index(name)
+    total = contrast.fact.discounts @ contrast.fact.expected[0, :, k]
+    changed = what_if.returns(contrast.fact, {name: contrast.fact.legend.rewards[k] + 2})
+    np.testing.assert_allclose(changed, contrast.fact.expected_return[:, -1] + 2 * total)
+    contrast, _ = explained(TemporalReward)
+    assert np.isnan(what_if.returns(contrast.fact, {name: 2})).all()
+    assert np.isfinite(what_if.returns(contrast.fact, {})).all()

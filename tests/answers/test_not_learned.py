@@ -22,7 +22,7 @@ from tpd.answers.batch import Answers, Choice
 from tpd.answers.differences import Differences
 from tpd.answers.sentences.learned import learned_instead
 from tpd.answers.sentences.overtakes import overtakes
-from tpd.core.explanation import Explanation
+from tpd.core.explanation import Explanation, together
 from tpd.core.verdicts import Verdict, Verdicts
 from tpd.show import answer_tables, plots
 from tpd.show.figure_notes import remarks
@@ -169,8 +169,7 @@ def test_tables_give_no_number() -> None:
     total = next(line for line in text.splitlines() if line.startswith("│ return"))
     assert not re.search(r"\d", total.removeprefix(f"│ return within {STEPS} steps"))
     worth = {"return": np.array([np.nan, 1.0])}
-    told = np.array([False, True])
-    ranked = answer_tables.ranking(["run", "jump"], worth, None, np.array([5.0, 5.0]), {}, told)
+    ranked = answer_tables.ranking(["run", "jump"], worth, None, together([untold, future()]), {})
     assert "not learned" in shown(ranked)
 
 

@@ -18,6 +18,9 @@ from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.formats import percent, price, worth
 from tpd.core.outcomes import FIRST
+from tpd.predictors.replayed.learner import ReplayedFHTD
+from tpd.predictors.rivals.reward_decomposition import RewardDecomposition
+from tpd.predictors.rivals.temporal_reward import TemporalReward
 from tpd.run.overview import OVERVIEW, REPORT
 from tpd.show import report
 from tpd.show.report.packing import LEVELS
@@ -314,3 +317,23 @@ def test_steps_that_were_rolled_out_are_marked_and_what_was_learned_is_one_click
     assert page.locator("#sentence").inner_text() != rolled_out
     page.locator("#other-answer").click()
     expect(page.locator("#sentence")).to_have_text(rolled_out)
+
+
+@pytest.mark.parametrize("kind", [RewardDecomposition, TemporalReward])
+def test_a_method_without_a_horizon_shows_its_own_quantity(
+    kind: type[ReplayedFHTD], page: Page, tmp_path: Path, screenshots: Path
+) -> None:
+    run, path = small(("a", "b", "c"), counting=kind), tmp_path / "report.html"
+    report.write(run, path)
+    open_file(page, path)
+    first = run.recording.episodes[0][:1]  # type: ignore[union-attr]
+    explained = run.explainer.explain(first.observation, first.action)
+    axis = "y" if kind is TemporalReward else "x"
+    (bars,) = page.locator("#future").evaluate(f"chart => chart.data.map(t => Array.from(t.{axis}))")
+    assert sum(bars) == pytest.approx(explained.expected_return[0, -1], abs=0.01)
+    assert len(bars) == (5 if kind is TemporalReward else len(explained.component_names))
+    expect(page.locator("#what-if")).to_be_visible(visible=kind is RewardDecomposition)
+    expect(page.locator("#view-choice")).to_be_hidden()
+    expect(page.locator("#sentence")).to_contain_text("over an infinite horizon")
+    expect(page.locator("#returns")).not_to_contain_text("not learned")
+    page.screenshot(path=screenshots / f"{kind.__name__}.png", full_page=True)

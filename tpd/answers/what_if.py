@@ -69,10 +69,16 @@ def valued(explanation: Explanation, rewards: Mapping[str, float]) -> Explanatio
     return replace(explanation, legend=with_rewards(explanation.legend, rewards), agent_value=None)
 
 
+def tells(explanation: Explanation, rewards: Mapping[str, float]) -> BoolArray:
+    """[batch]: whether the return under other rewards may be reported: it, and each outcome with one."""
+    changed = [explanation.legend.names.index(name) for name in rewards]
+    return np.asarray(explanation.told.returns[:, -1] & explanation.told.terms[:, changed].all(axis=1))
+
+
 def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArray:
     """[batch]: expected return to the horizon under other rewards; NaN if it is unknown or not learned."""
-    known = explanation.foreseen[:, -1] & explanation.told.returns[:, -1]
-    return np.where(known, valued(explanation, rewards).expected_return[:, -1], np.nan)
+    worth = valued(explanation, rewards).expected_return[:, -1]
+    return np.where(explanation.foreseen[:, -1] & tells(explanation, rewards), worth, np.nan)
 
 
 def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArray, FloatArray]:
@@ -81,7 +87,7 @@ def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArr
     NaN if one of them is unknown or not learned.
     """
     column = explanation.legend.names.index(outcome)
-    worth, told = returns(explanation, {}), explanation.told.by[:, -1, column]
+    worth, told = returns(explanation, {}), explanation.told.terms[:, column]
     count = explanation.expected[:, :, column] @ explanation.discounts
     return np.where(told, worth, np.nan), np.where(told & ~np.isnan(worth), count, np.nan)
 

@@ -112,7 +112,11 @@ def _tell(told: Answer, run: str, out: Path, further: Sequence[str]) -> None:
     if learned := [side.learned for side in judged if side.learned is not None]:
         print()
         rolled_out = [side.explanation for side in judged]
-        show(answer_tables.learned_beside([side.name for side in judged], rolled_out, learned))
+        names = [side.name for side in judged]
+        if not learned[0].endless:
+            show(answer_tables.learned_beside(names, rolled_out, learned))
+        elif len(learned) > 1:
+            show(endless_tables.comparison(learned[0] - learned[1], *(f"{name}, learned" for name in names)))
     told.plot().savefig(out / "explanation.png", pil_kwargs={"compress_level": 1})  # level 6 is much slower
     save_explanation(together(explanations), out / "explanation.npz")
 
@@ -134,8 +138,7 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     columns |= _observed_returns(fact, names, explanation, out)
     told = explanation.told.returns[:, -1]
     columns = {name: np.where(told, column, np.nan) for name, column in columns.items()}
-    unit = answer_tables.counted_as(explanation)
-    show(answer_tables.ranking(names, columns, own, explanation.support, question.rewards, told, unit))
+    show(answer_tables.ranking(names, columns, own, explanation, question.rewards))
     if question.rewards:
         print("the rest of the policy is unchanged, except in the column re-solved\n")
     if question.what_if is not None:
@@ -201,7 +204,7 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
         met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
     found = what_if.fragility(run.explainer, run.env, met, outcome)
     if (found.best < 0).all():
-        print(f"{some}: no result, because the return or the count of {outcome} was not learned\n")
+        print(f"{some}: no result, because the return or the count of {outcome} is not learned or not predicted\n")
         return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
     rows = fragile_tables.most_fragile(run.env, met, found, now)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from rich.table import Table
 
+from tpd.answers import what_if
 from tpd.answers.answer import return_row
 from tpd.answers.sentences.formatting import worth
 from tpd.core.bands import LEVEL
@@ -12,7 +13,7 @@ from tpd.core.contrast import Contrast
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import TOLERATED, Explained, Explanation
 from tpd.core.outcomes import FIRST
-from tpd.core.types import BoolArray, FloatArray
+from tpd.core.types import FloatArray
 from tpd.core.verdicts import Verdict
 from tpd.show.console import empty_table
 
@@ -101,8 +102,6 @@ def learned_beside(
         f"up to step {rolled_out[0].horizon - 1}; in brackets: {LEVEL:.0%} bands; * the learned value lies "
         "outside the band of the rollouts"
     )
-    if learned[0].endless:
-        table.caption += "; learned returns are over an infinite horizon, so they are not compared"
     return table
 
 
@@ -121,7 +120,7 @@ def _beside(rolled_out: Explanation, learned: Explanation, k: int, is_event: boo
 
 def _returns_beside(rolled_out: Explanation, learned: Explanation) -> list[str]:
     said = [return_of(rolled_out), return_of(learned)]
-    if not learned.foreseen[0, -1] or not learned.told.returns[0, -1] or learned.endless:
+    if not learned.foreseen[0, -1] or not learned.told.returns[0, -1]:
         return [*said, ""]
     guess, true = (float(side.expected_return[0, -1]) for side in (learned, rolled_out))
     low, high = (float(end[0, -1]) for end in rolled_out.return_band())
@@ -242,22 +241,22 @@ def ranking(
     names: Sequence[str],
     columns: Mapping[str, FloatArray],
     own: str | None,
-    support: FloatArray,
+    explanation: Explanation,
     rewards: Mapping[str, float],
-    told: BoolArray | None = None,
-    unit: str = "visits",
 ) -> Table:
     """All actions, the best first, with one column per way of valuing them.
 
-    told [action]: whether the return is learned.
-    unit: what the support counts.
+    explanation: of the actions in this state.
+    rewards: the changed rewards.
     """
+    support, unit, told = explanation.support, counted_as(explanation), what_if.tells(explanation, rewards)
+    untold = UNANSWERED if explanation.endless else UNTOLD
     changed = ", ".join(f"{name} worth {value:g}" for name, value in rewards.items())
     title = f"All valid actions here{f', with {changed}' if changed else ''}"
     table = empty_table(title, "action", *columns, unit)
     order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
     for i in order:
-        nan = "unknown" if told is None or told[i] else UNTOLD
+        nan = "unknown" if told[i] else untold
         cells = [nan if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
         mark = " (the agent's)" if names[i] == own else ""
         visits = ONE_ROLLOUT if unit == ROLLOUTS and np.isinf(support[i]) else _visits(support[i])

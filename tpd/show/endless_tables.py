@@ -4,10 +4,11 @@ import numpy as np
 from rich.table import Table
 
 from tpd.answers.answer import return_row
+from tpd.answers.sentences.formatting import worth
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.types import IntArray
-from tpd.show.answer_tables import UNANSWERED, data_behind, gains, return_of
+from tpd.show.answer_tables import SMALLEST_LISTED, UNANSWERED, data_behind, gains, return_of
 from tpd.show.console import empty_table
 
 STEP_RANGES = 6
@@ -54,5 +55,7 @@ def _total(side: Explanation, k: int) -> str:
     """The discounted total of an outcome over an infinite horizon."""
     if not side.foreseen[0, -1]:
         return "unknown"
-    told = side.told.terms[0, k]
-    return f"{side.discounts @ side.expected[0, :, k]:z.2f}" if told else UNANSWERED
+    if not side.told.terms[0, k]:
+        return UNANSWERED
+    total = float(side.discounts @ side.expected[0, :, k])
+    return worth(total) if abs(total) >= SMALLEST_LISTED else "0"

@@ -19,7 +19,7 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
             f"the learned prediction for {name} leads to untried state-action pairs, so it is not compared"
         )
     if learned.endless:
-        return sentence(f"the learned prediction for {name} has no horizon, so it is not compared")
+        return sentence(f"the learned return for {name} is over an infinite horizon, so it is not compared")
     judged = _told_firsts(learned)
     outside = _contradicted(rolled_out, learned, judged)
     if not outside:

@@ -49,6 +49,7 @@ class Charts {
   // one future; `step` is the recorded step whose sequel is drawn over it, or null
   future(id, pair, view, step, end) {
     const known = this.book.known(pair);
+    if (known && this.book.withoutSteps) return this.endless(id, [pair], this.book.originalWeights);
     const ahead = step === null ? [] : this.steps.filter((h) => step + h < end);
     const [traces, layout] =
       view === "by"
@@ -186,6 +187,8 @@ class Charts {
   contrast(id, fact, foil, weights) {
     const { book } = this;
     const reach = Math.min(book.arrays.reach[fact], book.arrays.reach[foil]);
+    if (book.known(fact) && book.known(foil) && book.withoutSteps)
+      return this.endless(id, [fact, foil], weights);
     const said = this.tooLittle(fact, foil);
     const reachOfLines = said.length ? 0 : reach;
     said.push(...this.untold([fact, foil], book.rewarded ? this.components : this.lines, book.rewarded));
@@ -238,6 +241,51 @@ class Charts {
     if (reach < book.horizon && !said.length)
       said.push(this.note(`unknown from step ${reach} on`, 0.98, "right"));
     this.draw(id, traces, { ...layout, annotations: said });
+  }
+
+  // what a method over an infinite horizon predicts of a pair, or of the difference of two
+  endless(id, pairs, weights) {
+    const { book } = this;
+    const difference = (of) => pairs.map(of).reduce((fact, foil) => fact - foil);
+    const annotations = this.tooLittle(...pairs);
+    if (book.endless === "steps") {
+      const rewards = pairs.map((pair) => {
+        const terms = this.components.map((k) => book.expected(pair, k).map((v) => v * book.originalWeights[k]));
+        return this.steps.map((h) => terms.reduce((sum, term) => sum + book.discount ** h * term[h], 0));
+      });
+      const bars = this.bar("reward", this.steps.map((h) => difference((_, i) => rewards[i][h])), { color: "black" }, ".2f");
+      const layout = this.layout("discounted reward", { zeroline: true, zerolinecolor: "black" }, "relative");
+      layout.xaxis.title.text = `steps ahead (${book.horizon - 1}: and all later ones)`;
+      this.draw(id, [bars], { ...layout, annotations });
+      return;
+    }
+    const shown = book.rewarded ? this.components : [...book.outcomes.keys()].filter((k) => !book.outcomes[k].first);
+    const totals = shown.map((k) => (book.rewarded ? weights[k] : 1) * difference((pair) => book.count(pair, k)));
+    const names = shown.map((k) => escaped(book.outcomes[k].name));
+    const trace = {
+      type: "bar",
+      orientation: "h",
+      y: names,
+      x: totals,
+      text: totals.map((total) => book.formats.worth(Math.abs(total) < 5e-3 ? 0 : total)),
+      textposition: "outside",
+      cliponaxis: false,
+      marker: { color: shown.map((k) => book.outcomes[k].colour) },
+      hovertemplate: "%{y}: %{x:.2f}<extra></extra>",
+    };
+    const layout = this.layout("", { autorange: "reversed" }, "relative");
+    const title = book.rewarded ? "discounted reward over an infinite horizon" : "discounted total";
+    const ends = [Math.min(0, ...totals), Math.max(0, ...totals)];
+    const room = 0.15 * (ends[1] - ends[0] || 1); // beside the bars, for their numbers
+    layout.xaxis = {
+      title: { text: title, standoff: 4 },
+      range: [ends[0] < 0 ? ends[0] - room : 0, ends[1] + room],
+      fixedrange: true,
+      zeroline: true,
+      zerolinecolor: "black",
+    };
+    layout.margin.l = 40 + 6 * Math.max(...names.map((name) => name.length));
+    this.draw(id, [trace], { ...layout, annotations });
   }
 
   bar(name, y, marker, format = ".1%") {

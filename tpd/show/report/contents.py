@@ -132,7 +132,15 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
         "discount": explanation.discount,
         "enough_visits": ENOUGH_VISITS,
         "counted": explanation.counted,
+        "endless": _endless(explanation),
     }
+
+
+def _endless(explanation: Explanation) -> str | None:
+    """What is predicted over an infinite horizon: terms of the return, or rewards by steps; None: neither."""
+    if not explanation.endless:
+        return None
+    return "terms" if explanation.told.terms.any() else "steps"
 
 
 def _figures(explanation: Explanation) -> dict[str, Array]:

@@ -97,6 +97,11 @@ class Book {
     return this.counted && this.known(pair) && this.arrays.support[pair] < this.enough_visits;
   }
 
+  // whether what is shown was predicted over an infinite horizon, not step by step
+  get withoutSteps() {
+    return this.endless !== null && !this.simulated;
+  }
+
   // [horizon]: what is expected of an outcome
   expected(pair, k) {
     const { low, span } = this.expected_range;

@@ -54,8 +54,6 @@ class Page {
       ),
     );
     $("mode").hidden = !book.fields.length || !book.episodes.length;
-    $("view-choice").hidden = !this.charts.firsts.length;
-    $("what-if").hidden = !book.rewarded;
     $("solving").hidden = !("model_pair" in book.arrays);
     this.charts.key($("key"));
     this.prepareFields();
@@ -246,6 +244,10 @@ class Page {
     const asked = !this.exploring && this.book.isRolledOut(entry);
     this.book.simulated = asked && this.simulating;
     const foil = this.foil(entry);
+    const withoutSteps = this.book.withoutSteps;
+    $("view-choice").hidden = !this.charts.firsts.length || withoutSteps;
+    $("what-if").hidden = !this.book.rewarded || (withoutSteps && this.book.endless === "steps");
+    $("key").hidden = withoutSteps;
     this.showControls();
     this.showObtained(entry, asked);
     this.showPicture(entry);
@@ -339,16 +341,17 @@ class Page {
 
   showReturns({ state, taken }) {
     const { book } = this;
-    const changed = this.weights.some((weight, k) => weight !== book.originalWeights[k]);
+    const weights = $("what-if").hidden ? book.originalWeights : this.weights;
+    const changed = weights.some((weight, k) => weight !== book.originalWeights[k]);
     const own = "agent_value" in book.arrays;
-    const best = book.favoured(state, taken, this.weights);
+    const best = book.favoured(state, taken, weights);
     const heads = [
       "action",
       ...(book.rewarded ? ["return"] : []),
       ...(changed ? ["with these rewards"] : []),
       ...(own ? ["agent's value"] : []),
       book.simulated ? "rollouts" : book.counted ? "visits" : "transitions",
-      "continues",
+      ...(book.withoutSteps ? [] : ["continues"]),
     ];
     $("returns").tHead.replaceChildren(
       element(
@@ -357,7 +360,7 @@ class Page {
         ...heads.map((head, i) => element("th", { className: i ? "number" : "", scope: "col" }, head)),
       ),
     );
-    const worth = (column) => book.worth(book.pair(state, column), this.weights);
+    const worth = (column) => book.worth(book.pair(state, column), weights);
     const order = book
       .validColumns(state)
       .sort((a, b) => Number.isNaN(worth(a)) - Number.isNaN(worth(b)) || worth(b) - worth(a) || 0);
@@ -389,7 +392,9 @@ class Page {
                 ? "1 (deterministic)"
                 : "exact"
               : book.arrays.support[pair].toFixed(0),
-          known ? (book.toldEnd(pair) ? book.formats.percent(book.arrays.running[pair]) : "not learned") : "",
+          ...(book.withoutSteps
+            ? []
+            : [known ? (book.toldEnd(pair) ? book.formats.percent(book.arrays.running[pair]) : "not learned") : ""]),
         ];
         const row = element(
           "tr",
@@ -401,9 +406,10 @@ class Page {
       }),
     );
     $("returns-note").textContent =
-      `Return: expected within ${book.horizon} steps, later rewards discounted by ${book.discount}. ` +
+      `Return: expected ${book.withoutSteps ? "over an infinite horizon" : `within ${book.horizon} steps`}, ` +
+      `later rewards discounted by ${book.discount}. ` +
       ("return_low" in book.arrays ? "In brackets: its 90 % band. " : "") +
-      "Continues: probability that the episode continues after that.";
+      (book.withoutSteps ? "" : "Continues: probability that the episode continues after that.");
   }
 
   showOvertaking({ state, taken }, foil) {

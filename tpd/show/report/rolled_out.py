@@ -113,5 +113,7 @@ def _headline(rolled_out: Explanation, learned: Explanation) -> str:
     at_once = rolled_out.expected[0, 0]  # the current step is no forecast
     weight = [abs(true[k] - guess[k]) * told[k] + true[k] - at_once[k] for k in firsts]
     k = firsts[int(np.argmax(weight))]
-    beside = f"learned: {percent(guess[k])}" if told[k] else "not learned"
-    return f"{names[k].removeprefix(FIRST)} within {horizon} steps {percent(true[k])} ({beside})"
+    said = f"{names[k].removeprefix(FIRST)} within {horizon} steps {percent(true[k])}"
+    if learned.endless:
+        return said
+    return f"{said} ({f'learned: {percent(guess[k])}' if told[k] else 'not learned'})"
