@@ -74,6 +74,7 @@ def test_a_renderer_of_mujoco_that_cannot_be_loaded_is_named(tmp_path: Path) -> 
     program = "from tpd.envs import Environment; Environment('Hopper-v5').check()"
     root = Path(__file__).parents[2]
     variables = {"MUJOCO_GL": "osmesa", "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"}
+    variables["PYOPENGL_PLATFORM"] = ""  # set where MuJoCo has chosen another renderer in this process
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     assert "cannot load OpenGL with MUJOCO_GL=osmesa: unset MUJOCO_GL" in done.stderr
