@@ -166,7 +166,9 @@ def keep(settings: Settings, figures: Figures, about: dict[str, Any]) -> None:
     """Write the figures to a file, and track them."""
     path = path_of(settings, about["world"], about["method"], about["transitions"], about["seed"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(about | {"figures": figures}, indent=2))
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(about | {"figures": figures}, indent=2))
+    part.replace(path)
     if settings.uri:
         tags = {"tpd.role": "comparison", "seed": str(about["seed"]), "explainer": about["method"]}
         with MlflowTracking(uri=settings.uri, experiment="comparison").open(path.stem, about, tags) as run:
@@ -198,11 +200,14 @@ def measure_world(settings: Settings, name: str, seed: int) -> int:
             about = {"world": name, "method": method, "transitions": size, "seed": seed}
             about |= {"moments": len(case.asked), "episodes": settings.episodes}
             about |= {"fit_updates": settings.fit_updates} if settings.fit_updates is not None else {}
+            about |= {"overrides": [*settings.overrides]} if settings.overrides else {}
             keep(settings, figures, about)
     return len(missing)
 
 
 def main(words: Sequence[str]) -> None:
+    if words == ["report"]:
+        sys.exit("report needs a page: comparison.py report docs/results/comparison [folder of results]")
     if words[:1] == ["report"]:
         from comparison_report import write_report
 

@@ -1,6 +1,7 @@
 """The test cases of the comparison: worlds, transitions, moments and their truth, shared by all methods."""
 
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,6 +100,12 @@ class Settings:
                 f"comparison takes {', '.join(f'{name}=...' for name in cls.__annotations__)}; got {words}"
             )
         settings = cls(**given)
+        for name in ("worlds", "methods", "transitions", "overrides"):
+            if isinstance(getattr(settings, name), str):
+                sys.exit(f"{name} must be a list, for example {name}=[{getattr(settings, name)}]")
+        for name in ("seeds", "moments", "episodes"):
+            if not isinstance(getattr(settings, name), int) or getattr(settings, name) < 1:
+                sys.exit(f"{name} must be a whole number of at least 1, got {getattr(settings, name)!r}")
         for what, names, known in (
             ("worlds", settings.worlds, WORLDS),
             ("methods", settings.methods or (), TABLES | VECTORS | ROLLOUTS),
@@ -113,10 +120,10 @@ class Settings:
     @property
     def changed(self) -> list[str]:
         """The settings that change results and differ from their defaults, for file names."""
-        names = ("moments", "episodes", "fit_updates")
-        return [
-            f"{name}_{value}" for name in names if (value := getattr(self, name)) != getattr(Settings, name)
-        ]
+        values = {name: getattr(self, name) for name in ("moments", "episodes", "fit_updates")}
+        changed = [f"{name}_{value}" for name, value in values.items() if value != getattr(Settings, name)]
+        overrides = zlib.crc32(" ".join(self.overrides).encode())
+        return [*changed, f"overrides_{overrides:08x}"] if self.overrides else changed
 
     def wanted(self, methods: Sequence[str]) -> list[str]:
         """The selected methods among these."""

@@ -97,7 +97,7 @@ def _cost(rows: Sequence[Row]) -> str:
         "CPU s to collect and learn",
         "CPU s per answer",
         "MB kept",
-        "pays from so many questions",
+        "break-even number of questions",
     )
     rollout = seconds_of_a_rollout(rows)
     return _table(

@@ -97,11 +97,11 @@ class Row:
 def gathered(folder: Path, kept: Path) -> list[Result]:
     """The results in the file `kept`, and those in the folder; all are written to `kept`.
 
-    Of several results for the same case, the one with the most updates, moments and episodes counts; the
-    folder's if they are equal.
+    Of several results for the same case, the one without overrides and with the most updates, moments and
+    episodes counts; the folder's if they are equal.
     """
     results = json.loads(kept.read_text()) if kept.exists() else []
-    results += [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    results += [_read(path) for path in folder.glob("*.json")]
     results.sort(key=_effort)
     found = {_key(one): one | {"figures": _rounded(one["figures"])} for one in results}
     if found:
@@ -115,10 +115,19 @@ def _key(result: Result) -> tuple[int, int, int, int]:
     return world, method, result["transitions"], result["seed"]
 
 
-def _effort(result: Result) -> tuple[float, int, int]:
-    """Updates of networks (by default all), moments and episodes."""
+def _read(path: Path) -> Result:
+    try:
+        result: Result = json.loads(path.read_text())
+    except ValueError as error:
+        raise SystemExit(f"{path} is damaged ({error}): delete it, and measure again") from error
+    return result
+
+
+def _effort(result: Result) -> tuple[bool, float, int, int]:
+    """Whether it has the usual settings, updates of networks (by default all), moments and episodes."""
     updates = result.get("fit_updates")
-    return np.inf if updates is None else updates, result["moments"], result["episodes"]
+    updates = np.inf if updates is None else updates
+    return "overrides" not in result, updates, result["moments"], result["episodes"]
 
 
 def _rounded(figures: Figures) -> Figures:
@@ -140,7 +149,7 @@ def number(value: float) -> str:
     if np.isnan(value):
         return NONE
     if np.isinf(value):
-        return "more than can be told"
+        return "not measurable"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}"
 
 

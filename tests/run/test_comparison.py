@@ -118,9 +118,9 @@ def test_a_small_comparison_leaves_files_tables_and_a_picture(tmp_path: Path) ->
     ]
     assert "fuel_taxi-replayed-3000-0" in _run(words, tmp_path)
     assert sorted(path.name for path in (tmp_path / "found").glob("*.json")) == [
-        "fuel_taxi-replayed-3000-0-moments_4-episodes_10.json",
-        "fuel_taxi-reward_decomposition-3000-0-moments_4-episodes_10.json",
-        "fuel_taxi-rollouts_20-0-0-moments_4-episodes_10.json",
+        "fuel_taxi-replayed-3000-0-moments_4-episodes_10-overrides_787752d3.json",
+        "fuel_taxi-reward_decomposition-3000-0-moments_4-episodes_10-overrides_787752d3.json",
+        "fuel_taxi-rollouts_20-0-0-moments_4-episodes_10-overrides_787752d3.json",
     ]
     assert _run(words, tmp_path).startswith("0 results measured")  # all is there already
     (decomposed,) = (tmp_path / "found").glob("fuel_taxi-reward_decomposition-*.json")
