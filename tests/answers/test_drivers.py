@@ -344,7 +344,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
         asked().drivers("flies")
     with pytest.raises(ValueError, match="by"):
         asked().drivers(by=HORIZON)
-    with pytest.raises(ValueError, match="no foil in the same state"):
+    with pytest.raises(ValueError, match="needs a foil in the same state"):
         replace(asked(), foil=None).drivers(against_foil=True)
     nothing = asked()
     nothing.explainer.predictor.updates = 0  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from tests.support.learning import batches
 from tpd.answers import what_if
 from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.learned import learned_instead
+from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.types import concatenate
@@ -133,3 +134,27 @@ def test_other_rewards_change_returns_only_where_their_terms_are_predicted() -> 
     contrast, _ = explained(TemporalReward)
     assert np.isnan(what_if.returns(contrast.fact, {name: 2})).all()
     assert np.isfinite(what_if.returns(contrast.fact, {})).all()
+
+
+def test_an_unknown_return_is_not_told() -> None:
+    contrast, _ = explained(RewardDecomposition)
+    unknown = replace(contrast.fact, unknown=np.full_like(contrast.fact.unknown, 0.94))
+    said = ContrastNarrator(unknown - contrast.foil).paragraph(0, "a", "b")
+    assert "A: its return over an infinite horizon is unknown" in said
+    assert "discounted probability of reaching an untried state-action pair after a is 94 %" in said
+    assert f"{contrast.fact.expected_return[0, -1]:.2f}" not in said
+
+
+@pytest.mark.parametrize("other", [TemporalReward, ReplayedFHTD])
+def test_different_quantities_are_not_compared(other: type[ReplayedFHTD]) -> None:
+    one, another = explained(RewardDecomposition)[0], explained(other)[0]
+    with pytest.raises(ValueError, match="cannot compare predictions of methods with different quantities"):
+        _ = one.fact - another.fact
+
+
+def test_a_reward_that_cannot_be_changed_is_not_told() -> None:
+    contrast, _ = explained(TemporalReward)
+    said = overtakes(contrast, 0, contrast.fact.component_names[0], "a", "b")
+    assert "is not predicted by this method" in said
+    contrast, _ = explained(RewardDecomposition)
+    assert "overtake" in overtakes(contrast, 0, contrast.fact.component_names[0], "a", "b")

@@ -28,7 +28,9 @@ def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> 
     assert contrast.settled[0] == settled
     said = compare(contrast, 0, "run", "jump", chosen="jump")
     assert ("run is worth" in said) == settled
-    unsettled = "The data do not tell which is worth more within 1 step: run 5.00, jump 3.00"
+    unsettled = (
+        "The data do not tell which is worth more within 1 step: a return of 5.00 for run, 3.00 for jump"
+    )
     assert (unsettled in said) == (not settled)
     assert (unsettled in compare(contrast, 0, "run", "jump", chosen="run")) == (not settled)
 

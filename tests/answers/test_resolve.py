@@ -107,5 +107,5 @@ def test_what_cannot_be_solved_is_refused() -> None:
     reads_info = OutcomeSet(
         [event("odd", small_mdp.odd, 1.0, info_keys=["parity"])], accounts_for_reward=True
     )
-    with pytest.raises(ValueError, match="read info \\(parity\\)"):
+    with pytest.raises(ValueError, match="outcomes read \\(parity\\)"):
         resolve(model, reads_info, {}, 0.9)

@@ -106,7 +106,7 @@ def test_a_practical_tie_is_called_one(plain: Explanation) -> None:
     """Small is what is small beside all that is gained and lost, not beside what is left of that."""
     contrast = plain[:1] - plain[1:]
     said = compare(contrast, 0, "south", "east", tie=0.4)
-    assert said.startswith("A practical tie within 30 steps: south -29.81, east -47.22.")
+    assert said.startswith("A practical tie within 30 steps: a return of -29.81 for south, -47.22 for east.")
     assert "tie" not in compare(contrast, 0, "south", "east", tie=0.3)
     assert "practical tie" in compare(plain - plain, 0, "a", "b")
     one, other = toy([[0.9, 0.0898], [0.0, 0.0102]]), toy([[0.9, 0.09], [0.0, 0.01]])
@@ -185,7 +185,9 @@ def test_what_comes_after_the_horizon_decides_where_it_is_estimated() -> None:
     alike = compare(ends_with(fact, 5.0) - ends_with(foil, 5.0), 0, "run", "jump")
     assert alike.endswith("Both returns include about +5.00 for the steps after step 1.")
     wide = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 20.0), 0, "run", "jump")
-    assert wide.startswith("The data do not tell which is worth more: run 5.80, jump 8.80 (a difference of")
+    assert wide.startswith(
+        "The data do not tell which is worth more: a return of 5.80 for run, 8.80 for jump (a difference of"
+    )
     endless = compare(ends_with(fact, 1.0) - ends_with(foil, 1.0, unended=1002), 0, "run", "jump")
     assert endless.endswith("because rollouts of 1002 steps do not end.")
     assert "within 2 steps" in endless

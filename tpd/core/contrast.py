@@ -40,6 +40,12 @@ class Contrast:
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
+        quantities = {(side.endless, side.endless and side.stepwise) for side in (self.fact, self.foil)}
+        if len(quantities) > 1:
+            raise ValueError(
+                "cannot compare predictions of methods with different quantities: returns over an infinite "
+                "horizon with those of single steps, or terms of the return with rewards by step"
+            )
         counts = {len(self.fact.samples), len(self.foil.samples)} if self.drawn else set[int]()
         single = self.rolled_out and 1 in counts  # a deterministic side has a single rollout
         if len(counts) > 1 and not single:

@@ -158,7 +158,8 @@ class Explanation:
                 return "exact"
             if not self.counted and not self.known.any():
                 return "not learned"
-            return "learned" if self.counted or self.verdicts is not None else "learned, but not evaluated"
+            evaluated = self.judged if self.endless else self.verdicts is not None
+            return "learned" if self.counted or evaluated else "learned, but not evaluated"
         if self.certain.all():
             return "by one rollout: policy and environment are deterministic here"
         return f"by {len(self.rollouts)} rollouts"
@@ -186,6 +187,11 @@ class Explanation:
     def endless(self) -> bool:
         """Whether the return up to the last step is the return over an infinite horizon."""
         return self.verdicts is not None and bool((self.verdicts.returns[:, -1] == Verdict.ENDLESS).any())
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether the reward of each step may be reported."""
+        return bool(self.told.returns.all(axis=1).any())
 
     @property
     def _numbered(self) -> bool:

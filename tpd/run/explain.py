@@ -129,11 +129,13 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     actions = np.array(valid_actions(run, fact.state))
     names = [run.env.name_of_action(action) for action in actions]
     explanation = fact.expectations.explain(actions)
-    columns: dict[str, FloatArray] = {"return": what_if.returns(explanation, {})}
+    worth = "return, infinite horizon" if explanation.endless else "return"
+    columns: dict[str, FloatArray] = {worth: what_if.returns(explanation, {})}
     if question.rewards:
         columns["with these rewards"] = what_if.returns(explanation, question.rewards)
     if question.resolve:
-        columns["re-solved"] = _resolved_returns(run, question.rewards, fact.state, actions)
+        horizon = f" within {explanation.horizon} steps" if explanation.endless else ""
+        columns[f"re-solved{horizon}"] = _resolved_returns(run, question.rewards, fact.state, actions)
     own = None if fact.own is None else run.env.name_of_action(fact.own)
     columns |= _observed_returns(fact, names, explanation, out)
     told = explanation.told.returns[:, -1]
@@ -204,7 +206,7 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
         met = met[np.linspace(0, len(met) - 1, MOST_SIMULATED).astype(np.int64)]
     found = what_if.fragility(run.explainer, run.env, met, outcome)
     if (found.best < 0).all():
-        print(f"{some}: no result, because the return or the count of {outcome} is not learned or not predicted\n")
+        print(f"{some}: no result, because the return or the count of {outcome} is not predicted\n")
         return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
     rows = fragile_tables.most_fragile(run.env, met, found, now)

@@ -26,12 +26,13 @@ def write_overview(run: SavedRun, folder: Path, tracked: Run, seconds: float, he
     """
     folder = folder / OVERVIEW
     folder.mkdir(parents=True, exist_ok=True)
-    if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
+    stepwise = run.explainer.limits is None  # else there are no forecasts for maps or turning points
+    if stepwise and (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         for name, figure in maps.draw(run.explainer, run.env, spec).items():
             figure.savefig(folder / f"map_{name}.png")
     if run.recording is not None:
         points, shown = None, sorted(report.shown_episodes(run))
-        if run.explainer.predictor.horizon > 1:
+        if stepwise and run.explainer.predictor.horizon > 1:
             points = _turning_points(run, run.recording, shown)
             write_table(points, folder / TURNING_POINTS)
             if len(points):

@@ -10,7 +10,7 @@ from tpd.core.explanation import Explained, Explanation
 from tpd.core.types import FloatArray
 from tpd.show.plots import LABEL
 
-ROOM = 0.15
+ROOM = 0.25
 """Space beside the longest bar for its number, as a fraction of the axis."""
 TICKS = 5
 

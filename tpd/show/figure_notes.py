@@ -17,7 +17,7 @@ def remarks(explanation: Explanation, row: int) -> list[str]:
     running, unknown = remainder.running[row], remainder.unknown[row]
     told, rewarded = explanation.told, explanation.legend.reward_bound is not None
     if explanation.endless:
-        said = ["over an infinite horizon"]
+        said = ["returns are over an infinite horizon"]
     elif not told.ended[row, -1]:
         said = [f"whether the episode continues after step {explanation.horizon - 1} is not learned"]
     else:

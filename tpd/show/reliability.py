@@ -12,6 +12,7 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from tpd.core.verdicts import Verdict
 from tpd.evaluation.forecasts import ForecastSkill
 from tpd.evaluation.windows import BINS
 from tpd.show import plots
@@ -39,12 +40,15 @@ def draw(forecasts: ForecastSkill, title: str) -> Figure:
     rates = forecasts.at.scores.base_rate[-1]
     named = [name for name, is_event in zip(forecasts.names, forecasts.is_event, strict=True) if is_event]
     constant = {name: rates[forecasts.names.index(name)] for name in named}
-    events = [name for name in named if constant[name] not in CONSTANT]
+    silent = [name for name in named if math.isnan(constant[name]) or _unanswered(forecasts, name)]
+    events = [name for name in named if constant[name] not in CONSTANT and name not in silent]
     said = [
         f"{words}: {', '.join(name for name in named if constant[name] == rate)}"
         for rate, words in CONSTANT.items()
         if rate in constant.values()
     ]
+    if silent:
+        said.append(f"not predicted by this method, or no windows: {', '.join(silent)}")
     if forecasts.unknown:
         said.append(f"left out as unknown: {forecasts.unknown:.1%} of the steps")
     if not events:
@@ -67,6 +71,11 @@ def draw(forecasts: ForecastSkill, title: str) -> Figure:
     figure.suptitle(textwrap.fill(title, int(14 * figure.get_figwidth())), fontsize=11)
     _key(figure, said)
     return figure
+
+
+def _unanswered(forecasts: ForecastSkill, name: str) -> bool:
+    """Whether the method predicts no single step of an event."""
+    return bool((forecasts.at.verdict[:, forecasts.names.index(name)] == Verdict.UNANSWERABLE).all())
 
 
 def _page(rows: int, columns: int) -> tuple[Figure, GridSpec]:

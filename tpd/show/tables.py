@@ -85,6 +85,9 @@ def verdict_table(title: str, forecasts: pd.DataFrame) -> Table:
     table = empty_table(title, "outcome", *headings)
     for row in rows:
         table.add_row(*row)
+    if (forecasts["verdict"] == Verdict.UNANSWERABLE.words).all():
+        table.caption = "this method predicts no single steps, so fresh episodes cannot judge it"
+        return table
     table.caption = (
         "learned: the skill in fresh episodes, as shown, exceeds 0.1 with 99 % confidence; too rare: fewer "
         "than 20 episodes with the event, as shown, or without it. If an event is not learned, use more "

@@ -154,10 +154,10 @@ class ContrastNarrator:
         self, row: int, fact: PairSummary, foil: PairSummary, verdict: Verdict, chosen: str | None
     ) -> str:
         scope = _scope(fact, foil, verdict)
-        values = [f"{pair.name} {worth(_total(pair, verdict.whole))}" for pair in (fact, foil)]
+        values = [f"{worth(_total(pair, verdict.whole))} for {pair.name}" for pair in (fact, foil)]
         if not verdict.settled:
             said = "a practical tie" if verdict.tie else "the data do not tell which is worth more"
-            return f"{said}{scope}: {values[0]}, {values[1]}{_apart(verdict)}"
+            return f"{said}{scope}: a return of {values[0]}, {values[1]}{_apart(verdict)}"
         better, lesser = (fact, foil) if verdict.gain > 0 else (foil, fact)
         returns = _total(better, verdict.whole), _total(lesser, verdict.whole)
         more = f"{worth(abs(verdict.gain))}{_between(verdict)} more than {lesser.name}{scope}"

@@ -130,6 +130,11 @@ def never_tried(pair: PairSummary) -> str:
 
 
 def into_unknown(pair: PairSummary) -> str:
+    if pair.endless:
+        return (
+            f"the discounted probability of reaching an untried state-action pair after {pair.name} is "
+            f"{percent(pair.unknown)}"
+        )
     return (
         f"the future after {pair.name} is partly unknown from step {pair.unknown_from} on: the probability "
         f"of reaching an untried state-action pair by step {pair.horizon - 1} is {percent(pair.unknown)}"

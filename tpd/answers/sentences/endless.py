@@ -13,6 +13,8 @@ MOST_OF_IT = 0.8
 
 def endless(pair: PairSummary) -> str:
     """The return of a pair, with its terms or with the steps that most of it comes from, as predicted."""
+    if not pair.foreseen:
+        return "its return over an infinite horizon is unknown"
     terms = [term for term in pair.terms if pair.terms_told[term.number]]
     factors = [(term.weight or 0) if pair.rewarded else 1 for term in terms]
     totals = {t.name: factor * pair.discounted[t.number] for t, factor in zip(terms, factors, strict=True)}

@@ -23,8 +23,9 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
         if not pair.worth_told:
             return sentence(f"the return of {pair.name} is not learned, so {unknown}")
     column = contrast.fact.legend.names.index(outcome)
-    if not contrast.told.by[row, -1, column]:
-        return sentence(f"how often {outcome} happens is not learned, so {unknown}")
+    if not contrast.told.terms[row, column]:
+        why = "not predicted by this method" if fact.endless else "not learned"
+        return sentence(f"how often {outcome} happens is {why}, so {unknown}")
     ahead, behind = (fact, foil) if fact.worth >= foil.worth else (foil, fact)
     said = f"with the rest of the policy unchanged, {behind.name}"
     if at is None:

@@ -248,20 +248,31 @@ class Charts {
     const { book } = this;
     const difference = (of) => pairs.map(of).reduce((fact, foil) => fact - foil);
     const annotations = this.tooLittle(...pairs);
+    if (pairs.some((pair) => book.arrays.reach[pair] < book.horizon)) {
+      const layout = this.layout("", {}, "relative");
+      this.draw(id, this.blank(), { ...layout, annotations: [this.note("unknown: leads to untried pairs")] });
+      return;
+    }
     if (book.endless === "steps") {
       const rewards = pairs.map((pair) => {
         const terms = this.components.map((k) => book.expected(pair, k).map((v) => v * book.originalWeights[k]));
         return this.steps.map((h) => terms.reduce((sum, term) => sum + book.discount ** h * term[h], 0));
       });
-      const bars = this.bar("reward", this.steps.map((h) => difference((_, i) => rewards[i][h])), { color: "black" }, ".2f");
+      const bars = this.bar("reward", this.steps.map((h) => difference((_, i) => rewards[i][h])), { color: this.steps.map((h) => (h < book.horizon - 1 ? "black" : "#888888")) }, ".2f");
       const layout = this.layout("discounted reward", { zeroline: true, zerolinecolor: "black" }, "relative");
-      layout.xaxis.title.text = `steps ahead (${book.horizon - 1}: and all later ones)`;
+      layout.xaxis.title.text = `steps ahead (grey: step ${book.horizon - 1} and all later ones)`;
       this.draw(id, [bars], { ...layout, annotations });
       return;
     }
     const shown = book.rewarded ? this.components : [...book.outcomes.keys()].filter((k) => !book.outcomes[k].first);
     const totals = shown.map((k) => (book.rewarded ? weights[k] : 1) * difference((pair) => book.count(pair, k)));
     const names = shown.map((k) => escaped(book.outcomes[k].name));
+    const colours = shown.map((k) => book.outcomes[k].colour);
+    if (book.rewarded) {
+      names.push("<b>return</b>");
+      colours.push("black");
+      totals.push(totals.reduce((sum, total) => sum + total, 0));
+    }
     const trace = {
       type: "bar",
       orientation: "h",
@@ -270,7 +281,7 @@ class Charts {
       text: totals.map((total) => book.formats.worth(Math.abs(total) < 5e-3 ? 0 : total)),
       textposition: "outside",
       cliponaxis: false,
-      marker: { color: shown.map((k) => book.outcomes[k].colour) },
+      marker: { color: colours },
       hovertemplate: "%{y}: %{x:.2f}<extra></extra>",
     };
     const layout = this.layout("", { autorange: "reversed" }, "relative");

@@ -98,7 +98,7 @@ def read(path: Path) -> Contents:
 def _block(text: str, name: str) -> str:
     found = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', text, re.DOTALL)
     if found is None:
-        raise ValueError(f"this is not a report: it has no block {name!r}")
+        raise ValueError(f"this is not a report of tpd: it has no script element {name!r}")
     return found[1]
 
 

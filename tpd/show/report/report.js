@@ -408,7 +408,7 @@ class Page {
     $("returns-note").textContent =
       `Return: expected ${book.withoutSteps ? "over an infinite horizon" : `within ${book.horizon} steps`}, ` +
       `later rewards discounted by ${book.discount}. ` +
-      ("return_low" in book.arrays ? "In brackets: its 90 % band. " : "") +
+      ("return_low" in book.arrays && !book.withoutSteps ? "In brackets: its 90 % band. " : "") +
       (book.withoutSteps ? "" : "Continues: probability that the episode continues after that.");
   }
 
