@@ -130,8 +130,9 @@ def playing_model(algorithm: Algorithm, policy: Any, arguments: dict[str, Any]) 
 def _fraction(agent: SavedAgent, name: str) -> float:
     value = agent.settings.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        shown = "a pickle" if isinstance(value, dict) else value
-        raise ValueError(f"has {name}={shown}, expected a number in [0, 1]; {TRUST}")
+        if isinstance(value, dict):
+            raise ValueError(f"stores {name} as a pickle, which is not executed; {TRUST}")
+        raise ValueError(f"has {name}={value}, expected a number in [0, 1]")
     return float(value)
 
 

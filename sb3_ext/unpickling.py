@@ -85,9 +85,11 @@ def _settings(content: bytes) -> dict[str, Any]:
     try:
         settings = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"data in it is not valid JSON ({error})") from error
+        raise ValueError(
+            f"its entry 'data' is not valid JSON ({error}), so it is damaged or not an SB3 agent"
+        ) from error
     if not isinstance(settings, dict):
-        raise ValueError(f"data in it is a {type(settings).__name__}, expected an object with settings")
+        raise ValueError(f"its entry 'data' is a {type(settings).__name__}, expected an object with settings")
     return settings
 
 

@@ -327,7 +327,9 @@ def test_functions_that_cannot_be_stored_are_asked_for_by_name(tmp_path: Path) -
     settings = ["explainer=network", "explainer.fit_updates=20", "evaluation=none"]
     explainer = tpd.Explainer(balance, env=make, events=events, horizon=5)
     explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"env of this run is not stored.*pass it: tpd.load\(.*env=\.\.\.\)"):
+    with pytest.raises(
+        ValueError, match=r"env of this run is not stored.*pass env again, tpd.load\(.*env=\.\.\.\)"
+    ):
         tpd.load(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"right half.*are not stored.*events=\.\.\.\)"):
         tpd.load(tmp_path / "saved", env=make)

@@ -574,7 +574,7 @@ def test_trust_is_true_or_false(file: Path) -> None:
 def test_settings_that_are_not_plain(file: Path) -> None:
     env = Toy(VECTOR, THREE)
     for name, value, told in (
-        ("gamma", {":type:": "<class 'numpy.float32'>", ":serialized:": ""}, "has gamma=a pickle"),
+        ("gamma", {":type:": "<class 'numpy.float32'>", ":serialized:": ""}, "stores gamma as a pickle"),
         ("gamma", 1.5, "has gamma=1.5"),
         ("policy_kwargs", [], "has policy_kwargs=[]"),
         ("policy_kwargs", {"activation_fn": "x" * 9999}, "has activation_fn=x"),
@@ -606,9 +606,9 @@ def test_files_that_are_no_agents(file: Path) -> None:
         assert refused(file, env).endswith(f"it lacks ['{name}']")
     for data in (b"{", b"\xff", b"[" * 100_000):
         write_zip(file, {**entries, "data": data})
-        assert refused(file, env).startswith("data in it is not valid JSON")
+        assert refused(file, env).startswith("its entry 'data' is not valid JSON")
     write_zip(file, {**entries, "data": b"[]"})
-    assert refused(file, env) == "data in it is a list, expected an object with settings"
+    assert refused(file, env) == "its entry 'data' is a list, expected an object with settings"
     for weights in (b"", b"PK\x05\x06" + bytes(18), entries["policy.pth"][:-100], b"junk"):
         write_zip(file, {**entries, "policy.pth": weights})
         assert re.match("policy.pth in it is (corrupted|not a pickle, or corrupted)", refused(file, env))

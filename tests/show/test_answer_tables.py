@@ -220,7 +220,7 @@ def test_noise_is_no_difference() -> None:
     noisy = spread(side, 1 - 1e-9, 1 + 1e-9)
     other = replace(noisy, draws=side.expected + np.zeros((ENOUGH_DRAWS, 1, 1, 1)))
     assert compare(noisy - other, 0, "run", "jump").startswith(
-        "A practical tie within 1 step: run 5.00, jump 5.00."
+        "A practical tie within 1 step: a return of 5.00 for run, 5.00 for jump."
     )
 
 

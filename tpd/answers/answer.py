@@ -197,8 +197,7 @@ class Answer:
     def _asked(self) -> "Asked":
         if self.asked is None:
             raise ValueError(
-                "an answer of a batch has no drivers and no nearest state: request it alone with "
-                "explainer.why(...)"
+                "drivers and nearest_state need the answer to a single question: call explainer.why(...)"
             )
         return self.asked
 

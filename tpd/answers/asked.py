@@ -40,8 +40,8 @@ MANY_EPISODES = 20
 """Episodes needed to tell visited states from others; if fewer are recorded, more are played."""
 UNLEARNED = "nothing is learned yet, and this needs a learned forecast: call learn() first"
 ELSEWHERE = (
-    "this compares fact and foil in one state, but the answer has no foil in the same state: ask again with "
-    "foil="
+    "against_foil needs a foil in the same state, which this answer does not have: ask again, "
+    "why(..., foil=<action>)"
 )
 
 

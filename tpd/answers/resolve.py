@@ -29,7 +29,8 @@ def resolve(
         raise ValueError("discount must be below 1 to solve for the optimal policy")
     if outcomes.info_keys:
         raise ValueError(
-            f"outcomes read info ({', '.join(outcomes.info_keys)}), which a table of dynamics does not have"
+            "the optimal policy cannot be computed, because the tabular model does not store the entries of "
+            f"info that the outcomes read ({', '.join(outcomes.info_keys)})"
         )
     legend = with_rewards(outcomes.legend, rewards)
     transitions, probability = model.transitions()

@@ -70,7 +70,7 @@ class TurningPoint:
         place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
         when = f"by step {self.until}"
         said = turned(self.happened, self.event, when, self.before, self.after)
-        return f"{place}: {said}, due to randomness, not to the action"
+        return f"{place}: {said}; due to the random result of this step, not to the choice of its action"
 
 
 def search_turning_points(

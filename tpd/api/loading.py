@@ -52,7 +52,9 @@ def load(
         if isinstance(policy, AbsentPolicy):
             raise NotStoredError(f"the agent of this run is not stored ({policy.reason})", "agent")
     except NotStoredError as error:
-        raise ValueError(f"{error}; pass it: tpd.load({str(folder)!r}, {error.what}=...)") from error
+        raise ValueError(
+            f"{error}: pass {error.what} again, tpd.load({str(folder)!r}, {error.what}=...)"
+        ) from error
     if env is not None and run.about is not None and run.about.env.kind == "environment":
         stored, given = run.about.env.id.rpartition(":")[2], run.env.registered_id
         check_same_world(stored, given, f"the run is about {stored}, but env is {given}", "omit env")

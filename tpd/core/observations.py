@@ -45,7 +45,10 @@ def check_space(space: spaces.Space[Any], owner: str) -> None:
     known = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     for part in parts:
         if not isinstance(part, known):
-            raise TypeError(f"{owner} has observations of {part}, which is not supported")
+            raise TypeError(
+                f"{owner} has observations of {part}, which is not supported; supported are Box, Discrete, "
+                "MultiDiscrete and MultiBinary, and a Dict of these"
+            )
 
 
 def numbers(values: Any) -> str:

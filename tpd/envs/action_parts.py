@@ -49,7 +49,7 @@ class ActionParts:
     def check(self, owner: str) -> None:
         """Refuse a wrong number of names for parts or choices."""
         if not (self.counts > 1).any():
-            raise ValueError(f"the actions of {owner} have parts without choices")
+            raise ValueError(f"{owner} has only one action, because every part of it has a single choice")
         for what, names, due in (
             ("parts", self.names, len(self.counts)),
             ("choices", self.choice_names, int(self.counts.max())),

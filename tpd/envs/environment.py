@@ -268,8 +268,8 @@ class Environment:
             return None
         if getattr(env, "fickle_passenger", False):
             raise ValueError(
-                f"the table P of {self.id} does not model fickle_passenger=True: create it with "
-                "fickle_passenger=False"
+                f"the table P of {self.id} does not model fickle_passenger=True: create the "
+                "environment with fickle_passenger=False"
             )
         mask = None
         if hasattr(env, "action_mask"):

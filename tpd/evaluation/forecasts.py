@@ -230,7 +230,10 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
     wrong = ~np.isfinite(forecast).all(axis=(1, 2))
     if wrong.any():
         pair = pairs.describe(int(np.argmax(wrong)))
-        raise ValueError(f"a forecast with support must be finite, but the one for {pair} is not")
+        raise ValueError(
+            f"the predictor's forecast for {pair} is not finite: learn again, for a network with a smaller "
+            "learning rate (explainer.learning_rate)"
+        )
 
 
 def _reliability(bins: FloatArray, starts: Sequence[int]) -> Reliability:

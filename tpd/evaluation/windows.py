@@ -69,7 +69,8 @@ class Course:
         if foils:
             if transitions.own is None:
                 raise ValueError(
-                    "foils cannot be identified: the transitions do not store which actions the policy chose"
+                    "foils cannot be identified, because the transitions do not store which actions the "
+                    "policy chose: collect them with tpd, or evaluate without foils"
                 )
             self.steps = np.flatnonzero(~transitions.own)
             self._limit = np.minimum(self._limit, _next(~transitions.own))

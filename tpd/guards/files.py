@@ -137,10 +137,10 @@ class StoredArrays(CheckedArrays):
 def read_json(path: Path) -> Any:
     """The values of a JSON file; a ValueError names the file and the problem."""
     require_file(path, LARGEST_JSON)
+    text = path.read_bytes()
+    if (parts := text.count(b"[") + text.count(b"{")) > MOST_PARTS:
+        raise ValueError(f"{path}: has {parts} lists and objects, at most {MOST_PARTS} are read")
     try:
-        text = path.read_bytes()
-        if (parts := text.count(b"[") + text.count(b"{")) > MOST_PARTS:
-            raise ValueError(f"{parts} lists and objects, at most {MOST_PARTS} are read")
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON ({brief(error)})") from error

@@ -33,8 +33,8 @@ class Followed:
     def __post_init__(self) -> None:
         if any(isinstance(policy, RecurrentPolicy) for policy in self.policies):
             raise ValueError(
-                f"{self.name}: a recurrent policy cannot be followed, since its hidden state in the "
-                "agent's episode is unknown"
+                f"{self.name}: a recurrent policy cannot be a foil, because its hidden state at this moment "
+                "is unknown; use a policy without hidden state, or a list of actions"
             )
 
     def at(self, step: int) -> Policy | None:

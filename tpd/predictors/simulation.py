@@ -138,9 +138,9 @@ class Simulator:
                 certain = np.asarray(~chance.any(axis=0))
                 if not np.allclose(seen[0, certain], seen[1, certain], rtol=ROUNDING, atol=ROUNDING):
                     raise ValueError(
-                        f"{self.env.id} cannot be forked: two rollouts of one moment differ, although "
-                        "neither policy nor environment has drawn from a generator, so it has randomness "
-                        "that cannot be seeded"
+                        f"{self.env.id} cannot be forked: two rollouts from one moment with the same seed "
+                        "differ; let it draw all random numbers from self.np_random, or ask the learned "
+                        "predictor about the observation"
                     )
                 yield Sample(seen[:1], certain)
 

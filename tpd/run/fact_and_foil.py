@@ -200,8 +200,8 @@ def _explained(here: Expectations, instead: Array) -> Explanation:
         return here.explain(instead)
     if not here.run.explainer.informed:
         raise QuestionError(
-            f"one part of the action can be changed in {len(instead)} ways, and no predictor is learned to "
-            "choose the best: pass a foil, foil={part: choice}"
+            f"there are {len(instead)} other actions that differ in one part, too many for rollouts, and no "
+            "predictor was learned to choose the best of them: pass one, foil={part: choice}"
         )
     return here.learned(instead)
 

@@ -197,7 +197,8 @@ class Forks:
     def _unrepeatable(self, what: str) -> str:
         return (
             f"{self._env.id} cannot be forked: with the same seed and actions it {what}, so it has "
-            "randomness that reset(seed=...) does not control, or state that its copies share"
+            "randomness that reset(seed=...) does not control, or state that its copies share; ask the "
+            "learned predictor about the observation"
         )
 
     def _prove_copy(self, way: Callable[[Env, Moment], Env], moment: Moment, rng: Rng) -> bool:

@@ -153,8 +153,8 @@ class OutcomesDescription(Stored):
         if unnamed := [o for o in self.outcomes if isinstance(o.function, Unnamed) and not o.first]:
             names = ", ".join(repr(outcome.name) for outcome in unnamed)
             raise NotStoredError(
-                f"the functions of {names} are not stored, because lambdas have no name: define them in a "
-                "module",
+                f"the functions of {names} are not stored, because only functions at the top level of a "
+                "module are",
                 "events",
             )
         with _blame("outcomes"):

@@ -55,7 +55,10 @@ def _require_grid(path: Path, frame: pd.DataFrame, by: Sequence[str]) -> None:
     """Refuse a table that does not have exactly one row per combination."""
     combinations = math.prod(frame[name].nunique() for name in by)
     if frame.duplicated(list(by)).any() or len(frame) != combinations:
-        raise ValueError(f"{path}: expected one row for each {' and '.join(by)}, got {len(frame)} rows")
+        each = ", ".join(by)
+        raise ValueError(
+            f"{path}: expected {combinations} rows, one for each combination of {each}, got {len(frame)}"
+        )
 
 
 def read_metrics(path: Path) -> dict[str, float]:

@@ -135,7 +135,7 @@ def require_usable(uri: str) -> None:
 def _require_database(path: Path) -> None:
     """Refuse a file that is not a store of this MLflow version, or contains SQL that would be run."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        raise ValueError(f"the store {path} is not a file with read and write permission")
+        raise ValueError(f"the store {path} is not a file, or may not be read and written")
     about = path.stat()
     try:
         _look_through(path, about.st_ino, about.st_size, about.st_mtime_ns)
@@ -189,7 +189,8 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
         harmless = kind in ("table", "index") or (kind == "trigger" and re.fullmatch(REFUSING, written))
         if called or virtual or not harmless or re.search(PATTERNS, written, re.IGNORECASE):
             raise ValueError(
-                f"the store {path} has a {kind} {name!r:.80} that would run code; MLflow creates none"
+                f"the store {path} has a {kind} {name!r:.80} that would run code and is not MLflow's; use "
+                "another store (tracking.uri=...)"
             )
         if kind == "table":
             tables.add(name)
