@@ -11,6 +11,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
 
 from sb3_ext.stages import PROGRESS
 from tpd.core.observations import unpack
@@ -118,6 +119,14 @@ class SB3Policy:
     def _predict(self, observations: Array, deterministic: bool) -> Array:
         return self.model.predict(self._seen(observations), deterministic=deterministic)[0]
 
+    @property
+    def _playing(self) -> BasePolicy:
+        """The model's policy, with dropout and batch normalisation as in playing."""
+        policy = self.model.policy
+        if policy.training:
+            policy.set_training_mode(False)
+        return policy
+
     def _tensor(self, observations: Array) -> Any:
         return self.model.policy.obs_to_tensor(self._seen(observations))[0]
 
@@ -129,27 +138,31 @@ class DiscreteSB3Policy(SB3Policy):
         """[batch, num_actions]"""
         if self.deterministic:
             return np.eye(self._num_actions)[self.action(observations)]
-        if hasattr(self.model.policy, "get_distribution"):  # an actor
+        if self._acts:
             return self._distribution(observations)
         greedy = np.eye(self._num_actions)[self.action(observations)]
         anything = uniform(np.ones(greedy.shape, dtype=np.bool_))
         return mix(greedy, anything, float(getattr(self.model, "exploration_rate", 0.0)))
 
     def action(self, observations: Array) -> IntArray:
-        if self._masked:
-            return np.asarray(np.argmax(self._distribution(observations), axis=1))
-        return np.asarray(self._predict(observations, deterministic=True), dtype=np.int64)
+        """[batch]: the best action. Unlike the model's `predict`, this does not walk through all modules."""
+        preference = self.action_values(observations)
+        if preference is None and self._acts:
+            preference = self._distribution(observations)
+        if preference is None:
+            return np.asarray(self._predict(observations, deterministic=True), dtype=np.int64)
+        return np.asarray(np.argmax(preference, axis=1))
 
     def sample(self, observations: Array, rng: Rng) -> IntArray:
         return draw(self.probabilities(observations), rng)
 
     def action_values(self, observations: Array) -> FloatArray | None:
         """[batch, num_actions], if the model learns them."""
-        network = getattr(self.model.policy, "q_net", None)
+        policy: Any = self._playing
         with torch.no_grad():
-            if network is not None:
+            if (network := getattr(policy, "q_net", None)) is not None:
                 values = network(self._tensor(observations))
-            elif (network := getattr(self.model.policy, "quantile_net", None)) is not None:
+            elif (network := getattr(policy, "quantile_net", None)) is not None:
                 values = network(self._tensor(observations)).mean(dim=1)
             else:
                 return None
@@ -161,14 +174,15 @@ class DiscreteSB3Policy(SB3Policy):
         return int(self.model.action_space.n)
 
     @property
-    def _masked(self) -> bool:
-        return isinstance(self.model, MaskablePPO)
+    def _acts(self) -> bool:
+        """Whether it has an actor, with a distribution of actions."""
+        return hasattr(self.model.policy, "get_distribution")
 
     def _distribution(self, observations: Array) -> FloatArray:
         """[batch, num_actions]: the distribution from which an actor samples."""
-        policy: Any = self.model.policy
+        policy: Any = self._playing
         masks = {}
-        if self._masked:
+        if isinstance(self.model, MaskablePPO):
             assert self.mask is not None
             masks = {"action_masks": self.mask(observations)}
         with torch.no_grad():
@@ -208,7 +222,7 @@ class RecurrentSB3Policy(SB3Policy):
 
     @property
     def _recurrent(self) -> RecurrentActorCriticPolicy:
-        policy = self.model.policy
+        policy = self._playing
         assert isinstance(policy, RecurrentActorCriticPolicy)
         return policy
 
