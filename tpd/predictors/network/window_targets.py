@@ -40,8 +40,8 @@ class WindowTargets:
         self._next: FloatArray | None = None
         """[row, num_actions]: cached action probabilities in the next state, once the policy is final; NaN
         until needed"""
-        self._margins: FloatArray | None = None
-        """[row, 1]: cached margins of the agent at the observations, likewise"""
+        self._margins: tuple[FloatArray, FloatArray] | None = None
+        """Both [row, 1]: margins of the agent at observations and at next observations, likewise"""
 
     def __len__(self) -> int:
         return len(self._replay)
@@ -72,25 +72,29 @@ class WindowTargets:
         if isinstance(self._policy, DiscretePolicy):
             num_actions = self._policy.probabilities(kept.observation[:1]).shape[1]
             self._next = np.full((len(kept), num_actions), np.nan, dtype=np.float32)
-            self._margins = np.full((len(kept), 1), np.nan, dtype=np.float32)
 
     def margins(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
         """[batch, 1]: the agent's margins in these rows; None if the network does not use or cache them."""
-        if self._margins is None or not network.margin:
-            return None
-        asked = np.unique(rows[np.isnan(self._margins[rows, 0])])
-        if len(asked):
-            self._margins[asked] = network.margins_at(self.kept.observation[asked])
-        return self._margins[rows]
+        cached = self._cached_margins(network)
+        return None if cached is None else cached[0][rows]
 
     def _margins_after(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
-        """[batch, 1]: the agent's margins at the next observations of these rows."""
-        after = self.kept.following[rows]
-        margins = self.margins(np.maximum(after, 0), network)
-        last = np.flatnonzero(after < 0)
-        if margins is not None and len(last):
-            margins[last] = network.margins_at(self.kept.next_observation[rows[last]])
-        return margins
+        """[batch, 1]: the agent's margins at the next observations of these rows, likewise."""
+        cached = self._cached_margins(network)
+        return None if cached is None else cached[1][rows]
+
+    def _cached_margins(self, network: OutcomeNetwork) -> tuple[FloatArray, FloatArray] | None:
+        if self._next is None or not network.margin:
+            return None
+        if self._margins is None:
+            kept, last = self.kept, self.kept.following < 0
+            here, ends = map(network.margins_at, (kept.observation, kept.next_observation[last]))
+            assert here is not None
+            assert ends is not None
+            after = here[np.maximum(kept.following, 0)]
+            after[last] = ends
+            self._margins = here, after
+        return self._margins
 
     def following(self, rows: IntArray) -> NextActions:
         """The policy's next actions after the transitions of these rows."""
