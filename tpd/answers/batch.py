@@ -13,9 +13,8 @@ from tpd.answers.sentences.compare import ContrastNarrator
 from tpd.answers.sentences.describe import Narrator
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation, together
-from tpd.core.pairs import NO_PAIR
+from tpd.core.pairs import NO_PAIR, blocks
 from tpd.core.types import IntArray
-from tpd.predictors.explainer import blocks
 
 
 class Choice(NamedTuple):

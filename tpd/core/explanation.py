@@ -287,14 +287,17 @@ class Explanation:
             return mean_band(self.rollouts, self.legend.is_event, self.certain, level)
         return band_of(self.samples, self.expected, self.foreseen, level)
 
-    def sum_band(self, level: float = LEVEL) -> Band:
-        """[batch, horizon, outcome]: the band of the sum up to step h; for first occurrences P(by step h)."""
+    def sum_band(self, level: float = LEVEL, columns: Sequence[int] | None = None) -> Band:
+        """[batch, horizon, outcome]: the band of the sum up to step h; for first occurrences P(by step h).
+
+        columns: the outcomes; None for all.
+        """
+        asked = slice(None) if columns is None else list(columns)
+        drawn = np.cumsum(self.samples[..., asked], axis=2)
         if self.rollouts is not None:
-            sums = np.cumsum(self.rollouts, axis=2)
-            once = (sums <= 1).all(axis=0)  # first occurrences, and events that no rollout saw twice
-            return mean_band(sums, self.legend.is_event & once, self.certain, level)
-        sums = np.cumsum(self.expected, axis=1)
-        return band_of(np.cumsum(self.samples, axis=2), sums, self.foreseen, level)
+            once = (drawn <= 1).all(axis=0)  # first occurrences, and events that no rollout saw twice
+            return mean_band(drawn, self.legend.is_event[asked] & once, self.certain, level)
+        return band_of(drawn, np.cumsum(self.expected[..., asked], axis=1), self.foreseen, level)
 
     def return_band(self, level: float = LEVEL) -> Band:
         """[batch, horizon]: the band of the expected return up to step h."""

@@ -9,6 +9,13 @@ from tpd.guards.settings import numbered
 
 NO_PAIR = -1
 """The number of a pair that does not exist."""
+IN_MEMORY, IN_CACHE = 1000, 32
+"""Numbers of pairs whose posterior samples fit into memory, and roughly into the cache of a core."""
+
+
+def blocks(pairs: int, at_once: int = IN_CACHE) -> list[slice]:
+    """Blocks of pairs, to compute with posterior samples block by block."""
+    return [slice(start, start + at_once) for start in range(0, pairs, at_once)]
 
 
 def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntArray:

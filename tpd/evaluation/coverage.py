@@ -12,9 +12,10 @@ import pandas as pd
 
 from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.intervals import clopper_pearson
+from tpd.core.pairs import IN_MEMORY, blocks
 from tpd.core.types import BoolArray, FloatArray, IntArray
 from tpd.predictors.cases import Cases
-from tpd.predictors.explainer import Explainer, blocks
+from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import NONE
 from tpd.predictors.rollouts import SampledCases
 
@@ -102,7 +103,7 @@ def coverage(explainer: Explainer, cases: Cases) -> Coverage | None:
         held = shown.held & shown.foreseen
         return Coverage(*(each.sum(axis=(0, 1)) for each in (held, shown.foreseen, np.ones_like(held))))
     counts = np.zeros((3, len(explainer.legend.names)), dtype=np.int64)
-    for some in blocks(max(1, len(cases))):
+    for some in blocks(max(1, len(cases)), IN_MEMORY):
         if (found := _exactly(explainer, cases[some])) is None:
             return None
         counts += np.stack(found)

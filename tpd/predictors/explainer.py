@@ -9,7 +9,7 @@ from tpd.core.beyond import SeesBeyond, nothing_left
 from tpd.core.explanation import Explanation
 from tpd.core.first_occurrences import before_the_end, reconciled
 from tpd.core.outcomes import Legend
-from tpd.core.pairs import row_numbers
+from tpd.core.pairs import IN_MEMORY, blocks, row_numbers
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Predictor
 from tpd.core.verdicts import Verdicts
 from tpd.guards.settings import whole_number
@@ -20,7 +20,6 @@ from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import LimitedPredictor
 
 ROUNDING = 1e-6
-DRAWN_AT_ONCE = 1000  # pairs
 
 
 class Explainer:
@@ -121,7 +120,8 @@ class Explainer:
         if draws and (isinstance(predictor, DrawingPredictor) or self.errors is not None):
             require_memory("the draws", (draws, *predicted.shape), "float32", "pass fewer pairs at once")
             drawn = self._draws(predictor, observations, actions, predicted, draws)[..., :-1]
-            drawn = reconciled(drawn, self.legend)
+            for some in blocks(len(actions)):
+                drawn[:, some] = reconciled(drawn[:, some], self.legend)
         values = self.policy.action_values(observations)
         return Explanation(
             observations=observations,
@@ -240,7 +240,7 @@ class Explainer:
         """
         best = self.favoured(self.action_returns(observations), actions, valid)
         rows = np.flatnonzero(best != actions)
-        for block in blocks(len(rows)):
+        for block in blocks(len(rows), IN_MEMORY):
             some = rows[block]
             pairs = np.concatenate([best[some], actions[some]])
             both = self.explain(np.concatenate([observations[some]] * 2), pairs, draws=ENOUGH_DRAWS)
@@ -260,8 +260,3 @@ class Explainer:
         gain = others[rows, best] - own
         size = np.maximum(np.abs(others[rows, best]), np.abs(own))
         return np.where(gain > self.predictor.tie * size + ROUNDING, best, actions)
-
-
-def blocks(pairs: int) -> list[slice]:
-    """Blocks of pairs, each small enough to keep its posterior samples in memory."""
-    return [slice(start, start + DRAWN_AT_ONCE) for start in range(0, pairs, DRAWN_AT_ONCE)]

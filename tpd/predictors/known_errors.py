@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tpd.core.pairs import blocks
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
 EDGES = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
@@ -50,6 +51,12 @@ class KnownErrors:
         in each sample, so their errors are correlated. Other places get the moments in another order.
         foil [batch]: whether a pair gets errors of foils, or of the policy's own actions.
         """
+        drawn = np.empty((count, *predicted.shape), dtype=np.float32)
+        for some in blocks(len(predicted)):
+            drawn[:, some] = self._drawn(predicted[some], places[some], foil[some], count)
+        return drawn
+
+    def _drawn(self, predicted: FloatArray, places: IntArray, foil: BoolArray, count: int) -> FloatArray:
         chosen = np.linspace(0, len(self.ranks) - 1, count).round().astype(np.int64)
         number = (np.arange(count)[:, None] + places) % count, foil.astype(np.int64)
         drawn = np.repeat(predicted[None].astype(np.float32), count, axis=0)

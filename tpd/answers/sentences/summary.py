@@ -206,7 +206,7 @@ def _happened(
     by = np.cumsum(explanation.expected[:, :, columns], axis=1)
     band, told = None, explanation.told.by[:, :, columns]
     if explanation.banded:
-        band = Band(*(end[:, :, columns] for end in explanation.sum_band()))
+        band = explanation.sum_band(columns=columns)
     counted = events & ~asked
     if explanation.rollouts is not None and counted.any():
         seen = explanation.rollouts[..., [term.column for term in every if counted[term.number]]]

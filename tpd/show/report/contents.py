@@ -17,10 +17,10 @@ from tpd.core.bands import ENOUGH_DRAWS, Band
 from tpd.core.explanation import ENOUGH_VISITS, Explanation, together
 from tpd.core.formats import RULES
 from tpd.core.outcomes import FIRST, Legend
-from tpd.core.pairs import NO_PAIR
+from tpd.core.pairs import NO_PAIR, blocks
 from tpd.core.types import Array, DiscretePolicy, FloatArray, IntArray
 from tpd.envs import Environment
-from tpd.predictors.explainer import ROUNDING, Explainer, blocks
+from tpd.predictors.explainer import ROUNDING, Explainer
 from tpd.show.report import pictures
 from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
@@ -165,8 +165,8 @@ def _bands(parts: Sequence[Explanation]) -> dict[str, Array]:
         return {}
     firsts = [k for k, name in enumerate(parts[0].legend.names) if name.startswith(FIRST)]
     some = [part[block] for part in parts for block in blocks(len(part))]
-    sums = [_sum_band(one) for one in some]
-    ends = [np.concatenate([band[i][:, :, firsts] for band in sums]) for i in (0, 1)]
+    sums = [_sum_band(one, firsts) for one in some]
+    ends = [np.concatenate([band[i] for band in sums]) for i in (0, 1)]
     planes = np.clip(np.nan_to_num(np.concatenate(ends, axis=2)), 0, 1).transpose(2, 1, 0).astype(np.float64)
     bands = {"band": Quantised.of(planes, np.zeros(len(planes)), np.ones(len(planes))).planes}
     if parts[0].legend.reward_bound is not None:
@@ -176,10 +176,10 @@ def _bands(parts: Sequence[Explanation]) -> dict[str, Array]:
     return bands
 
 
-def _sum_band(part: Explanation) -> Band:
+def _sum_band(part: Explanation, columns: Sequence[int]) -> Band:
     if part.banded:
-        return part.sum_band()
-    sums = np.cumsum(part.expected, axis=1)
+        return part.sum_band(columns=columns)
+    sums = np.cumsum(part.expected[..., columns], axis=1)
     return Band(sums, sums)
 
 
@@ -221,12 +221,14 @@ def _certain(explanation: Explanation, options: IntArray) -> dict[str, Array]:
         found["settled"] = np.zeros((len(options), columns, columns), dtype=np.uint8)
     for one, other in combinations(range(columns) if found else (), 2):
         both = np.flatnonzero((options[:, one] != NO_PAIR) & (options[:, other] != NO_PAIR))
-        contrast = explanation[options[both, one]] - explanation[options[both, other]]
-        certain = {"settled": contrast.settled} if "settled" in found else {}
-        if drawn:
-            certain["sign_certain"] = sign_certain(contrast)
-        for name, values in certain.items():
-            found[name][both, one, other] = found[name][both, other, one] = values
+        for block in blocks(len(both)):
+            some = both[block]
+            contrast = explanation[options[some, one]] - explanation[options[some, other]]
+            certain = {"settled": contrast.settled} if "settled" in found else {}
+            if drawn:
+                certain["sign_certain"] = sign_certain(contrast)
+            for name, values in certain.items():
+                found[name][some, one, other] = found[name][some, other, one] = values
     return found
 
 
