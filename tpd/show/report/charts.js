@@ -267,6 +267,7 @@ class Charts {
     const shown = book.rewarded ? this.components : [...book.outcomes.keys()].filter((k) => !book.outcomes[k].first);
     const totals = shown.map((k) => (book.rewarded ? weights[k] : 1) * difference((pair) => book.count(pair, k)));
     const names = shown.map((k) => escaped(book.outcomes[k].name));
+    const widest = Math.max("return".length, ...names.map((name) => name.length));
     const colours = shown.map((k) => book.outcomes[k].colour);
     if (book.rewarded) {
       names.push("<b>return</b>");
@@ -285,9 +286,9 @@ class Charts {
       hovertemplate: "%{y}: %{x:.2f}<extra></extra>",
     };
     const layout = this.layout("", { autorange: "reversed" }, "relative");
-    const title = book.rewarded ? "discounted reward over an infinite horizon" : "discounted total";
+    const title = book.rewarded ? "discounted reward, in total" : "discounted total";
     const ends = [Math.min(0, ...totals), Math.max(0, ...totals)];
-    const room = 0.15 * (ends[1] - ends[0] || 1); // beside the bars, for their numbers
+    const room = 0.25 * (ends[1] - ends[0] || 1); // beside the bars, for their numbers
     layout.xaxis = {
       title: { text: title, standoff: 4 },
       range: [ends[0] < 0 ? ends[0] - room : 0, ends[1] + room],
@@ -295,7 +296,7 @@ class Charts {
       zeroline: true,
       zerolinecolor: "black",
     };
-    layout.margin.l = 40 + 6 * Math.max(...names.map((name) => name.length));
+    layout.margin.l = 20 + 7 * widest;
     this.draw(id, [trace], { ...layout, annotations });
   }
 
