@@ -98,3 +98,10 @@ def test_nothing_is_told_of_what_is_equal_or_unknown() -> None:
     some = np.full((1, HORIZON, 4), 0.1)
     assert Differences(explanation(some) - explanation(some)).main(0) == []
     assert Differences(explanation(some) - explanation(0 * some, visits=0)).main(0) == []
+
+
+def test_steps_that_cancel_are_not_called_the_main_ones() -> None:
+    one, other = np.zeros((1, HORIZON, 4)), np.zeros((1, HORIZON, 4))
+    one[0, 0, 0], other[0, 2, 0] = 1.0, 1.0
+    assert Differences(explanation(one) - explanation(0 * one)).steps(0, "a") == (0, 0, False)
+    assert Differences(explanation(one) - explanation(other)).steps(0, "a") == (0, 2, True)

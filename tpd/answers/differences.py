@@ -69,9 +69,14 @@ class Differences:
         chosen = _largest([abs(gain) for gain in gains], (1 - share) * abs(sum(gains)))
         return {self._names[i]: gains[i] for i in chosen}
 
-    def steps(self, row: int, outcome: str, share: float = SHARE) -> tuple[int, int]:
-        """The first and last step of the range in which most of the difference in an outcome falls."""
-        return narrowest(self._steps[row, :, self._names.index(outcome)].tolist(), share)
+    def steps(self, row: int, outcome: str, share: float = SHARE) -> tuple[int, int, bool]:
+        """The first and last step of the range in which most of the difference in an outcome falls.
+
+        Also whether larger differences of both signs cancel; the range then has most of both.
+        """
+        steps = self._steps[row, :, self._names.index(outcome)]
+        cancel = bool(np.abs(steps).sum() > 3 * abs(steps.sum()))  # the smaller side exceeds the sum
+        return *narrowest((np.abs(steps) if cancel else steps).tolist(), share), cancel
 
     def _difference(self, row: int, i: int, share: float) -> Difference:
         return Difference(

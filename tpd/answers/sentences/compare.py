@@ -205,10 +205,11 @@ class ContrastNarrator:
         term = next(term for term in better.terms if term.name == outcome.removeprefix(FIRST))
         if better.endless:
             return apart(better, lesser, term.number)
-        begin, end = self.differences.steps(row, outcome)
-        return amounts(term, added, better, lesser) or (
-            f"mostly at {f'step {begin}' if begin == end else f'steps {begin} to {end}'}"
-        )
+        if said := amounts(term, added, better, lesser):
+            return said
+        begin, end, cancel = self.differences.steps(row, outcome)
+        steps = f"step {begin}" if begin == end else f"steps {begin} to {end}"
+        return f"the sum of larger gains and losses at {steps}" if cancel else f"mostly at {steps}"
 
 
 def ahead(best: str, best_return: float, own: str, own_return: float) -> str:
