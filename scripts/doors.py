@@ -20,14 +20,13 @@ TABLE = ROOT / "outputs" / "doors.md"
 HEAD = f"""# Hostile inputs
 
 tpd reads files and requests that may come from untrusted sources. `python scripts/doors.py` passes hostile
-inputs to every function that reads one (a *door* in the code): pickles that run code, broken and empty files,
-pipes and links, very large or deeply nested data, settings of the wrong type. Each input is read in a separate
-process with at most {SECONDS} s and {ROOM // 2**30} GB of memory. None executed code: each was refused with a
-one-line error that names the input, or read as plain data without effect.
+inputs to every function that reads one: pickles that run code, broken and empty files, pipes and links, very
+large or deeply nested data, settings of the wrong type. Each input is read in a separate process with at most
+{SECONDS} s and {ROOM // 2**30} GB of memory. None executed code: each was refused with a one-line error that
+names the input, or read as plain data without effect.
 
 The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
-executes code or hangs, or if a harmful one is not refused in one line. `tests/store/test_doors.py` does the
-same.
+executes code or hangs, or if a harmful one is not refused in one line.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
