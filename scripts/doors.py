@@ -20,13 +20,13 @@ TABLE = ROOT / "outputs" / "doors.md"
 HEAD = f"""# Hostile inputs
 
 tpd reads files and requests that may come from untrusted sources. `python scripts/doors.py` passes hostile
-inputs to every function that reads one (a *door* in the code): pickles that run code, broken and empty files,
-pipes and links, absurdly large or deeply nested data, settings of the wrong type. Each input is read in a
-separate process with {SECONDS} s and {ROOM // 2**30} GB. None of them executed code: each was refused
-with a one-line error that names it, or read as plain data without effect.
+inputs to every function that reads one: pickles that run code, broken and empty files, pipes and links, very
+large or deeply nested data, settings of the wrong type. Each input is read in a separate process with at most
+{SECONDS} s and {ROOM // 2**30} GB of memory. None executed code: each was refused with a one-line error that
+names the input, or read as plain data without effect.
 
-The script writes this page, and the result for every input to `outputs/doors.md`. It fails if an input
-executes code, hangs, or is not refused in one line. `tests/store/test_doors.py` tests the same.
+The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
+executes code or hangs, or if a harmful one is not refused in one line.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -34,7 +34,7 @@ executes code, hangs, or is not refused in one line. `tests/store/test_doors.py`
 TOLD_HEAD = """
 ## If you trust the input
 
-These calls execute code of the input, because the user allows it.
+These calls execute code from the input, because the user allows it.
 
 | input | hostile input | allowed by | result |
 |---|---|---|---|
@@ -56,18 +56,26 @@ OTHERS = (
     ("a config that is composed but not run", "nothing on disk changes", "store/test_run_folders"),
     (
         "a folder given to `tpd-sync` that names an MLflow run of someone else",
-        "that run is not changed: the folder must have its token",
+        "that run is not changed: the folder must contain the token of the run",
         "tracking/test_outbox",
     ),
-    ("a PostScript image in such a folder", "not opened: only PNG and JPEG are", "tracking/test_outbox"),
-    ("a model name in such a folder", "not registered without `register=true`", "tracking/test_outbox"),
     (
-        "counts, tags or parent runs in such a folder that no run could have",
+        "a PostScript image in a folder given to `tpd-sync`",
+        "not opened: only PNG and JPEG are",
+        "tracking/test_outbox",
+    ),
+    (
+        "a model name in a folder given to `tpd-sync`",
+        "not registered without `register=true`",
+        "tracking/test_outbox",
+    ),
+    (
+        "impossible counts, tags or parent runs in a folder given to `tpd-sync`",
         "refused",
         "tracking/test_outbox",
     ),
     (
-        "pickles and weights that expand, nest deeply or loop",
+        "pickles and weights that expand when read, nest deeply or loop",
         "refused: the number of opcodes is limited",
         "sb3_ext/test_inert_pickles",
     ),
@@ -96,7 +104,7 @@ OTHERS = (
         "refused; the error names file, column, row and value",
         "sources/test_datasets",
     ),
-    ("more images than tpd records of an episode", "refused before they are opened", "sources/test_episodes"),
+    ("more images than tpd records per episode", "refused before they are opened", "sources/test_episodes"),
     (
         "negative stream numbers, or too many streams",
         "refused; the error names file and column",
@@ -182,7 +190,7 @@ OTHERS = (
     ),
     (
         "ids of Slurm jobs in a sweep folder",
-        "verified with Slurm, which knows the script of a job",
+        "verified with Slurm, which stores the script of each job",
         "run/test_refusals",
     ),
 )

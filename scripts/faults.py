@@ -75,22 +75,23 @@ KILLS, SWEEPS, SERVERS = 26, 3, 2
 SECONDS_AT_MOST = 600
 PAGE = """# Faults
 
-`python scripts/faults.py` injects each fault into a real run and then repeats the same command until the run
-finishes. It compares the results bit for bit with those of a run without faults: the error tables, the
-learning curve, the forecasts, every array of the explainer, and every metric of every step in the tracking
-store, which must be there exactly once. The script writes this page, and fails if a result is lost.
+`python scripts/faults.py` injects each fault into a real run and repeats the command until the run finishes.
+It compares the results bit for bit with those of a run without faults: the error tables, the learning
+curve, the forecasts and every array of the explainer. The MLflow store must contain every metric of
+every step exactly once. The script writes this page, and fails if a result is lost.
 
 {faults}
 
-*Time to finish* is the time that the repeated command takes. If the fault is in the MLflow server, it is the
-time that `tpd-sync` takes to deliver the missing data. The runs are small, with a checkpoint after each stage
-(`checkpoint_seconds=0`); most of the time is spent on starting Python and importing libraries.
+*Time to finish* is the wall-clock time of the repeated command. If the fault is in the MLflow server, the run
+finishes without it, and the time is that of `tpd-sync`. The *overview* is the maps, turning points and report
+of a run. The runs are small, with a checkpoint after each stage (`checkpoint_seconds=0`); most of their time
+is spent on starting Python and importing libraries.
 
 ## Concurrent writers
 
-Several processes start at the same time and log metrics to one store, which does not exist yet. A metric is
-first written to the folder of its run. The process waits only for that; *per metric* is this waiting time.
-The metrics are then delivered from the folder to the store in batches.
+Several processes start at the same time and log metrics to one store, which does not exist yet. Each metric
+is first written to the folder of its run. A process waits only for this write (*wait per metric*). The
+metrics are then delivered from the folder to the store in batches.
 
 {load}
 """
@@ -263,7 +264,7 @@ def kill_often(row: Row, words: Sequence[str], count: int, rng: random.Random) -
             row.lost += untracked(due_tracked, tracked(store(where)))
             print(f"{row.fault}: {row.tried}, lost: {row.lost}", flush=True)
     said = ", ".join(f"{stage} ({number})" for stage, number in moments.most_common())
-    row.remark = f"killed during {said}; {undisturbed:.1f} s without a fault"
+    row.remark = f"killed during {said}; without a fault: {undisturbed:.1f} s"
     return row
 
 
@@ -294,7 +295,7 @@ def sweeps(count: int) -> Iterator[Row]:
         ("`kill -9` of one worker of a sweep", kill_worker),
         ("Ctrl-C in a sweep", lambda process: kill(process, signal.SIGINT)),
     ):
-        row = Row(fault, remark=f"{undisturbed:.1f} s without a fault")
+        row = Row(fault, remark=f"without a fault: {undisturbed:.1f} s")
         while row.tried < count:
             with folder() as where:
                 process = start(where, *words)
@@ -340,9 +341,9 @@ def servers(count: int) -> Iterator[Row]:
     for fault, strike, mend in (
         ("the MLflow server is killed in the middle of a run", Server.stop, Server.start),
         ("the MLflow server stops answering in the middle of a run", Server.freeze, Server.thaw),
-        ("the MLflow server can read but no longer write", Server.lock, Server.unlock),
+        ("the MLflow server can still read its store, but not write to it", Server.lock, Server.unlock),
     ):
-        row = Row(fault, remark="the run finishes; `tpd-sync` delivers the rest")
+        row = Row(fault, remark="`tpd-sync` delivers the missing data")
         for _ in range(count):
             with folder() as where, ExitStack() as at_last:
                 server = Server(where)
@@ -366,7 +367,7 @@ def servers(count: int) -> Iterator[Row]:
 
 def full_disks(count: int) -> Iterator[Row]:
     """The disk is full in the middle of a run, and has space again afterwards."""
-    remark = "the error is one line; the same command resumes the run"
+    remark = "the error message is one line; the same command resumes the run"
     row = Row("the disk is full in the middle of a run", remark=remark)
     with folder() as where:
         finish(where, *SMALL, "tracking=none")
@@ -413,7 +414,7 @@ def said_by(process: subprocess.Popen[bytes]) -> str:
 def load(count: int) -> Iterator[str]:
     """Start processes at once on a store that does not exist yet, with 1000 metrics each."""
     yield (
-        "| store | processes | metrics each | metrics lost | per metric, median | per metric, p99 "
+        "| store | processes | metrics each | metrics lost | wait per metric, median | wait per metric, p99 "
         "| all delivered after |"
     )
     yield "|---|--:|--:|--:|--:|--:|--:|"
