@@ -21,7 +21,7 @@ CONF = ROOT / "conf"
 GROUPS = {
     "env": "The environment of the agent.",
     "policy": "The agent that is explained: loaded from a file, passed from Python, or trained by the run.",
-    "outcomes": "Events and terms of the reward to predict. By default, those predefined for the environment.",
+    "outcomes": "Events and terms of the reward to predict; by default those of the environment.",
     "explainer": "The predictor that learns the outcomes.",
     "training": "When the explainer learns, and from which transitions.",
     "evaluation": "How the learned explainer is evaluated.",
@@ -231,7 +231,8 @@ def _page(group: str) -> str:
 
 def commands_page() -> str:
     """What every command says of itself."""
-    lines = ["---", "hide: [toc]", "---", "# Commands", "", "After `make setup`, the commands are in `.venv/bin`."]
+    where = "After `make setup`, the commands are in `.venv/bin`."
+    lines = ["---", "hide: [toc]", "---", "# Commands", "", where]
     for name, (module, function, told) in COMMANDS.items():
         lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
     return "\n".join(lines) + "\n"
