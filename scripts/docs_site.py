@@ -19,30 +19,30 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
 GROUPS = {
-    "env": "The environment that the agent acts in.",
+    "env": "The environment of the agent.",
     "policy": "The agent that is explained: loaded from a file, passed from Python, or trained by the run.",
-    "outcomes": "Events and terms of the reward to predict. By default, those of the environment.",
+    "outcomes": "Events and terms of the reward to predict; by default those of the environment.",
     "explainer": "The predictor that learns the outcomes.",
     "training": "When the explainer learns, and from which transitions.",
     "evaluation": "How the learned explainer is evaluated.",
-    "tracking": "Where the run is tracked.",
+    "tracking": "The MLflow store that tracks the run.",
     "experiment": "A combination of settings of all groups. Choose one with `tpd-run experiment=...`.",
     "hydra/launcher": "Where the jobs of a sweep run.",
 }
 SETTINGS = """# Settings
 
 tpd is configured with [Hydra](https://hydra.cc). Choose an option of a group with `group=option`, and set any
-key with `key=value`: `tpd-run env=taxi training.steps=1e6`. An unknown key is an error.
+key with `key=value`: `tpd-run env=taxi training.steps=1e6`. Unknown keys are errors.
 `tpd-run experiment=paper --cfg job` prints the settings of a run without running it.
 
 | group | |
 |---|---|"""
 COMMANDS = {
     "tpd-run": ("tpd.run.cli", "run", "Run an experiment, or a sweep of them."),
-    "tpd-explain": ("tpd.run.cli", "explain", "Ask a finished run."),
+    "tpd-explain": ("tpd.run.cli", "explain", "Query a finished run."),
     "tpd-ui": ("tpd.run.cli", "ui", "Show the runs in MLflow."),
-    "tpd-sync": ("tpd.run.cli", "sync", "Deliver tracking data that the store has not received yet."),
-    "tpd-mcp": ("tpd.assistants.cli", "main", "Answer questions of a language model."),
+    "tpd-sync": ("tpd.run.cli", "sync", "Send tracking data that the store has not received."),
+    "tpd-mcp": ("tpd.assistants.cli", "main", "Let a language model query runs, over MCP."),
 }
 UNTOLD = ("_target_", "_partial_", "defaults", "hydra")
 MEANINGS = {
@@ -82,7 +82,7 @@ MEANINGS = {
     "training.path": "required: the folder of a dataset (`dataset`), or a saved replay buffer (`buffer`)",
     "training.processes": "processes that collect or read the shards; null: one per core",
     "evaluation.episodes": "episodes of the policy whose states are evaluated",
-    "evaluation.curve_episodes": "the same for the learning curve",
+    "evaluation.curve_episodes": "episodes whose states are evaluated for the learning curve",
     "evaluation.truth.moments": "number of moments that are rolled out",
     "evaluation.truth.rollouts": "rollouts for each moment",
     "tracking.experiment": "name of the MLflow experiment",
@@ -194,7 +194,7 @@ def _table(prefix: str, texts: dict[str, str]) -> list[str]:
 def meaning_of(key: str, written: str) -> str:
     """The meaning of a key; keys within `kwargs` or `model` share the meaning of their last part."""
     if "explainer.model." in key:
-        return written or "as for the network"
+        return written or "for the dynamics models, as for the network"
     return MEANINGS.get(key) or written or (MEANINGS["env.kwargs"] if key.startswith("env.kwargs.") else "")
 
 
@@ -217,7 +217,7 @@ def main_page() -> str:
     text = (CONF / "config.yaml").read_text()
     lines = [SETTINGS]
     lines += [f"| [`{group}`]({_page(group)}) | {told} |" for group, told in GROUPS.items()]
-    lines += ["", "## Keys of no group", "", "| key | default | meaning |", "|---|---|---|"]
+    lines += ["", "## Keys without a group", "", "| key | default | meaning |", "|---|---|---|"]
     lines += [
         f"| `{each.key}` | {_code(each.default)} | {_prose(meaning_of(each.key, each.comment))} |"
         for each in settings(text)
@@ -231,7 +231,8 @@ def _page(group: str) -> str:
 
 def commands_page() -> str:
     """What every command says of itself."""
-    lines = ["---", "hide: [toc]", "---", "# Commands", "", "In a checkout they are in `.venv/bin`."]
+    where = "After `make setup`, the commands are in `.venv/bin`."
+    lines = ["---", "hide: [toc]", "---", "# Commands", "", where]
     for name, (module, function, told) in COMMANDS.items():
         lines += ["", f"## {name}", "", told, "", "```console", said(module, function), "```"]
     return "\n".join(lines) + "\n"
