@@ -106,7 +106,7 @@ def test_the_unknown_never_overtakes() -> None:
 
 def test_different_rewards_of_one_outcome_cannot_be_compared() -> None:
     some = explanation(np.ones((1, HORIZON, 3)))
-    with pytest.raises(ValueError, match="different rewards of 'a'"):
+    with pytest.raises(ValueError, match="reward of 'a': it differs between fact and foil"):
         overtaking(some - valued(some, {"a": 5.0}), 0, "a")
 
 
