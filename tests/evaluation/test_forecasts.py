@@ -336,7 +336,7 @@ def test_what_is_wrong_is_named() -> None:
     episodes = joined(episode([0, 1], terminated=True), episode([2, 3], terminated=True))
     explainer = told(only_odd(), 0.0)
     with pytest.raises(
-        ValueError, match="forecasts \\('odd',\\), but the outcomes are \\('odd', 'even', 'first odd'\\)"
+        ValueError, match="predicts \\('odd',\\), but the outcomes are \\('odd', 'even', 'first odd'\\)"
     ):
         forecast_skill(explainer, small_mdp.outcomes(), episodes)
     with pytest.raises(ValueError, match="continues after its end, at transition 0"):

@@ -214,7 +214,7 @@ def test_what_cannot_be_is_refused() -> None:
         ([-1], [0], "observations must be numbered from 0 on, got -1"),
         ([0.5], [0], "observations must be a batch of whole numbers, got float64"),
         (1, 0, "observations must be a batch of whole numbers, got int64 of shape"),
-        ([1, 2], [0], r"one action per observation, got shapes \(2,\), \(1,\)"),
+        ([1, 2], [0], r"observations of shape \(2,\) but actions of shape \(1,\)"),
     ],
 )
 def test_pairs_that_do_not_exist_are_refused(states: Any, actions: Any, named: str) -> None:

@@ -342,7 +342,7 @@ def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
         ({"format": 9}, "it has format 9"),
         ({"shards": "many"}, "shards must be a whole number"),
         ({"shards": 3}, r"shard-00001\.parquet is missing: the dataset has 3 shards"),
-        ({"action_space": {"kind": "Text"}}, "unknown kind of space: 'Text'"),
+        ({"action_space": {"kind": "Text"}}, "unknown type of space: 'Text'"),
         ({"action_space": {}}, "'kind' is missing"),
         (
             {"action_space": {"kind": "Discrete", "n": -3, "start": 0, "dtype": "int64"}},
@@ -406,7 +406,8 @@ def test_a_dataset_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
         source.check(Environment("FrozenLake-v1"), ())
     with pytest.raises(
-        ValueError, match=r"the outcomes read info\['parity'\], which the dataset does not have; it has none"
+        ValueError,
+        match=r"an outcome reads info\['parity'\], which is not in the dataset; its info keys: none",
     ):
         source.check(small_mdp.environment(), ("parity",))
 
@@ -500,7 +501,9 @@ def test_outcomes_of_what_the_dataset_has_not_are_refused(
 ) -> None:
     config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
-    with pytest.raises(ConfigError, match=r"info\['wind'\], which the dataset does not have; it has none"):
+    with pytest.raises(
+        ConfigError, match=r"info\['wind'\], which is not in the dataset; its info keys: none"
+    ):
         build(config)
 
 

@@ -22,9 +22,7 @@ def pair_numbers(observations: Array, actions: Array, num_actions: int) -> IntAr
     """[batch]: state * num_actions + action; raises if an action does not exist."""
     observations, actions = np.asarray(observations), np.asarray(actions)
     if observations.shape != actions.shape:
-        raise ValueError(
-            f"expected one action per observation, got shapes {observations.shape}, {actions.shape}"
-        )
+        raise ValueError(f"observations of shape {observations.shape} but actions of shape {actions.shape}")
     states, actions = numbered("observations", observations), numbered("actions", actions, num_actions)
     return pair_of(states, actions, num_actions)
 

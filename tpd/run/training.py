@@ -219,7 +219,7 @@ class DatasetTraining(Training):
         if missing := [key for key in info_keys if key not in self._dataset.info_keys]:
             kept = ", ".join(self._dataset.info_keys) or "none"
             raise ValueError(
-                f"the outcomes read info[{missing[0]!r}], which the dataset does not have; it has {kept}"
+                f"an outcome reads info[{missing[0]!r}], which is not in the dataset; its info keys: {kept}"
             )
 
     def _learning_stages(
