@@ -211,7 +211,7 @@ def test_learned_answers_say_that_a_behaviour_needs_the_simulator() -> None:
     asked = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=5).learn(
         500, overrides=quick, progress=False
     )
-    with pytest.raises(ValueError, match="needs a simulator that can be forked, or a table"):
+    with pytest.raises(ValueError, match="needs a simulator that can be forked or, for discrete states"):
         asked.why(np.zeros(4, np.float32), foil=[0, 0])
 
 

@@ -477,7 +477,10 @@ def test_an_agent_of_other_people_plays_from_its_folder(tmp_path: Path) -> None:
         ),
         ("env_kwargs: {xml_file: /somewhere/evil.xml}", "may name a file"),
         ("env_kwargs: {options: [model.xml]}", "may name a file"),
-        ("env_kwargs: {render_mode: human, inner: {render_mode: human}}", "a file may not set render_mode"),
+        (
+            "env_kwargs: {render_mode: human, inner: {render_mode: human}}",
+            "render_mode is not allowed in a file",
+        ),
     ],
 )
 def test_a_folder_makes_no_large_environment_and_opens_no_file(

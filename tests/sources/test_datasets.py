@@ -193,8 +193,8 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
     ("change", "message"),
     [
         (lambda table: table.drop_columns(["reward"]), "the column reward is missing"),
-        (replaced("reward", pa.array(["much"] * 50)), "the column reward has the unexpected type string"),
-        (replaced("terminated", pa.array([1] * 50)), "the column terminated has the unexpected type int64"),
+        (replaced("reward", pa.array(["much"] * 50)), "the column reward has the unsupported type string"),
+        (replaced("terminated", pa.array([1] * 50)), "the column terminated has the unsupported type int64"),
         (replaced("action", pa.array([None, *[0] * 49])), "the column action has 1 rows without"),
         (
             replaced("action", pa.array([7] * 50)),
@@ -208,10 +208,10 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
         (replaced("action", pa.array([0.5] * 50)), "the column action has float64"),
         (replaced("reward", pa.array([0.0] * 49 + [np.nan])), "the column reward has nan in row 49"),
         (replaced("reward", pa.array([np.inf] * 50)), "the column reward has inf in row 0"),
-        (replaced("action", pa.array([[0, 1]] * 50)), "the column action has the unexpected type list"),
+        (replaced("action", pa.array([[0, 1]] * 50)), "the column action has the unsupported type list"),
         (
             replaced("info.fuel", pa.array([{"a": "b"}] * 50)),
-            r"the column info\.fuel has the unexpected type struct",
+            r"the column info\.fuel has the unsupported type struct",
         ),
     ],
 )
