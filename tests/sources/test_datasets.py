@@ -205,7 +205,7 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
             "observation has -1 in row 0, which is not in",
         ),
         (replaced("next_observation", pa.array([0.5] * 50)), "the column next_observation has type double"),
-        (replaced("action", pa.array([0.5] * 50)), "the column action has float64"),
+        (replaced("action", pa.array([0.5] * 50)), "the column action has dtype float64"),
         (replaced("reward", pa.array([0.0] * 49 + [np.nan])), "the column reward has nan in row 49"),
         (replaced("reward", pa.array([np.inf] * 50)), "the column reward has inf in row 0"),
         (replaced("action", pa.array([[0, 1]] * 50)), "the column action has the unsupported type list"),
@@ -269,7 +269,9 @@ def test_a_hidden_state_is_as_long_as_the_policy_s(
 ) -> None:
     box = spaces.Box(-10, 10, (4,), np.float32)
     path = forged(tmp_path / "x.parquet", box, np.zeros((50, width), np.float32))
-    with pytest.raises(DatasetError, match=rf"has float32 of shape \({width},\), which does not fit Box"):
+    with pytest.raises(
+        DatasetError, match=rf"has dtype float32 and shape \({width},\), which does not fit Box"
+    ):
         list(read_shard(path, description(box), hidden_state))
     path = forged(path, box, np.zeros((50, 7), np.float32))
     assert sum(map(len, read_shard(path, description(box), 3))) == 50
