@@ -139,7 +139,7 @@ def _check_size(name: str, stated: Any, found: Any) -> None:
     else:
         agrees = stated == found
     if not agrees:
-        raise ValueError(f"is inconsistent: its settings have {name}={stated}, but its weights {found}")
+        raise ValueError(f"is inconsistent: {name} is {stated} in its settings, but {found} by its weights")
 
 
 def _stated_layers(net_arch: Any, head: str) -> list[Any]:

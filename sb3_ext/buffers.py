@@ -75,14 +75,14 @@ def load_replay_buffer(path: str | Path) -> SavedBuffer:
 def _saved(state: dict[Any, Any]) -> SavedBuffer:
     """The buffer of a pickled record; refused if its arrays do not fit together."""
     shared, told = (_flag(state, name) for name in ("optimize_memory_usage", "handle_timeout_termination"))
-    observed = [_arrays(state.get(name)) for name in OBSERVED[: 1 if shared else 2]]
-    actions, *one_each = (array_of(state.get(name)) for name in ("actions", *ONE_EACH[: 3 if told else 2]))
+    observed = [_arrays(state.get(name), name) for name in OBSERVED[: 1 if shared else 2]]
+    actions, *one_each = (array_of(state.get(n), n) for n in ("actions", *ONE_EACH[: 3 if told else 2]))
     due = one_each[0].shape
     parts = [part for held in observed for part in (held.values() if isinstance(held, dict) else [held])]
     if len(due) != 2 or not due[1] or any(array.shape != due for array in one_each):
-        raise ValueError("has rewards, dones or timeouts of unexpected shapes")
+        raise ValueError("is damaged: its rewards, dones and timeouts must all have the shape (steps, envs)")
     if any(array.shape[:2] != due for array in (actions, *parts)):
-        raise ValueError("has arrays whose lengths differ from that of its rewards")
+        raise ValueError("is damaged: its arrays must all have the same number of steps and envs")
     rewards, dones, *timeouts = one_each
     return SavedBuffer(
         observations=observed[0],
@@ -103,11 +103,11 @@ def _flag(state: dict[Any, Any], name: str) -> bool:
     return boolean(name, state.get(name, False))
 
 
-def _arrays(stored: Any) -> Any:
+def _arrays(stored: Any, name: str) -> Any:
     """An array, or a dict of arrays."""
     if isinstance(stored, dict) and stored:
-        return {key: array_of(part) for key, part in stored.items()}
-    return array_of(stored)
+        return {key: array_of(part, f"{name}.{key}") for key, part in stored.items()}
+    return array_of(stored, name)
 
 
 def replay_buffer_batches(
@@ -135,7 +135,7 @@ def replay_buffer_batches(
         observation_space = observation_space or buffer.observation_space
         action_space = action_space or buffer.action_space
     if observation_space is None or action_space is None:
-        raise ValueError("for a saved buffer, pass the observation_space and action_space of its env")
+        raise ValueError("a saved buffer is read without its spaces: pass observation_space and action_space")
     rows = _rows(buffer)
     timeouts = _checked(buffer, rows, info_keys, time_limits)
     per_batch = max(1, whole_number("batch_size", batch_size, at_least=1) // buffer.n_envs)
@@ -215,10 +215,10 @@ def _observations(stored: Any, rows: IntArray, space: spaces.Space[Any]) -> Arra
     """[batch, ...] from [row, env, ...], or from a dict of those."""
     if not isinstance(space, spaces.Dict):
         if isinstance(stored, dict):
-            raise ValueError(f"the replay buffer has observations of {', '.join(stored)}, expected {space}")
+            raise ValueError(f"the replay buffer has Dict observations, but the env has {space}")
         return _in_space(stored[rows], space)
     if not isinstance(stored, dict) or sorted(stored) != sorted(space):
-        raise ValueError(f"the replay buffer has observations that do not fit {space}")
+        raise ValueError(f"the replay buffer does not have the observation keys of the env, {sorted(space)}")
     return pack({key: _in_space(stored[key][rows], space[key]) for key in space})
 
 

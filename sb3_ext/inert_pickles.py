@@ -160,10 +160,10 @@ class InertUnpickler:
         elif opcode == "BUILD":
             state = self._stack.pop()
             if not isinstance(self._stack[-1], PickledObject):
-                raise RefusedPickleError("sets the state of a value that is not an object")
+                raise RefusedPickleError("is not a valid pickle: it sets the state of a plain value")
             self._stack[-1].state = state
         else:
-            raise RefusedPickleError(f"has the opcode {opcode}, which is not allowed here")
+            raise RefusedPickleError(f"has the pickle opcode {opcode}, which is not allowed")
 
     def _since_mark(self) -> list[Any]:
         taken, self._stack = self._stack, self._below.pop()
@@ -175,14 +175,14 @@ class InertUnpickler:
         if isinstance(top, PickledObject):
             return getattr(top, part)
         if not isinstance(top, kind):
-            raise RefusedPickleError(f"adds items to a {type(top).__name__}")
+            raise RefusedPickleError(f"is not a valid pickle: it adds items to a {type(top).__name__}")
         return top
 
 
 def _named(module: Any, name: Any) -> PickledName:
     """The name of a class or function, checked; it is never imported."""
     if not isinstance(module, str) or not isinstance(name, str):
-        raise RefusedPickleError("refers to a class or function without a valid name")
+        raise RefusedPickleError("is not a valid pickle: it refers to a class or function without a name")
     origin, root = f"{module}.{name}", module.partition(".")[0]
     if root == "numpy":
         known = NUMPY.fullmatch(origin) is not None or (module == root and name in np.sctypeDict)
@@ -245,7 +245,7 @@ def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
         raise ValueError(f"is a corrupted pickle ({type(error).__name__})") from error
 
 
-def array_of(value: Any) -> Array:
+def array_of(value: Any, name: str = "a part") -> Array:
     """The array of NumPy's pickled record, or of a plain number."""
     match value:
         case bool() | float():
@@ -262,7 +262,7 @@ def array_of(value: Any) -> Array:
             return _array(content, dtype, shape, order)
         case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
             return _array(content, dtype, (), "C")
-    raise ValueError(f"has {shown(value)}, expected an array of numbers")
+    raise ValueError(f"has {shown(value)} as {name}, expected an array of numbers")
 
 
 def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
@@ -273,7 +273,7 @@ def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:
             known = False
     whole = isinstance(shape, tuple) and all(isinstance(size, int) for size in shape)
     if not known or not whole or order not in ("C", "F") or not isinstance(content, bytes | bytearray):
-        raise ValueError(f"has an array of dtype {shown(dtype)}, which is not plain")
+        raise ValueError("has an array that is damaged, or contains other values than numbers")
     try:
         return np.frombuffer(content, np.dtype(byte_order + code)).reshape(shape, order=order).copy()
     except (ValueError, OverflowError) as error:

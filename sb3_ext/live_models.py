@@ -34,8 +34,8 @@ def check_same_world(env: Environment, model: BaseAlgorithm) -> None:
     seen, given = env.observation_space, model.observation_space
     if not _alike(actions, others) or not _alike(seen, given):
         raise ValueError(
-            f"{env.id} has observations {seen} and actions {actions}, but the model {given} and {others}: "
-            "set its environment, env.id=MyEnv-v0, and outcomes that fit it"
+            f"the model has observations {given} and actions {others}, but {env.id} has {seen} and "
+            f"{actions}: pass the model's own environment (in a terminal env.id=...) and outcomes that fit it"
         )
 
 

@@ -99,7 +99,7 @@ def _check_own(normalize: VecNormalize) -> None:
     for method in ("normalize_obs", "_normalize_obs"):
         if getattr(type(normalize), method) is not getattr(VecNormalize, method):
             raise ValueError(
-                f"contains a {type(normalize).__name__}, a subclass with its own normalize_obs, which is not "
+                f"{type(normalize).__name__}, a subclass of VecNormalize with its own normalize_obs, is not "
                 "supported"
             )
 
@@ -107,26 +107,26 @@ def _check_own(normalize: VecNormalize) -> None:
 def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> ObservationNormalization:
     normalised = state.get("norm_obs", True)
     if not isinstance(normalised, bool | np.bool_):  # it may be nested too deep to print
-        raise ValueError(f"has norm_obs of type {type(normalised).__name__}, expected a boolean")
+        raise ValueError(f"norm_obs must be true or false, got a value of type {type(normalised).__name__}")
     if not normalised:
         return ObservationNormalization({}, {}, epsilon=0.0, clip=np.inf)
     epsilon, clip = (_number(state, name) for name in ("epsilon", "clip_obs"))
     if not (0 <= epsilon < np.inf and clip > 0):
         raise ValueError(
-            f"has epsilon={epsilon:g} and clip_obs={clip:g}, expected epsilon >= 0 and clip_obs > 0"
+            f"VecNormalize needs epsilon >= 0 and clip_obs > 0, got epsilon={epsilon:g}, clip_obs={clip:g}"
         )
     statistics = state.get("obs_rms")
     if not isinstance(space, spaces.Dict):
         return ObservationNormalization(*_mean_and_variance(statistics, space, "observations"), epsilon, clip)
     if not isinstance(statistics, dict):
         raise ValueError(
-            f"has statistics of an array, but the environment observes a dict with {sorted(space.spaces)}"
+            f"the statistics are of arrays, but the environment has Dict observations, {sorted(space.spaces)}"
         )
     keys = list(statistics) if state.get("norm_obs_keys") is None else state["norm_obs_keys"]
     known = space.spaces.keys() & statistics.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
         raise ValueError(
-            f"normalises keys that the environment does not observe; it observes {sorted(space.spaces)}"
+            f"the statistics are of keys other than those of the observations, {sorted(space.spaces)}"
         )
     pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
     mean, variance = ({key: pair[i] for key, pair in pairs.items()} for i in range(2))
@@ -137,24 +137,24 @@ def _mean_and_variance(running: Any, space: spaces.Space[Any], name: str) -> tup
     """Mean and variance, each [...] like one observation."""
     state = running.state if isinstance(running, PickledObject) else getattr(running, "__dict__", None)
     if not isinstance(state, dict) or not {"mean", "var"} <= set(state):
-        raise ValueError(f"has no mean and variance of {name}")
+        raise ValueError(f"the statistics have no mean and variance of {name}")
     mean, variance = (_array(state[values], space.shape or (), name) for values in ("mean", "var"))
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance >= 0).all()):
-        raise ValueError(f"has no finite mean and variance of {name}")
+        raise ValueError(f"the mean and variance of {name} must be finite, and the variance non-negative")
     return mean, variance
 
 
 def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
     """[*due]: an array; its shape is checked before memory is allocated."""
-    array = value if isinstance(value, np.ndarray | np.generic) else array_of(value)
+    array = value if isinstance(value, np.ndarray | np.generic) else array_of(value, name)
     if array.shape != due:
-        where = f"but the environment's have {due}: pass the agent's own file" if due else "expected a number"
-        raise ValueError(f"has statistics for {name} of shape {array.shape}, {where}")
+        where = f"but the environment has {due}: pass the agent's own file" if due else "expected a number"
+        raise ValueError(f"the statistics of {name} have shape {array.shape}, {where}")
     return np.asarray(array, dtype=np.float64)
 
 
 def _number(state: dict[str, Any], name: str) -> float:
     value = _array(state.get(name), (), name)
     if not value >= 0:
-        raise ValueError(f"has {name}={value}, expected a non-negative number")
+        raise ValueError(f"{name} must be a non-negative number, got {value}")
     return float(value)

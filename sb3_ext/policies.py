@@ -59,12 +59,12 @@ def as_policy(
         )
     if isinstance(model, MaskablePPO) and mask is None:
         raise ValueError(
-            "a model trained with action masks needs them to act: pass the mask of the environment"
+            "a MaskablePPO model needs action masks: pass mask=, a function of observations (env.mask)"
         )
     if normalization is None and _lost_normalization(model):
         raise ValueError(
-            "the model was trained under VecNormalize, which it no longer has: pass its statistics, or "
-            "explain it without them (vec_normalize=False, normalization=False)"
+            "the model was trained under VecNormalize but no longer has it: pass its statistics as "
+            "vec_normalize (in as_policy: normalization), or False to explain it without them"
         )
     return kinds[discrete, recurrent](model, deterministic, normalization or None, mask)
 
@@ -232,7 +232,7 @@ class RecurrentSB3Policy(SB3Policy):
         due = int(np.prod(self.model.observation_space.shape or ())) + 2 * layers * size
         if observations.ndim != 2 or observations.shape[1] != due:
             raise ValueError(
-                f"observations of a recurrent agent must include its hidden state, {due} columns in total, "
+                f"observations of a recurrent agent must include its hidden state, {due} numbers in total, "
                 f"got {observations.shape[1:]}: add it with tpd.sources.hidden_state.with_initial_state"
             )
         seen, state = np.split(observations, [observations.shape[1] - 2 * layers * size], axis=1)

@@ -85,7 +85,7 @@ class RawValues:
                 continue
             info = infos[env] if self._normalize is None else self._noted[env]
             if "terminal_observation" not in info:
-                raise KeyError(f"the vector env ends an episode without info['terminal_observation']: {info}")
+                raise KeyError(f"the vector env gives no info['terminal_observation'], only {sorted(info)}")
             last = info["terminal_observation"]
             if isinstance(last, Mapping):
                 assert first.dtype.names is not None

@@ -77,7 +77,7 @@ def _entry(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     held = entry.compress_size
     most = min(largest, LARGEST_COMPRESSION * max(held, 1024), max(MUCH, 2 * held))
     if entry.file_size > most:
-        raise ValueError(f"{name} in it declares {entry.file_size} bytes, which is too large (limit {most})")
+        raise ValueError(f"its entry '{name}' is too large, {entry.file_size} bytes unpacked (limit {most})")
     return archive.read(entry)
 
 
@@ -97,9 +97,9 @@ def _weights(content: bytes) -> Weights:
     try:
         weights = read_weights(content)
     except ValueError as error:
-        raise ValueError(f"policy.pth in it {error}") from error
+        raise ValueError(f"its entry 'policy.pth' {error}") from error
     except BROKEN as error:
-        raise ValueError(f"policy.pth in it is corrupted ({type(error).__name__})") from error
+        raise ValueError(f"its entry 'policy.pth' is corrupted ({type(error).__name__})") from error
     if endless := [name for name, weight in weights.items() if not weight.isfinite().all()]:
         raise ValueError(f"its weights {endless[0]} are not finite")
     return weights

@@ -56,13 +56,13 @@ def _zipped(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
         require_plain_zip(archive.infolist())
         claimed = sum(entry.file_size for entry in archive.infolist())
         if claimed > len(content):  # torch does not compress
-            raise ValueError(f"declares {claimed} bytes, which is too large")
+            raise ValueError(f"declares {claimed} bytes, more than it has")
         members = {entry.filename.partition("/")[2]: entry for entry in archive.infolist()}
         if "data.pkl" not in members:
             raise ValueError("is corrupted (it lacks data.pkl)")
         parts = {name: archive.read(entry) for name, entry in members.items()}
     if parts.get("byteorder", b"little") != b"little":
-        raise ValueError("was written on a machine with another byte order")
+        raise ValueError("was written on a big-endian machine, which is not supported")
     prefix = "data/"
     storages = {name.removeprefix(prefix): part for name, part in parts.items() if name.startswith(prefix)}
     return unpickled(parts["data.pkl"]), storages
@@ -72,11 +72,11 @@ def _legacy(content: bytes) -> tuple[Any, Mapping[str, bytes]]:
     """The same for a file of torch before version 1.6: pickles, followed by the bytes in order."""
     stream = io.BytesIO(content)
     if next_pickle(stream) != BEGINNING:
-        raise ValueError("is not a file of weights")
+        raise ValueError("is not a file of weights that torch wrote")
     _, _, table, keys = (next_pickle(stream) for _ in range(4))
     sizes = dict(_storage_sizes(table))
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in sizes for key in keys):
-        raise ValueError("does not say where its weights are stored")
+        raise ValueError("is damaged: it does not list where its weights are stored")
     storages = dict[str, bytes]()
     for key in keys:
         (count,) = struct.unpack("<q", stream.read(8))
@@ -105,7 +105,7 @@ def _storage(name: str, record: Any) -> tuple[str, str]:
             named = kind.origin.removeprefix("torch.") if isinstance(kind, PickledName) else ""
             if named in STORAGES:
                 return key, named
-            raise ValueError(f"has {name} of type {shown(kind)}, which is not a type of weights")
+            raise ValueError(f"has {name} of type {shown(kind)}, which is not a tensor type")
     raise ValueError(f"has {shown(record)} as {name}, which is not a tensor")
 
 

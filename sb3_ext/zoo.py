@@ -104,8 +104,8 @@ def zoo_agent(path: Path, env: Environment) -> ZooFolder:
         overrides.append(f"++env.{TIME_LIMIT}={folder.max_episode_steps}")
     if overrides:
         raise ValueError(
-            f"{path}: the agent was trained in another environment: {' '.join(overrides)}, or pass its zip "
-            "to use it in this environment"
+            f"{path}: the agent was trained with other settings of its environment: set "
+            f"{' '.join(overrides)}, or pass the zip instead of the folder to use the agent in this one"
         )
     return folder
 
@@ -161,7 +161,7 @@ def _parameters(path: Path) -> Path:
         near = f"; did you mean {_names(inner)}?" if inner and not stems else ""
         raise ValueError(f"{path}: not the folder of an RL-Zoo agent, it has no {lacks}{near}")
     if len(folders) > 1:
-        raise ValueError(f"{path}: has parameters of several agents: {_names(folders)}")
+        raise ValueError(f"{path}: has parameters of several agents, {_names(folders)}: pass the zip of one")
     return folders[0]
 
 
@@ -190,8 +190,8 @@ def _statistics(path: Path, parameters: Path, normalised: bool | None) -> Path |
     found = next((file for file in places if file.is_file()), None)
     if found is None and normalised:
         raise ValueError(
-            f"{parameters / STATISTICS[0]}: there is no such file, but according to {CONFIG} the agent needs "
-            "normalised observations"
+            f"{parameters / STATISTICS[0]}: there is no such file, but {CONFIG} says that observations were "
+            "normalised: copy the file there, or pass the zip of the agent, with vec_normalize"
         )
     return found
 

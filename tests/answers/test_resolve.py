@@ -96,7 +96,7 @@ def counts_of(model: TabularModel, outcomes: OutcomeSet, rows: IntArray) -> Coun
 
 def test_what_cannot_be_solved_is_refused() -> None:
     model, outcomes = small_model(), small_mdp.outcomes()
-    with pytest.raises(ValueError, match="discount must be below 1"):
+    with pytest.raises(ValueError, match="for a discount below 1"):
         resolve(model, outcomes, {}, 1.0)
     with pytest.raises(ValueError, match="'first odd' has no reward"):
         resolve(model, outcomes, {"first odd": 1.0}, 0.9)

@@ -106,7 +106,7 @@ def test_the_unknown_never_overtakes() -> None:
 
 def test_different_rewards_of_one_outcome_cannot_be_compared() -> None:
     some = explanation(np.ones((1, HORIZON, 3)))
-    with pytest.raises(ValueError, match="different rewards of 'a'"):
+    with pytest.raises(ValueError, match="reward of 'a': it differs between fact and foil"):
         overtaking(some - valued(some, {"a": 5.0}), 0, "a")
 
 
@@ -131,7 +131,7 @@ def test_the_ranking_is_that_of_the_returns_at_any_reward(
 
 
 def test_a_range_needs_an_extent() -> None:
-    with pytest.raises(ValueError, match="got 3 to 3"):
+    with pytest.raises(ValueError, match="got low=3, high=3"):
         ranking(explanation(np.ones((1, HORIZON, 3))), "a", 3, 3)
 
 

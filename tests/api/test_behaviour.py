@@ -195,7 +195,7 @@ def broken(observations: Array) -> IntArray:
         (lambda: tpd.Behaviour(last_action, 0), "steps"),
         (lambda: tpd.Behaviour([], None), "expected a list of actions such as"),
         (lambda: tpd.Behaviour([0, 9]), "no action 9"),
-        (lambda: tpd.Behaviour([0, 1], steps=2), "steps must be None for a list of actions"),
+        (lambda: tpd.Behaviour([0, 1], steps=2), "omit steps= for a list of actions"),
         (lambda: last_action, "tpd.Behaviour"),
     ],
 )
@@ -211,7 +211,7 @@ def test_learned_answers_say_that_a_behaviour_needs_the_simulator() -> None:
     asked = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=5).learn(
         500, overrides=quick, progress=False
     )
-    with pytest.raises(ValueError, match="needs a simulator that can be forked, or a table"):
+    with pytest.raises(ValueError, match="needs a simulator that can be forked or, for discrete states"):
         asked.why(np.zeros(4, np.float32), foil=[0, 0])
 
 

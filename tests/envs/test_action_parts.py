@@ -124,7 +124,7 @@ def test_actions_are_named_by_their_parts(world: Environment) -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             world.action(wrong, base)
-    with pytest.raises(ValueError, match="there is no action to change"):
+    with pytest.raises(ValueError, match="changes parts of an unknown action"):
         world.action({"main": 0})
     with pytest.raises(ValueError, match="has no action"):
         world.action([1, 3, 0])

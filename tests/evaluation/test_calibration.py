@@ -361,11 +361,11 @@ def test_what_is_saved_draws_alike(explainer: Explainer, tmp_path: Path) -> None
     assert explainer.errors is not None
     arrays = explainer.errors.arrays()
     for name in ("ranks", "quantiles", "ends"):
-        with pytest.raises(ValueError, match=f"known errors have {name} of shape"):
+        with pytest.raises(ValueError, match=f"errors for bands have {name} of shape"):
             KnownErrors.read(arrays | {name: arrays[name][..., 1:]}, HORIZON, 4)
-    with pytest.raises(ValueError, match="span 7, but there are"):
+    with pytest.raises(ValueError, match="range of steps 7, but there are"):
         KnownErrors.read(arrays | {"span": np.full(HORIZON, 7)}, HORIZON, 4)
-    with pytest.raises(ValueError, match="column 9, but there are 4"):
+    with pytest.raises(ValueError, match="outcome 9, but there are 4"):
         KnownErrors.read(arrays | {"once": np.full(4, 9)}, HORIZON, 4)
 
 

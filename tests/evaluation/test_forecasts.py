@@ -336,12 +336,12 @@ def test_what_is_wrong_is_named() -> None:
     episodes = joined(episode([0, 1], terminated=True), episode([2, 3], terminated=True))
     explainer = told(only_odd(), 0.0)
     with pytest.raises(
-        ValueError, match="forecasts \\('odd',\\), but the outcomes are \\('odd', 'even', 'first odd'\\)"
+        ValueError, match="predicts \\('odd',\\), but the outcomes are \\('odd', 'even', 'first odd'\\)"
     ):
         forecast_skill(explainer, small_mdp.outcomes(), episodes)
     with pytest.raises(ValueError, match="continues after its end, at transition 0"):
         forecast_skill(explainer, only_odd(), replace(episodes, begins=np.array([0])))
-    with pytest.raises(ValueError, match="begin at 0"):
+    with pytest.raises(ValueError, match="begins must start with 0"):
         forecast_skill(explainer, only_odd(), replace(episodes, begins=np.array([1])))
     with pytest.raises(ValueError, match=r"forecast for observation=0.* is not finite"):
         forecast_skill(told(only_odd(), np.nan), only_odd(), episodes)

@@ -427,7 +427,7 @@ def test_no_agent_is_trained_on_what_an_environment_gets_wrong(
         stages=1,
     )
     with pytest.raises(
-        StepError, match=r"^Unreliable-v0 with observations in Box.* failed to step: "
+        StepError, match=r"^Unreliable-v0 with observations in Box.* failed in reset or step: "
     ) as caught:
         agent.train()
     one_line(caught.value, "Unreliable-v0")

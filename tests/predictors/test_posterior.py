@@ -198,7 +198,7 @@ def test_a_stored_table_gives_the_same_bands(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="no counts"):
+    with pytest.raises(ValueError, match="need counts"):
         Posterior(replace(learned(500), edges=None), POLICY)
     with pytest.raises(ValueError, match="level"):
         explained(learned(500)).band(level=1.1)

@@ -117,7 +117,7 @@ def test_events_that_end_the_episode_are_found_before_any_has() -> None:
     assert columns.ending == ((1, 6), (2,))
     assert columns.again == ((0, 5),)
     assert columns.events == (3, 4)
-    with pytest.raises(ValueError, match="each of the 8 outcomes must be predicted once"):
+    with pytest.raises(ValueError, match="must predict each of its 8 outcomes once"):
         Columns(8, events=(0, 1))
 
 

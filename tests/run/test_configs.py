@@ -347,7 +347,10 @@ def test_a_wrong_value_is_refused_by_name(override: str, message: str, compose_c
         ("explainer.updates_per_step=-1", "explainer: updates_per_step must lie in"),
         ("explainer.fit_updates=-1", "explainer: fit_updates must be 0 or more"),
         ("training=spread", "training: CartPole-v1 has no discrete states"),
-        ("training.restarts=0.5", "training: every replaces epsilon, least_tried and restarts"),
+        (
+            "training.restarts=0.5",
+            "training: every cannot be combined with epsilon, least_tried and restarts",
+        ),
         ("evaluation=exact", "evaluation: CartPole-v1 has no table P"),
         ("evaluation.forecast_episodes=-1", "evaluation: .*forecast_episodes must be 0 or more"),
         (

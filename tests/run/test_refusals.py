@@ -52,7 +52,7 @@ def test_a_run_that_cannot_start_is_refused(words: str, tmp_path: Path) -> None:
         (["uri="], "uri must be a store, such as"),
         *(([f"uri={nameless}"], "uri must be a store, such as") for nameless in ("sqlite://", "sqlite:///")),
         (["uri=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
-        (["uri=sqlite:///outputs"], "outputs is not a file, or may not be read and written"),
+        (["uri=sqlite:///outputs"], "outputs must be a file that you may read and write"),
         (["nowhere"], "there is no folder nowhere"),
         (["outputs", "outputs"], "usage: tpd-sync"),
     ],

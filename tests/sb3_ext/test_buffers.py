@@ -209,9 +209,9 @@ def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
     [
         ("pos", 1000, "pos must be .* or less"),
         ("full", 3, "full must be true or false"),
-        ("rewards", np.zeros((3, 3)), "rewards, dones or timeouts of unexpected shapes"),
-        ("actions", np.zeros((3, 3, 1)), "lengths differ"),
-        ("observations", "many", "a str, expected an array of numbers"),
+        ("rewards", np.zeros((3, 3)), "rewards, dones and timeouts must all have the shape"),
+        ("actions", np.zeros((3, 3, 1)), "must all have the same number of steps"),
+        ("observations", "many", "a str as observations, expected an array of numbers"),
     ],
 )
 def test_a_buffer_whose_parts_do_not_fit_is_refused(name: str, value: Any, said: str, tmp_path: Path) -> None:

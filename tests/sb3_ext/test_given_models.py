@@ -85,7 +85,7 @@ def test_the_statistics_are_those_of_the_model_of_a_file_or_of_a_wrapper(
     bare = values(given(lost, vec_normalize=False), seen)
     assert not np.allclose(bare, values(own, seen))
     np.testing.assert_array_equal(values(given(normalised, vec_normalize=False), seen), bare)
-    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize but no longer has it"):
         given(lost)
 
 
@@ -121,7 +121,7 @@ def test_what_are_no_statistics_is_refused(normalised: PPO, statistics: Any) -> 
 
 def test_statistics_of_another_world_are_refused(normalised: PPO) -> None:
     others = VecNormalize(DummyVecEnv([lambda: gym.make("Acrobot-v1")]))
-    with pytest.raises(ValueError, match=r"observations of shape \(6,\)"):
+    with pytest.raises(ValueError, match=r"observations have shape \(6,\)"):
         given(normalised, vec_normalize=others)
 
 
@@ -132,7 +132,7 @@ def test_statistics_of_another_world_are_refused(normalised: PPO) -> None:
 def test_another_world_than_the_models_is_refused(trained: str, explained: str) -> None:
     model = PPO("MlpPolicy", trained, **SMALL)
     given(model, trained)
-    with pytest.raises(ValueError, match=f"{explained} has observations .*set its environment"):
+    with pytest.raises(ValueError, match=f"but {explained} has .*pass the model's own environment"):
         given(model, explained)
 
 

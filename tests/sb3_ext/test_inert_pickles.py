@@ -118,7 +118,7 @@ def test_a_weight_is_where_its_strides_say() -> None:
         (tensor(0, (2, 2), (1,)), "has a tensor w with an invalid"),
         (tensor(0, (10**6, 10**6), (0, 0)), "which is too large"),
         (tensor(0, (2**39,) * 8, (0,) * 8), "which is too large"),
-        (tensor(0, (1,), (1,), "UntypedStorage"), "which is not a type of weights"),
+        (tensor(0, (1,), (1,), "UntypedStorage"), "which is not a tensor type"),
         (b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x40\x85R.", "refers to builtins.bytearray"),
         (shared_tuples(60), "has a tuple as a key"),
     ],

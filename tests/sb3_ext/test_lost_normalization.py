@@ -41,9 +41,9 @@ def test_a_zip_is_refused_without_its_statistics(saved: Path, compose_config: Co
 
 def test_a_model_is_refused_without_its_statistics(saved: Path) -> None:
     model = PPO.load(saved / "agent.zip", device="cpu")
-    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize but no longer has it"):
         explainer_for(model, *WORLD)
-    with pytest.raises(ValueError, match="was trained under VecNormalize, which it no longer has"):
+    with pytest.raises(ValueError, match="was trained under VecNormalize but no longer has it"):
         as_policy(model)
     with pytest.raises(ValueError, match="vec_normalize must be the file"):
         explainer_for(model, *WORLD, vec_normalize=True)  # type: ignore[arg-type]

@@ -424,10 +424,10 @@ def test_an_environment_with_other_keyword_arguments_is_refused_with_what_to_typ
     folder = zoo(args={"env_kwargs": {"sutton_barto_reward": True, "max_episode_steps": 77}})
     world = ["experiment=cart_pole", "evaluation=none", "recording.episodes=0", f"policy.path={folder}"]
     with pytest.raises(
-        ConfigError, match=r"policy: .*was trained in another environment: \+\+env"
+        ConfigError, match=r"policy: .*other settings of its environment: set \+\+env"
     ) as refused:
         build(compose_config(*world))
-    typed = str(refused.value).partition("another environment: ")[2].partition(",")[0].split()
+    typed = str(refused.value).partition("environment: set ")[2].partition(",")[0].split()
     assert typed == [MAPPED, "++env.max_episode_steps=77"]
     env = build(compose_config(*world, *typed)).env
     assert (env.kwargs, env.time_limit) == ({"sutton_barto_reward": True}, 77)
@@ -477,7 +477,10 @@ def test_an_agent_of_other_people_plays_from_its_folder(tmp_path: Path) -> None:
         ),
         ("env_kwargs: {xml_file: /somewhere/evil.xml}", "may name a file"),
         ("env_kwargs: {options: [model.xml]}", "may name a file"),
-        ("env_kwargs: {render_mode: human, inner: {render_mode: human}}", "a file may not set render_mode"),
+        (
+            "env_kwargs: {render_mode: human, inner: {render_mode: human}}",
+            "render_mode is not allowed in a file",
+        ),
     ],
 )
 def test_a_folder_makes_no_large_environment_and_opens_no_file(

@@ -193,8 +193,8 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
     ("change", "message"),
     [
         (lambda table: table.drop_columns(["reward"]), "the column reward is missing"),
-        (replaced("reward", pa.array(["much"] * 50)), "the column reward has the unexpected type string"),
-        (replaced("terminated", pa.array([1] * 50)), "the column terminated has the unexpected type int64"),
+        (replaced("reward", pa.array(["much"] * 50)), "the column reward has the unsupported type string"),
+        (replaced("terminated", pa.array([1] * 50)), "the column terminated has the unsupported type int64"),
         (replaced("action", pa.array([None, *[0] * 49])), "the column action has 1 rows without"),
         (
             replaced("action", pa.array([7] * 50)),
@@ -205,13 +205,13 @@ def replaced(name: str, values: Any) -> Callable[[Any], Any]:
             "observation has -1 in row 0, which is not in",
         ),
         (replaced("next_observation", pa.array([0.5] * 50)), "the column next_observation has type double"),
-        (replaced("action", pa.array([0.5] * 50)), "the column action has float64"),
+        (replaced("action", pa.array([0.5] * 50)), "the column action has dtype float64"),
         (replaced("reward", pa.array([0.0] * 49 + [np.nan])), "the column reward has nan in row 49"),
         (replaced("reward", pa.array([np.inf] * 50)), "the column reward has inf in row 0"),
-        (replaced("action", pa.array([[0, 1]] * 50)), "the column action has the unexpected type list"),
+        (replaced("action", pa.array([[0, 1]] * 50)), "the column action has the unsupported type list"),
         (
             replaced("info.fuel", pa.array([{"a": "b"}] * 50)),
-            r"the column info\.fuel has the unexpected type struct",
+            r"the column info\.fuel has the unsupported type struct",
         ),
     ],
 )
@@ -269,7 +269,9 @@ def test_a_hidden_state_is_as_long_as_the_policy_s(
 ) -> None:
     box = spaces.Box(-10, 10, (4,), np.float32)
     path = forged(tmp_path / "x.parquet", box, np.zeros((50, width), np.float32))
-    with pytest.raises(DatasetError, match=rf"has float32 of shape \({width},\), which does not fit Box"):
+    with pytest.raises(
+        DatasetError, match=rf"has dtype float32 and shape \({width},\), which does not fit Box"
+    ):
         list(read_shard(path, description(box), hidden_state))
     path = forged(path, box, np.zeros((50, 7), np.float32))
     assert sum(map(len, read_shard(path, description(box), 3))) == 50
@@ -342,7 +344,7 @@ def test_what_is_no_parquet_is_refused(content: bytes, tmp_path: Path) -> None:
         ({"format": 9}, "it has format 9"),
         ({"shards": "many"}, "shards must be a whole number"),
         ({"shards": 3}, r"shard-00001\.parquet is missing: the dataset has 3 shards"),
-        ({"action_space": {"kind": "Text"}}, "unknown kind of space: 'Text'"),
+        ({"action_space": {"kind": "Text"}}, "unknown type of space: 'Text'"),
         ({"action_space": {}}, "'kind' is missing"),
         (
             {"action_space": {"kind": "Discrete", "n": -3, "start": 0, "dtype": "int64"}},
@@ -406,7 +408,8 @@ def test_a_dataset_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"observation_space of FrozenLake-v1 is Discrete\(16\)"):
         source.check(Environment("FrozenLake-v1"), ())
     with pytest.raises(
-        ValueError, match=r"the outcomes read info\['parity'\], which the dataset does not have; it has none"
+        ValueError,
+        match=r"an outcome reads info\['parity'\], which is not in the dataset; its info keys: none",
     ):
         source.check(small_mdp.environment(), ("parity",))
 
@@ -500,7 +503,9 @@ def test_outcomes_of_what_the_dataset_has_not_are_refused(
 ) -> None:
     config = compose_config(*cart_pole, *FROM_DATASET)
     config.outcomes = {"_target_": "tests.sources.test_datasets.windy"}
-    with pytest.raises(ConfigError, match=r"info\['wind'\], which the dataset does not have; it has none"):
+    with pytest.raises(
+        ConfigError, match=r"info\['wind'\], which is not in the dataset; its info keys: none"
+    ):
         build(config)
 
 

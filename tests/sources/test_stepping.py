@@ -62,7 +62,7 @@ for word in ("outside", "below", "shape", "nan", "no start"):
             "no-start",
             r"Turncoat-no-start-v0 with observations in Discrete\(10\) .* the observation 99 is not in",
         ),
-        ("shape", r"Turncoat-shape-v0 with observations in Discrete\(10\) failed to step"),
+        ("shape", r"Turncoat-shape-v0 with observations in Discrete\(10\) failed in reset or step"),
         ("nan", "the reward is not finite"),
     ],
 )
@@ -97,7 +97,7 @@ def test_the_user_is_told_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith(
-        "failed to step: ValueError: the observation 77 is not in the space"
+        "failed in reset or step: ValueError: the observation 77 is not in Discrete(10)"
     )
 
 
@@ -126,7 +126,7 @@ gym.register(id="Words-v0", entry_point="tests.sources.test_stepping:Words", dis
         ({"reward": None}, "the reward must be a number, got None"),
         (
             {"reward": np.ones(2)},
-            "Words-v0 with observations in Discrete(3) failed to step: TypeError: the reward"
+            "Words-v0 with observations in Discrete(3) failed in reset or step: TypeError: the reward"
             " must be a single number, got an array of shape (2,)",
         ),
         ({"terminated": "no"}, "terminated must be true or false, got 'no'"),

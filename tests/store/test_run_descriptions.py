@@ -119,7 +119,10 @@ class OwnEnvironment(Environment):
         (Environment("CartPole-v1", {"render_fps": object()}), "render_fps=.* cannot be stored"),
         (Environment("CartPole-v1", wrappers=[lambda env: env]), "<lambda>"),
         (OwnEnvironment("CartPole-v1"), "OwnEnvironment cannot be stored"),
-        (Environment("FrozenLake-v1", {"desc": ["F" * 200] * 200}), "kwargs: they are longer than 10000"),
+        (
+            Environment("FrozenLake-v1", {"desc": ["F" * 200] * 200}),
+            "kwargs: keyword arguments of environments are limited to 10000",
+        ),
     ],
 )
 def test_an_environment_that_is_not_plain_says_why(env: Environment, reason: str) -> None:
@@ -245,8 +248,8 @@ def took_first(t: Any, action: Any = 0) -> Any:
         (lambda t: t, "not a function defined at the top level"),
         (partial(took_first, lake()), "has positional arguments"),
         (partial(took_first, action=object()), "cannot be stored"),
-        (np.add, "is not a function of a module"),
-        (Environment("CartPole-v1").mask, "is not a function of a module"),
+        (np.add, "is neither a function nor a class of a module"),
+        (Environment("CartPole-v1").mask, "is neither a function nor a class of a module"),
     ],
 )
 def test_what_has_no_name_says_so(function: Any, reason: str) -> None:

@@ -356,7 +356,7 @@ def stores(folder: Path) -> dict[str, tuple[str, str]]:
     (folder / "text.db").write_text("this is no database, however long it is read" * 50)
     (folder / "file").touch()
     return {
-        "a folder": (f"{folder}/folder.db", "is not a file"),
+        "a folder": (f"{folder}/folder.db", "must be a file that you may read and write"),
         "no database": (f"{folder}/text.db", "is not an SQLite database"),
         "a query": (f"{folder}/a?b/mlflow.db", r"in a path with % or \?"),
         "an escape": (f"{folder}/50%25/mlflow.db", r"in a path with % or \?"),

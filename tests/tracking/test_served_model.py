@@ -287,7 +287,7 @@ def test_a_malformed_question_is_refused(server: str, question: Any, message: st
         (b"state,action\n" + b"1" * 100_000 + b"x,0\n", "text/csv", "is not a whole number"),
         (b"PAR1", "application/vnd.apache.parquet", "send JSON or CSV"),
         (b"{}", "", "send JSON or CSV"),
-        (b"{}", "application/json; charset=latin-1", "must be UTF-8"),
+        (b"{}", "application/json; charset=latin-1", "the charset of the request must be utf-8"),
         (b"state\n\xff", "text/csv", "the request is not valid CSV"),
     ],
 )

@@ -237,7 +237,7 @@ def _decisive(explained: list[Explanation], against_foil: bool) -> int:
     events = [name for name in legend.names if name in legend.events]
     candidates = [name for name in events if name.startswith(FIRST)] or events
     if not candidates:
-        raise ValueError(f"event: none is learned; choose one of the outcomes {', '.join(legend.names)}")
+        raise ValueError(f"event: no outcome is an event; pass one of the outcomes {', '.join(legend.names)}")
     rewards = dict(zip(legend.names, legend.weights, strict=True))
 
     def stake(name: str) -> tuple[bool, float, float]:

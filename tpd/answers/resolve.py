@@ -26,7 +26,7 @@ def resolve(
     so the policy keeps to known pairs.
     """
     if number("discount", discount, 0, 1) == 1:
-        raise ValueError("discount must be below 1 to solve for the optimal policy")
+        raise ValueError("resolve: the optimal policy can only be computed for a discount below 1")
     if outcomes.info_keys:
         raise ValueError(
             "the optimal policy cannot be computed, because the tabular model does not store the entries of "

@@ -100,7 +100,7 @@ def overtaking(contrast: Contrast, row: int, outcome: str) -> float | None:
     fact, foil = contrast.fact[row : row + 1], contrast.foil[row : row + 1]
     reward = reward_of(fact.legend, outcome)
     if reward != reward_of(foil.legend, outcome):
-        raise ValueError(f"fact and foil have different rewards of {outcome!r}")
+        raise ValueError(f"cannot vary the reward of {outcome!r}: it differs between fact and foil")
     sides = (returns_and_counts(side, outcome) for side in (fact, foil))
     difference, count = (float(one[0] - other[0]) for one, other in zip(*sides, strict=True))
     if np.isnan(difference) or abs(count) <= SAME_COUNT:
@@ -130,7 +130,7 @@ class RewardInterval(NamedTuple):
 def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> list[RewardInterval]:
     """The order of the pairs (such as all valid actions of a state) as a function of one reward."""
     if not low < high:
-        raise ValueError(f"the range of rewards must have low < high, got {low} to {high}")
+        raise ValueError(f"the range of rewards must have low < high, got low={low}, high={high}")
     now = reward_of(explanation.legend, outcome)
     worth, count = returns_and_counts(explanation, outcome)
     rows = np.flatnonzero(~np.isnan(worth))

@@ -35,7 +35,7 @@ class Behaviour:
         if self.steps is not None:
             whole_number("steps", self.steps, at_least=1, at_most=MOST_STEPS)
         if isinstance(self.agent, list | tuple) and self.steps is not None:
-            raise ValueError("steps must be None for a list of actions, which lasts one step per action")
+            raise ValueError("steps: omit steps= for a list of actions, which lasts one step per action")
 
     def followed(self, env: Environment) -> Followed:
         """The behaviour as policies for this environment."""
@@ -55,7 +55,7 @@ def foil_of(foil: Any, env: Environment) -> Any:
     if isinstance(foil, Behaviour):
         return foil.followed(env)
     if isinstance(foil, Agent) or (callable(foil) and not isinstance(foil, type)):
-        raise TypeError("foil: wrap a function or an agent in tpd.Behaviour(agent, steps=10)")
+        raise TypeError("foil: pass a function or an agent as tpd.Behaviour(agent, steps=10)")
     return foil
 
 

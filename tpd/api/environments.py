@@ -178,7 +178,7 @@ def check_moment(env: Environment, moment: Moment) -> None:
     hidden = due.ndim == seen.ndim == 1 and seen.size > due.size  # the hidden state of a policy is appended
     same = due.dtype.names == seen.dtype.names and (due.shape == seen.shape or hidden)
     if not same or (env.discrete and (moment.actions >= env.num_actions).any()):
-        raise ValueError(f"the moment does not belong to {env.id}: {moment.name}")
+        raise ValueError(f"{moment.name} does not fit {env.id}: it has other observations or actions")
 
 
 def check_batch(env: Environment, observations: Array) -> None:

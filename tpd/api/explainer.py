@@ -191,9 +191,9 @@ class Explainer:
                 "of an episode, for example explainer.play(seeds=[0])[0][10]"
             )
         if isinstance(asked, PlayedEpisode):
-            raise TypeError("ask about a moment of the episode, for example episode[10]")
+            raise TypeError("pass a moment of the episode, not all of it: for example episode[10]")
         if isinstance(asked, PlayedEpisodes):
-            raise TypeError("ask about a moment of one of the episodes, for example episodes[0][10]")
+            raise TypeError("pass a moment of one episode, not all episodes: for example episodes[0][10]")
         observation = one_observation(self.env, asked)
         return NamedState(observation, self.env.name_of_state(observation[0]), None)
 

@@ -223,7 +223,7 @@ class Tools:
         answer.plot().savefig(drawn, format="png", dpi=DOTS_PER_INCH)
         if drawn.tell() > LARGEST_PICTURE:
             raise ValueError(
-                f"the picture has {drawn.tell():,} bytes, which is too large: ask explain instead"
+                f"the picture has {drawn.tell():,} bytes, which is too large: call explain instead"
             )
         caption = f"{answer.place}: {answer.compared}, {how_of(answer).words}"
         return [caption, Image(data=drawn.getvalue(), format="png")]

@@ -35,16 +35,16 @@ class Contrast:
     def __post_init__(self) -> None:
         if self.fact.expected.shape != self.foil.expected.shape:
             raise ValueError(
-                f"cannot compare explanations of shapes {self.fact.expected.shape} "
-                f"and {self.foil.expected.shape}"
+                f"cannot compare explanations of shapes {self.fact.expected.shape} and "
+                f"{self.foil.expected.shape} [pair, step, outcome]: they must be equal"
             )
         if self.fact.legend.names != self.foil.legend.names:
             raise ValueError(f"cannot compare outcomes {self.fact.legend.names} and {self.foil.legend.names}")
         quantities = {(side.endless, side.endless and side.stepwise) for side in (self.fact, self.foil)}
         if len(quantities) > 1:
             raise ValueError(
-                "cannot compare predictions of methods with different quantities: returns over an infinite "
-                "horizon with those of single steps, or terms of the return with rewards by step"
+                "cannot compare explanations by methods that predict different quantities: predict fact and "
+                "foil with the same explainer"
             )
         counts = {len(self.fact.samples), len(self.foil.samples)} if self.drawn else set[int]()
         single = self.rolled_out and 1 in counts  # a deterministic side has a single rollout

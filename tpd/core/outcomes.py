@@ -318,13 +318,13 @@ class OutcomeSet:
             if not (allowed := o.allows(outcome[:, k])).all():
                 raise OutcomeError(f"outcome {o.name!r} must not be {outcome[:, k][~allowed][0]}")
         if not ((outcome[:, -1] == 0) | (outcome[:, -1] == 1)).all():
-            raise OutcomeError("termination must be 0 or 1")
+            raise OutcomeError("stored terminations must be 0 or 1")
         if self.partition and (outcome[:, :-1][:, self._in_partition].sum(axis=1) != 1).any():
             raise OutcomeError(
                 "the events do not form a partition: exactly one must happen in each transition"
             )
         if not np.array_equal(observed.continuation, self._continuation(outcome)):
-            raise OutcomeError("the continuations do not match the outcomes")
+            raise OutcomeError("the stored continuations contradict the stored outcomes")
 
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch, K]: the outcomes of a learned model's transitions, which need not account for the reward.

@@ -146,5 +146,5 @@ class DatasetEnvironment(Environment):
             if key not in self._probe.info_keys:
                 kept = ", ".join(self._probe.info_keys) or "none"
                 raise ValueError(
-                    f"an outcome reads info[{key!r}], which the dataset does not have; it has {kept}"
+                    f"an outcome reads info[{key!r}], which is not in the dataset; its info keys: {kept}"
                 )

@@ -348,7 +348,7 @@ class Environment:
         if isinstance(name, Mapping) and self.parts is not None:
             if base is None:
                 raise ValueError(
-                    f"{shown(dict(name))} changes parts of an action, but there is no action to change"
+                    f"{shown(dict(name))} changes parts of an unknown action: pass a list of all choices"
                 )
             return self.parts.changed(base, name)
         if not self.discrete:
@@ -437,7 +437,7 @@ def name_action(action: Any, names: Sequence[str], numbered: bool) -> str:
     if numbered:
         number = int(action)
         if not 0 <= number < len(names):
-            raise ValueError(f"there is no action {number}; there are {len(names)} actions")
+            raise ValueError(f"there is no action {number}; actions are numbered from 0 to {len(names) - 1}")
         return names[number]
     if len(names) != np.size(action):
         return f"action {numbers(action)}"

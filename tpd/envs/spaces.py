@@ -83,7 +83,7 @@ def _made(plain: Mapping[str, Any]) -> spaces.Space[Any]:
             )
         case "MultiBinary":
             return spaces.MultiBinary(plain["n"])
-    raise ValueError(f"unknown kind of space: {plain['kind']!r}")
+    raise ValueError(f"unknown type of space: {plain['kind']!r}")
 
 
 def _digits(values: Array) -> Any:
@@ -114,7 +114,7 @@ def check_members(
     first_row: the number of the first row in error messages.
     """
     if not _fits(values, space, hidden_state):
-        found = f"{values.dtype!s:.80} of shape {values.shape[1:]}"
+        found = f"dtype {values.dtype!s:.80} and shape {values.shape[1:]}"
         raise ValueError(f"{name} has {found}, which does not fit {shown(space)}")
     if isinstance(space, spaces.Dict):
         for key, part in space.items():

@@ -109,7 +109,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     ) -> tuple[IntArray, dict[str, Any]]:
         """Start an episode in every copy."""
         if isinstance(seed, list):
-            raise ValueError("the copies share one generator: pass one seed, not a list")
+            raise ValueError("reset: all copies share one random generator: pass one seed, not a list")
         super().reset(seed=seed)
         self._state = self._start(self.num_envs)
         self._elapsed[:] = 0

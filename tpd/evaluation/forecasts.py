@@ -136,7 +136,7 @@ def forecast_skill(
     """
     if explainer.legend.names != outcomes.legend.names:
         raise ValueError(
-            f"the explainer forecasts {explainer.legend.names}, but the outcomes are {outcomes.legend.names}"
+            f"the explainer predicts {explainer.legend.names}, but the outcomes are {outcomes.legend.names}"
         )
     course = Course(outcomes, episodes, foils)
     if not explainer.simulates:

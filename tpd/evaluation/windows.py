@@ -46,8 +46,7 @@ class Course:
         lengths = ends - begins
         if len(begins) == 0 or begins[0] != 0 or (lengths <= 0).any():
             raise ValueError(
-                "the first episode must begin at 0, and each must have at least one step, got beginnings "
-                f"{begins}"
+                f"begins must start with 0, increase and be below {len(transitions)}, got {begins}"
             )
         over = transitions.terminated | transitions.truncated
         over[ends - 1] = False

@@ -72,7 +72,7 @@ class CheckedArrays:
         if not fits or array.dtype.kind not in kinds:
             shown = " x ".join("any" if size in (None, ...) else str(size) for size in shape) or "()"
             raise ValueError(
-                f"{self._whose}{name}: expected shape {shown} and a dtype kind in {kinds!r}, "
+                f"{self._whose}{name}: expected shape {shown} and a NumPy dtype of kind {kinds!r}, "
                 f"got {array.dtype} of shape {array.shape}"
             )
         if finite and array.dtype.kind == "f":
@@ -139,7 +139,7 @@ def read_json(path: Path) -> Any:
     require_file(path, LARGEST_JSON)
     text = path.read_bytes()
     if (parts := text.count(b"[") + text.count(b"{")) > MOST_PARTS:
-        raise ValueError(f"{path}: has {parts} lists and objects, at most {MOST_PARTS} are read")
+        raise ValueError(f"{path}: too large, {parts} lists and objects (limit {MOST_PARTS})")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -170,7 +170,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             require_plain_zip(entries)
             claimed = sum(entry.file_size for entry in entries)
             if claimed > _most_held(path):
-                raise ValueError(f"its arrays declare {claimed} bytes, more than its size allows")
+                raise ValueError(f"it declares {claimed} bytes of arrays, more than its size allows")
             require_memory("its contents", (claimed,), "uint8", "the file does not fit into memory")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # corrupted bytes raise almost any error

@@ -40,8 +40,8 @@ class DatasetPolicy(Pretrained):
         file = Path(path).expanduser() / POLICY
         if not file.is_file():
             raise ValueError(
-                f"{file} is missing: only policies of discrete states are saved with a dataset; set "
-                "another policy"
+                f"{file} is missing: only policies of discrete states are saved with a dataset; load the "
+                "agent itself, for example policy=sb3_zip policy.path=agent.zip"
             )
         stored, shape = StoredArrays(file), env.table_shape()
         probabilities = stored.take("probabilities", shape, REAL)

@@ -35,7 +35,7 @@ class ExactSolution:
     ) -> None:
         model = env.model if model is None else model
         if model is None:
-            raise ValueError(f"{env.id} has no table P, so its outcomes cannot be solved exactly")
+            raise ValueError(f"{env.id} has no table P to solve: use explainer=auto or evaluation=forecasts")
         if outcomes.info_keys:
             raise ValueError(
                 f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "

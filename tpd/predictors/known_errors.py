@@ -105,16 +105,16 @@ class KnownErrors:
         for name, shape in due.items():
             if arrays[name].shape != shape or not moments:
                 raise ValueError(
-                    f"the known errors have {name} of shape {arrays[name].shape}, expected {shape}"
+                    f"the errors for bands have {name} of shape {arrays[name].shape}, expected {shape}"
                 )
         once = arrays["once"].astype(np.int64)
         if ((once < NONE) | (once >= width)).any():
-            raise ValueError(f"the known errors refer to column {once.max()}, but there are {width} outcomes")
+            raise ValueError(f"the errors for bands refer to outcome {once.max()}, but there are {width}")
         span = arrays["span"].astype(np.int64)
         if ((span < 0) | (span >= arrays["quantiles"].shape[1])).any():
             raise ValueError(
-                f"the known errors refer to span {span.max()}, but there are "
-                f"{arrays['quantiles'].shape[1]} spans"
+                f"the errors for bands refer to range of steps {span.max()}, but there are "
+                f"{arrays['quantiles'].shape[1]} ranges"
             )
         plain = (arrays["quantiles"], span, arrays["ranks"], arrays["steps"])
         return cls(*plain, once, arrays["ends"] == 1, events)

@@ -105,7 +105,7 @@ def _check_agent(policy: DictConfig | None) -> None:
     """Refuse the path of an agent that does not exist; the ending .zip may be left out."""
     path = policy.get("path") if isinstance(policy, DictConfig) else None
     if isinstance(path, str) and not any(Path(f"{path}{end}").expanduser().exists() for end in ("", ".zip")):
-        raise SettingError(f"policy: {path}: there is no such file")
+        raise SettingError(f"policy: {path}: there is no such file or folder")
 
 
 def _check_env(env: DictConfig | None) -> None:

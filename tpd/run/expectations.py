@@ -111,8 +111,8 @@ class Expectations:
             return replace(explanation, beyond=run_on.to_the_end(simulator, self._moment, explanation))
         if (dynamics := run.dynamics()) is None:
             raise ValueError(
-                f"{followed.name}: a behaviour needs a simulator that can be forked, or a table, but "
-                f"there is neither: {self.reason}"
+                f"{followed.name}: a behaviour needs a simulator that can be forked or, for discrete states, "
+                f"explainer=replayed, but there is neither: {self.reason}"
             )
         return follow_in_table(run, dynamics, self.state.observation, first, followed, draws)
 

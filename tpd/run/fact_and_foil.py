@@ -118,7 +118,7 @@ def compared_actions(
     if other is None:
         return fact, None
     if np.array_equal(other, action):
-        raise QuestionError(f"action and foil are both {fact.action_name}")
+        raise QuestionError(f"action and foil are both {fact.action_name}: pass another foil, or omit it")
     if run.env.parts is not None:
         rest = UNCHANGED if (np.ravel(other) == np.ravel(action)).any() else ""
         return fact, Compared(here, own, other, run.env.parts.name_change(other, action) + rest)

@@ -122,7 +122,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
     try:
         given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
     except (OmegaConfBaseException, YAMLError, RecursionError) as error:
-        raise QuestionError(f"expected key=value: {brief(error)}") from error
+        raise QuestionError(f"an argument is not valid YAML: {brief(error)}") from error
     assert isinstance(given, dict)
     return {str(key): value for key, value in given.items()}
 
@@ -142,7 +142,7 @@ def checked(question: Question) -> Question:
     if question.by is not None:
         whole_number("by", question.by, at_least=0)
         if question.drivers is False:
-            raise QuestionError(f"by={question.by} needs drivers=true or drivers=<event>")
+            raise QuestionError(f"by={question.by} (a step) needs drivers=true or drivers=<event>")
     if question.rollouts is not None:
         whole_number("rollouts", question.rollouts, at_least=0)
     number("precision", question.precision, 0, 1, above_low=True)

@@ -36,7 +36,7 @@ def cancel(sweep_folder: Path) -> None:
         if left := queued(sweep_folder, 0):
             subprocess.run(["scancel", *sorted(left)], check=True, timeout=SECONDS_TO_ANSWER)
     except (TimeoutError, subprocess.SubprocessError) as error:
-        log.warning("jobs of %s may still be running: %s", sweep_folder, error)
+        log.warning("jobs of %s may still be running (%s): cancel them with scancel", sweep_folder, error)
 
 
 def queued(sweep_folder: Path, patience: float) -> set[str]:
@@ -58,5 +58,5 @@ def queued(sweep_folder: Path, patience: float) -> set[str]:
             raise TimeoutError(
                 f"squeue does not say whether jobs of {sweep_folder} are still running: {reason}"
             )
-        log.warning("squeue failed: %s", reason)
+        log.warning("squeue failed, and is tried again: %s", reason)
         time.sleep(SECONDS_BETWEEN_CHECKS)

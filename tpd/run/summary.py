@@ -97,7 +97,7 @@ def _explanation(folder: Path, spec: FigureDescription, about: RunDescription) -
     with blame(path):
         if len(explanation.actions) != len(spec.states):
             raise ValueError(
-                f"it has {len(explanation.actions)} pairs, but the figure has {len(spec.states)}"
+                f"it explains {len(explanation.actions)} pairs, but its figure has {len(spec.states)}"
             )
         for action in explanation.actions:
             about.actions.name(action)

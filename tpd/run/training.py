@@ -83,7 +83,7 @@ class Training:
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
-                "least_tried and restarts need training.steps above 0: with steps=0, the explainer learns "
+                "least_tried and restarts need training.steps of 1 or more: with 0, the explainer learns "
                 "only from the policy's training, which has its own exploration"
             )
         if self.steps < self.shards and (self.shards > 1 or self.dataset):
@@ -219,7 +219,7 @@ class DatasetTraining(Training):
         if missing := [key for key in info_keys if key not in self._dataset.info_keys]:
             kept = ", ".join(self._dataset.info_keys) or "none"
             raise ValueError(
-                f"the outcomes read info[{missing[0]!r}], which the dataset does not have; it has {kept}"
+                f"an outcome reads info[{missing[0]!r}], which is not in the dataset; its info keys: {kept}"
             )
 
     def _learning_stages(

@@ -34,8 +34,8 @@ class MapSpec:
         known = {field.name for field in fields(cls)}
         if not {"across", "down"} <= set(config) <= known:
             raise ValueError(
-                "a map needs across and down, and may have panels and pages, got "
-                f"{', '.join(map(str, config))}"
+                "a map must set across and down, and may set panels and pages, each to a field of a state; "
+                f"got {', '.join(map(str, config))}"
             )
         wanted, had = sorted(map(str, config.values())), sorted(env.state_fields)
         if wanted != had:

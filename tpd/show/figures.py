@@ -82,7 +82,7 @@ class FigureSpec:
             raise ValueError(f"figure {name!r}: the name must be a file name without /")
         if not pairs or (contrast and len(pairs) != 2):
             raise ValueError(
-                f"figure {name!r} has {len(pairs)} pairs; a contrast needs 2, other figures at least 1"
+                f"figure {name!r} has {len(pairs)} pairs; contrast=true needs 2, other figures at least 1"
             )
         states, actions = [], []
         for pair in pairs:

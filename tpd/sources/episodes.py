@@ -91,7 +91,7 @@ def record(
     if pictures and len(seeds) > MOST_PICTURED:
         pictures = False
         log.warning(
-            "%d episodes are recorded without pictures: at most %d episodes can have them",
+            "%d episodes are recorded without pictures: set recording.episodes to %d or less to have them",
             len(seeds),
             MOST_PICTURED,
         )

@@ -51,8 +51,8 @@ class Exploration:
         whole_number("every", every[1], at_least=fewest)
         if self.epsilon or self.least_tried or self.restarts:
             raise ValueError(
-                "every replaces epsilon, least_tried and restarts: set these to 0, false and 0, or every "
-                "to null"
+                "every cannot be combined with epsilon, least_tried and restarts: set these to 0, false and "
+                "0, or every to null"
             )
 
 

@@ -33,10 +33,10 @@ def pages(file: BinaryIO, begin: int, end: int) -> Iterator[Page]:
             within = header.get(VALUES.get(header[TYPE], 0), {})
             values, unpacked, packed = within.get(COUNT, 0), header[UNPACKED], header[PACKED]
         except (IndexError, KeyError, AttributeError) as error:
-            raise ValueError("a page header is corrupted") from error
+            raise ValueError("the file is corrupted: a page header is incomplete") from error
         for number in (values, unpacked, packed):
             if not isinstance(number, int) or not 0 <= number <= LARGEST:
-                raise ValueError(f"a page header has the invalid number {number}")
+                raise ValueError(f"the file is corrupted: a page header has the number {number}")
         begin += length + packed
         yield Page(values, unpacked, begin)
 

@@ -158,7 +158,7 @@ def read_shard(
                 yield _checked(path, batch, description, hidden_state, streams, first_row)
                 first_row += len(table)
             if left:
-                raise DatasetError(f"{path}: a row group has {-left} more rows than it declares")
+                raise DatasetError(f"{path}: a row group does not have as many rows as it declares")
 
 
 def count_rows(path: Path) -> int:
@@ -208,7 +208,7 @@ def _check_columns(path: Path, schema: Any, names: list[str]) -> None:
             )
         kind = schema.field(name).type
         if not (due[name](kind) if name in due else _plain(kind)):
-            raise DatasetError(f"{path}: the column {name} has the unexpected type {kind}")
+            raise DatasetError(f"{path}: the column {name} has the unsupported type {kind}")
     before, after = schema.field("observation").type, schema.field("next_observation").type
     if before != after:
         raise DatasetError(

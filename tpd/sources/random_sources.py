@@ -56,7 +56,7 @@ def take_over(env: gym.Env[Any, Any], other: gym.Env[Any, Any]) -> None:
             source.setstate(like.getstate())
         else:
             raise TypeError(
-                f"the state of a {type(like).__name__} cannot be copied to a {type(source).__name__}"
+                f"random states cannot be copied from a {type(like).__name__} to a {type(source).__name__}"
             )
 
 

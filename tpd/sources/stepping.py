@@ -75,7 +75,7 @@ def check_numbers(space: gym.Space[Any], observed: Any) -> None:
     if isinstance(space, gym.spaces.Discrete):
         wrong = (observed < space.start) | (observed >= space.start + space.n)
         if wrong.any():
-            raise ValueError(f"the observation {observed[wrong][0]} is not in the space")
+            raise ValueError(f"the observation {observed[wrong][0]} is not in {space}")
 
 
 class StepError(ValueError):
@@ -92,7 +92,7 @@ def reporting_step_errors(env: gym.Env[Any, Any] | VectorEnv[Any, Any, Any]) -> 
         name = "the environment" if one.spec is None else one.spec.id
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         space = one.observation_space
-        raise StepError(f"{name} with observations in {space} failed to step: {reason}") from error
+        raise StepError(f"{name} with observations in {space} failed in reset or step: {reason}") from error
 
 
 class CheckedEnv(gym.Wrapper[Any, Any, Any, Any]):

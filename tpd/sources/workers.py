@@ -44,7 +44,7 @@ def in_processes(tasks: Sequence[Callable[[], T]], processes: int, env: Environm
     except BrokenProcessPool as error:
         raise RuntimeError(
             f"one of {processes} processes died, possibly out of memory, after {done} of {len(tasks)} tasks"
-            ": use fewer processes"
+            ": use fewer processes (training.processes)"
         ) from error
 
 

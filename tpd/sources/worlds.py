@@ -144,7 +144,7 @@ class ForkedWorlds:
     def _receive(self, child: int) -> Any:
         connection = self._children[child][1]
         if not connection.poll(self._patience):
-            raise WorldError(f"a forked process took more than {self._patience:g} s for one step")
+            raise WorldError(f"one step in a forked process took more than {self._patience:g} s")
         try:
             answer, failed = connection.recv()
         except (EOFError, OSError) as error:

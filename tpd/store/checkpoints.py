@@ -39,7 +39,7 @@ class Checkpoint:
         with atomic_write(self._path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, allow_pickle=False, **{ABOUT: np.array(json.dumps(about))}, **arrays)
         self._saved = time.monotonic()
-        log.info("checkpoint after stage %d", stage)
+        log.info("checkpoint written after stage %d", stage)
 
     def resume(self, parts: Mapping[str, Resumable], stages: int) -> int:
         """Restore the parts and return the number of completed stages; 0 if there is no valid checkpoint."""
@@ -84,7 +84,7 @@ class Checkpoint:
             if about["digest"] != self._digest(stage, arrays):
                 raise ValueError("its digest does not match, so it was changed or corrupted")
             if stage > stages:
-                raise ValueError(f"it was written after stage {stage}, but there are only {stages} stages")
+                raise ValueError(f"it was written after stage {stage}, but this run has only {stages} stages")
         return stage, arrays
 
     def _digest(self, stage: int, arrays: Mapping[str, Array]) -> str:

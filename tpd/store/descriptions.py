@@ -30,7 +30,7 @@ class UntrustedError(ValueError):
 def plain(value: Any, depth: int = 0) -> Any:
     """The value, if it consists of finite numbers, strings, lists and dicts; tuples become lists."""
     if depth > DEEPEST:
-        raise ValueError(f"is nested more than {DEEPEST} levels deep")
+        raise ValueError(f"a value nested more than {DEEPEST} levels deep cannot be stored")
     match value:
         case None | bool():
             return value
@@ -111,11 +111,11 @@ def named(function: Any) -> NamedFunction:
     arguments: dict[str, Any] = {}
     while isinstance(function, partial):
         if function.args:
-            raise ValueError(f"{function.func} has positional arguments: pass them by keyword")
+            raise ValueError(f"a partial of {function.func} has positional arguments: pass them by keyword")
         arguments = {**function.keywords, **arguments}
         function = function.func
     if not isinstance(function, FunctionType | type):
-        raise ValueError(f"a {type(function).__name__} is not a function of a module")
+        raise ValueError(f"a {type(function).__name__} is neither a function nor a class of a module")
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
         raise ValueError(f"{module}:{name} is not a function defined at the top level of a module")

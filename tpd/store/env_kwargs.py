@@ -13,9 +13,9 @@ def modest(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments; refused if they make a huge environment or open a window."""
     told = json.dumps(kwargs)
     if '"render_mode"' in told:  # at any depth
-        raise ValueError("a file may not set render_mode, which could open a window: remove it")
+        raise ValueError("render_mode is not allowed in a file, since it could open a window: remove it")
     if len(told) > LONGEST_KWARGS:
-        raise ValueError(f"they are longer than {LONGEST_KWARGS} characters")
+        raise ValueError(f"keyword arguments of environments are limited to {LONGEST_KWARGS} characters")
     return kwargs
 
 
@@ -25,4 +25,4 @@ def require_no_files(kwargs: Any) -> None:
         if isinstance(value, dict | list):
             require_no_files(value)
         elif isinstance(value, str) and key not in ENV_NAMES and re.search(FILE, value):
-            raise ValueError(f"{key}={value[:80]!r} may name a file")
+            raise ValueError(f"{key}={value[:80]!r} may name a file, which is not allowed")

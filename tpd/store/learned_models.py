@@ -59,7 +59,7 @@ def as_far_as_possible(predictor: Predictor) -> Predictor:
     if network is None:
         return predictor
     log.warning(
-        "learned answers come from the network alone, because the learned model needs agent and events"
+        "learned answers come from the network alone: the one-step model needs the agent and the events"
     )
     return network
 
@@ -71,13 +71,13 @@ def _check(description: Mapping[str, Any], values: int) -> int:
         whole_number(name, description[name], at_least=1, at_most=MOST_STEPS)
     states, actions = from_plain(description["observation_space"]), from_plain(description["action_space"])
     if not isinstance(states, spaces.Box):
-        raise ValueError(f"a model needs a Box observation space, got {shown(states)}")
+        raise ValueError(f"a one-step model needs a Box observation space, got {shown(states)}")
     observed, acted = size_of(states), size_of(actions)
     layers = [observed + acted, *widths(description["hidden"]), observed]
     if members * max(before * after for before, after in pairwise(layers)) > values:
         raise ValueError(
-            f"{members} models with layers {layers} have more weights than the {values} values that are "
-            "stored"
+            f"an ensemble of {members} networks with layers {layers} has more weights than the {values} "
+            "values that are stored"
         )
     return acted if isinstance(actions, spaces.Discrete) else 1
 

@@ -27,7 +27,7 @@ def read_legend(plain: Mapping[str, Any]) -> Legend:
     if len(set(legend.names)) < len(legend.names):
         raise ValueError(f"outcome names must be unique, got {legend.names}")
     if not {*legend.partition, *legend.events} <= {*legend.names}:
-        raise ValueError(f"the events are not among the outcomes {legend.names}")
+        raise ValueError(f"events and partition must be among the outcomes {legend.names}")
     if len(legend.weights) != len(legend.names):
         raise ValueError(f"there are {len(legend.weights)} weights for {len(legend.names)} outcomes")
     for value in (*legend.weights, legend.reward_bound):

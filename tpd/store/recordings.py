@@ -62,7 +62,7 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
         check_members(name, getattr(transitions, name), env.observation_space, hidden_state=None)
     check_members("action", transitions.action, env.action_space)
     if not np.isfinite(transitions.reward).all():
-        raise ValueError("a reward is not finite")
+        raise ValueError("all rewards must be finite")
     if recording.happened.shape[1] != len(bounds):
         raise ValueError(
             f"the recording has {recording.happened.shape[1]} outcomes, but the explainer {len(bounds)}: the "
@@ -71,12 +71,12 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
     low, high = np.array(bounds, dtype=np.float64).T
     slack = ROUNDING * (high - low)
     if ((recording.happened < low - slack) | (recording.happened > high + slack)).any():
-        raise ValueError("happened has values outside the bounds of the outcomes")
+        raise ValueError("happened: the outcomes have values outside their bounds")
     masks = recording.masks
     if masks is not None and not (
         env.discrete and masks.shape[1] == env.num_actions and masks.any(axis=1).all()
     ):
-        raise ValueError("the masks allow no action, or do not fit the actions of the environment")
+        raise ValueError("each action mask must fit the actions of the environment and allow at least one")
 
 
 def _frames(stored: StoredArrays, episodes: int) -> tuple[bytes, ...]:

@@ -36,5 +36,5 @@ def read_rival(
     limits = read_verdicts(stored, 1, horizon, width, LIMIT)
     with blame(folder):
         if limits is None:
-            raise ValueError("the arrays that say which quantities the method cannot predict are missing")
+            raise ValueError(f"there are no arrays {LIMIT}..., which say what the method cannot predict")
         return read(description, stored.every(ANY), limits)

@@ -94,7 +94,7 @@ def parse_record(path: Path) -> dict[str, Any]:
 @cache
 def _warn(reason: str) -> None:
     """Warn once per message, however often the record is read."""
-    log.warning("%s; its status counts as unknown", reason)
+    log.warning("%s; so the status of the run counts as unknown", reason)
 
 
 def require_own_version(folder: Path) -> None:

@@ -66,7 +66,7 @@ class SavedRun:
             return recorded_states(self.recording)
         if not playable:
             raise ValueError(
-                f"no states of {self.env.id} are available: no episodes are recorded, and none can be played"
+                f"no states of {self.env.id} are known: no episodes are recorded, and none can be played"
             )
         return self._played
 
@@ -107,12 +107,12 @@ def read(
     names = tuple(outcome.name for outcome in about.outcomes.outcomes)
     if names != explainer.legend.names:
         path = folder / EXPLAINER / run_descriptions.RUN
-        raise ValueError(f"{path}: has the outcomes {', '.join(names)}, but the explainer has others")
+        raise ValueError(f"{path}: the outcomes {', '.join(names)} are not those of the explainer")
     if recording is not None:
         with blame(episodes):
             require_fit(recording, env, [(each.low, each.high) for each in about.outcomes.outcomes])
     if outcomes is not None and outcomes.legend.names != names:
         given = ", ".join(outcomes.legend.names)
-        raise ValueError(f"the outcomes passed are {given}, but {', '.join(names)} are explained")
+        raise ValueError(f"events: expected those of the run, {', '.join(names)}, got {given}")
     make = partial(about.outcomes.make, trusted) if outcomes is None else lambda: outcomes
     return SavedRun(about.title, explainer, env, recording, make, about)

@@ -79,7 +79,7 @@ def _described(policy: Policy, env: Environment, as_table: bool) -> tuple[Stored
     if not as_table and isinstance(policy, FunctionPolicy):
         return Function(function=named(policy.function), action_space=to_plain(policy.space)), {}
     if not isinstance(policy, DiscretePolicy) or not env.tabular:
-        raise ValueError(f"a {type(policy).__name__} cannot be stored")
+        raise ValueError(f"a {type(policy).__name__} cannot be stored; SB3 agents, functions and tables can")
     return Table(), _table(policy, np.arange(env.table_shape()[0]))
 
 

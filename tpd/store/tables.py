@@ -65,7 +65,7 @@ def read_metrics(path: Path) -> dict[str, float]:
     """Read the scalar error metrics of a run, by name."""
     metrics = read_json(path)
     if not isinstance(metrics, dict) or not all(isinstance(value, float) for value in metrics.values()):
-        raise ValueError(f"{path}: expected an object of names and numbers")
+        raise ValueError(f"{path}: expected an object with a number for each name")
     if missing := [name for name in OVERALL if name not in metrics]:
         raise ValueError(f"{path}: has no {missing[0]}")
     return metrics

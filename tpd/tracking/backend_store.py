@@ -135,7 +135,7 @@ def require_usable(uri: str) -> None:
 def _require_database(path: Path) -> None:
     """Refuse a file that is not a store of this MLflow version, or contains SQL that would be run."""
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        raise ValueError(f"the store {path} is not a file, or may not be read and written")
+        raise ValueError(f"the store {path} must be a file that you may read and write")
     about = path.stat()
     try:
         _look_through(path, about.st_ino, about.st_size, about.st_mtime_ns)
@@ -201,7 +201,7 @@ def _check_tables(database: sqlite3.Connection, path: Path) -> None:
     revisions = [str(revision) for (revision,) in found]
     if revisions != [due]:
         told = f"has schema revision {', '.join(revisions)!r:.80}, but this MLflow needs {due!r}"
-        raise ValueError(f"the store {path} {told}: mlflow db upgrade sqlite:///{path}, or upgrade MLflow")
+        raise ValueError(f"store {path} {told}: run mlflow db upgrade sqlite:///{path}, or upgrade MLflow")
     for table, names in columns.items():
         rows = database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
         # a generated column counts only if MLflow itself defines it
@@ -261,7 +261,7 @@ def _knock(uri: str) -> None:
     asking.start()
     asking.join(SECONDS_TO_ANSWER)
     if asking.is_alive():
-        raise ConnectionError(f"{uri} does not answer within {SECONDS_TO_ANSWER} s")
+        raise ConnectionError(f"{uri} does not answer within {SECONDS_TO_ANSWER} s: is the server running?")
     if failed:
         raise ConnectionError(f"{uri} does not answer: {failed[0]}") from failed[0]
 

@@ -220,7 +220,7 @@ def _last_entry(delivery: Delivery) -> Entry | None:
             sends[entry["with"][0]] += 1
     for name, count in sends.most_common(1):
         if count > MOST_OFTEN:
-            raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times, at most {MOST_OFTEN}")
+            raise ValueError(f"{delivery.folder / JOURNAL}: sends {name} {count} times (limit {MOST_OFTEN})")
     return entry
 
 

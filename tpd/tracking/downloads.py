@@ -21,7 +21,7 @@ LARGEST_COPY = 2**30
 def download(name: str, uri: str, folder: Path) -> Path:
     """Copy a run into the folder; `name` is the run's id or the URI of its model."""
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would create one
-        raise ValueError(f"run={name} is not the folder of a run, and there is no store {uri}")
+        raise ValueError(f"run={name} is not the folder of a run, and there is no store {uri} (store=...)")
     require_usable(uri)
     client = client_of(uri)
     try:

@@ -21,7 +21,7 @@ class TrackedRun(NamedTuple):
 def list_tracked(uri: str, most: int) -> list[TrackedRun]:
     """The newest finished runs that have an explainer, newest first."""
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():  # MLflow would create one
-        raise ValueError(f"there is no store {uri}")
+        raise ValueError(f"there is no store {uri}: start a run first, or pass another store")
     require_usable(uri)
     client = client_of(uri)
     try:

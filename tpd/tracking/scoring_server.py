@@ -72,7 +72,7 @@ def answer(
     if kind.strip() not in READERS:
         raise _refused(f"send JSON or CSV, with the content type {JSON} or {CSV}")
     if parameters.strip().lower() not in ("", "charset=utf-8"):
-        raise _refused("the request must be UTF-8")
+        raise _refused(f"the charset of the request must be utf-8, got {parameters.strip()[:80]!r}")
     name, read = READERS[kind.strip()]
     try:
         rows, params = read(data.decode())
@@ -147,7 +147,7 @@ def _read_csv(text: str) -> Request:
     lines = filter(None, csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True))
     names = [name.strip() for name in next(lines, [])]
     if not names:
-        raise ValueError("it has no header line")
+        raise ValueError("the first line must name the columns")
     if len(names) > MOST_COLUMNS:
         raise _refused(f"the table has more than {MOST_COLUMNS} columns")
     _require_once("the table", names)
@@ -157,7 +157,7 @@ def _read_csv(text: str) -> Request:
         if len(line) != len(names):
             raise _refused(f"row {number} has {len(line)} values, but there are {len(names)} columns")
         if number == MOST_ROWS:
-            raise _refused(f"more than {MOST_ROWS:,} rows; send 1 to {MOST_ROWS:,} at a time")
+            raise _refused(f"the request has more than {MOST_ROWS:,} rows: send fewer at a time")
         for name, place in places.items():
             columns[name].append(_value(line[place].strip()))
     return _frame(columns), None

@@ -73,7 +73,7 @@ class Questions:
     def read(self, rows: pd.DataFrame) -> Asked:
         """Parse all rows; an error names the first problem."""
         if not 0 < len(rows) <= MOST_ROWS:
-            raise RequestError(f"{len(rows)} rows; send 1 to {MOST_ROWS:,} at a time")
+            raise RequestError(f"the request has {len(rows)} rows; send 1 to {MOST_ROWS:,} at a time")
         for column in (STATE, ACTION):
             if column not in rows:
                 raise RequestError(f"column {column} is missing")

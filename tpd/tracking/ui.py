@@ -35,7 +35,7 @@ def serve(arguments: Sequence[str]) -> None:
         print(USAGE)
         return
     if len(given) < len(arguments):
-        raise ValueError(f"a setting is duplicated\n{USAGE}")
+        raise ValueError(f"a setting is duplicated in {' '.join(arguments)}\n{USAGE}")
     for word, value in given.items():
         if word not in SETTINGS:
             raise ValueError(f"{word}: there is no such setting{did_you_mean(word, SETTINGS)}\n{USAGE}")

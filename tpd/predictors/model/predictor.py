@@ -32,19 +32,19 @@ def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     space = env.observation_space
     if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
         raise ImpossibleModelError(
-            f"a model needs observations in a Box of floats that is not an image, but {env.id} has "
+            f"a one-step model needs a Box of floats that is not an image as observations, but {env.id} has "
             f"{shown(space)}: use explainer=network"
         )
     if env.parts is not None:
         raise ImpossibleModelError(
-            f"a model needs Discrete or Box actions, but {env.id} has {env.action_space}: use "
+            f"a one-step model needs Discrete or Box actions, but {env.id} has {env.action_space}: use "
             "explainer=network"
         )
     for outcome in outcomes.outcomes:
         if outcome.info_keys:
             raise ImpossibleModelError(
-                f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which a model does not "
-                "predict: use explainer=network"
+                f"outcome {outcome.name!r} reads info[{outcome.info_keys[0]!r}], which a one-step model does "
+                "not predict: use explainer=network"
             )
 
 
@@ -95,8 +95,8 @@ class ModelPredictor:
         for name in ("policy", "outcomes"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"a learned model needs policy and outcomes to predict, but has no {name}: load it with "
-                    "trust=[module], or pass it to `completed`"
+                    f"a one-step model predicts with the {name}, which could not be loaded: pass agent= and "
+                    "events= to tpd.load, or trust=[my_module]"
                 )
         assert self.policy is not None
         assert self.outcomes is not None

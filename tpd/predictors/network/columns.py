@@ -60,13 +60,13 @@ class Columns:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
             raise ValueError(
-                f"each of the {self.width} outcomes must be predicted once, got the columns "
+                f"a network must predict each of its {self.width} outcomes once, but it predicts "
                 f"{sorted(self.order)}"
             )
         if not {*self.exclusive} <= {*self.events}:
-            raise ValueError(f"the mutually exclusive columns {self.exclusive} must be events")
+            raise ValueError(f"the mutually exclusive outcomes {self.exclusive} of a network must be events")
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
-            raise ValueError(f"columns refer to columns that are missing: {self.again}, {self.ending}")
+            raise ValueError(f"outcomes of a network refer to missing outcomes: {self.again}, {self.ending}")
 
     @classmethod
     def of(cls, outcomes: OutcomeSet) -> "Columns":

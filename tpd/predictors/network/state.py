@@ -79,7 +79,7 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
     stored, names = CheckedArrays(state), dict.fromkeys(key.partition(".")[2] for key in state)
     due = next((names for setting, names in REMEMBERED.items() if setting in optimizer.defaults), {STEP})
     if state and not due <= names.keys():
-        raise ValueError(f"expected an optimizer state with {sorted(due)}, got {sorted(names)}")
+        raise ValueError(f"the optimizer state must have {sorted(due)}, got {sorted(names)}")
     remembered: dict[int, dict[str, torch.Tensor | int]] = {}
     for number in sorted({_number(key.partition(".")[0], len(parameters)) for key in state}):
         parameter, of_parameter = parameters[number].numpy(force=True), remembered.setdefault(number, {})
@@ -98,7 +98,7 @@ def put_optimizer_state(optimizer: torch.optim.Optimizer, state: State) -> None:
 def _number(word: str, count: int) -> int:
     """The index of a parameter, parsed from text; there are `count` parameters."""
     if not word.isdecimal() or int(word) >= count:
-        raise ValueError(f"there is no parameter {word!r}; there are {count} parameters")
+        raise ValueError(f"the optimizer state is of parameter {word!r}, but the networks have {count}")
     return int(word)
 
 

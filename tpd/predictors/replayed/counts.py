@@ -39,7 +39,7 @@ class Counts:
 
         shape = (len(pair), self._outcome.shape[1])
         if next_state.shape != shape[:1] or outcome.shape != shape or goes_on.shape != shape:
-            raise ValueError(f"expected arrays of shape {shape}, pairs x outcomes, got other shapes")
+            raise ValueError(f"outcomes must have shape {shape}, got {outcome.shape} and {goes_on.shape}")
         begin = 0
         while begin < len(pair):
             begin, self._number = count_edges(

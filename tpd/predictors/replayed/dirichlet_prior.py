@@ -54,7 +54,7 @@ def successors(table: PairTable) -> Successors:
     """The successors that were seen, and those that the prior adds."""
     if table.edges is None:
         raise ValueError(
-            "this table has no counts of transitions, so it has no posterior samples: use explainer=replayed"
+            "posterior samples need counts of transitions, which this predictor lacks: use explainer=replayed"
         )
     edges, width = table.edges, table.edges.outcome.shape[1]
     states = np.union1d(table.pairs // table.num_actions, edges.next_state)

@@ -74,7 +74,7 @@ def return_table(
     whole_number("horizon", horizon, at_least=1)
     whole_number("atoms", atoms, at_least=2)
     if (edges := table.edges) is None:
-        raise ValueError("this table has no counts to compute returns from: use explainer=replayed")
+        raise ValueError("return distributions need counts of transitions: use explainer=replayed")
     if legend.reward_bound is None:
         raise ValueError(UNACCOUNTED)
     over, unknown, size = len(table.pairs), len(table.pairs) + 1, len(table.pairs) + 2

@@ -58,7 +58,7 @@ def gather(
     recording = None if run.recording is None else some_episodes(run.recording, numbers)
     fields = env.state_fields if isinstance(explainer.policy, DiscretePolicy) else {}
     if recording is None and not fields:
-        raise ValueError(f"{run.name} has no recorded episodes, so there is nothing to report")
+        raise ValueError(f"{run.name} has no recorded episodes to report: set recording.episodes")
     rows = _rows(run, recording, explorable=bool(fields))
     state, column = np.nonzero(rows.valid)
     learned = explainer.explain(rows.observations[state], rows.actions[state, column], draws=ENOUGH_DRAWS)
