@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from tests.support.networks import HORIZON, network
 from tpd.core.first_occurrences import before_the_end, reconciled
-from tpd.core.outcomes import FIRST, OutcomeSet, event
+from tpd.core.outcomes import FIRST, OutcomeSet, event, reward
 from tpd.core.types import BoolArray, FloatArray, IntArray, Transitions
 from tpd.envs import Environment
 from tpd.kernels.windows import accumulate_windows, continue_windows, read_windows
@@ -148,6 +148,20 @@ def test_events_agree_with_their_first_occurrences_whatever_the_weights_are() ->
         np.testing.assert_allclose(expected[..., 1], expected[..., 6])
         assert (expected[..., 1] + expected[..., 2] <= expected[..., -1] + 1e-5).all()
         assert expected[..., -1].sum(axis=1).max() <= 1 + 1e-5
+
+
+def test_after_a_certain_end_a_network_expects_nothing() -> None:
+    outcomes = OutcomeSet([event("leaning", Fall.leaning), reward(0, 1)])
+    columns = Columns.of(outcomes)
+    made = OutcomeNetwork(spaces.Box(-1, 1, (1,)), spaces.Discrete(2), columns, horizon=HORIZON, hidden=[8])
+    made.times.heads.shared.bias.data[2] = 50  # type: ignore[union-attr]  # the end is at step 2
+    observations, actions = np.zeros((1, 1), dtype=np.float32), np.zeros(1, dtype=np.int64)
+    made.steps.heads.shared.bias.data[:] = 1  # type: ignore[union-attr]
+    with torch.no_grad():
+        found = made.expected(made.outputs(made.features(observations), actions)).numpy()[0]
+    expected = found[:, np.argsort(columns.order)]
+    assert (expected[:3, :2] > 0.1).all()
+    np.testing.assert_allclose(expected[3:, :2], 0, atol=1e-6)
 
 
 def test_reconciling_moves_first_occurrences_only_as_far_as_needed() -> None:

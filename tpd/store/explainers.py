@@ -39,7 +39,7 @@ from tpd.store.verdicts import read_verdicts, verdict_arrays
 log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
-FORMAT = 6
+FORMAT = 7
 ERROR = "known_error_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""

@@ -17,7 +17,10 @@ LEAST = 1e-3  # initial probability of events that were never seen
 
 
 class Channels(NamedTuple):
-    """Network outputs grouped by meaning; logits unless said otherwise."""
+    """Network outputs grouped by meaning; logits unless said otherwise.
+
+    Where the end has a distribution over the steps, `events` and `real` are given that the episode still runs.
+    """
 
     partition: Tensor
     """[..., horizon, member + 1]: the last means that the episode has ended"""
@@ -40,7 +43,8 @@ class OutcomeNetwork(nn.Module):
     First occurrences and termination happen at most once. A second network predicts each as one distribution
     over steps. An event that can repeat has `P(at h) = F_h + G_{h-1} sigmoid(r_h)`, where F is the
     distribution of its first occurrence, G its cumulative sum and r an output for each step. So
-    `F_h <= P(at h) <= P(by h) <= 1` for any weights.
+    `F_h <= P(at h) <= P(by h) <= 1` for any weights. Other outcomes are predicted given that the episode still
+    runs, and multiplied by the probability that it does.
 
     margin: whether the agent's action margin is an input; if so, predicting needs the agent (see `ask`).
     """
@@ -169,19 +173,26 @@ class OutcomeNetwork(nn.Module):
         """[..., horizon, outcome]: expected outcomes in the network's order (`columns.order`), unscaled."""
         columns, channels = self.columns, self.channels(outputs)
         first = channels.first.softmax(dim=-1)[..., :-1].transpose(-1, -2)
-        found = [
-            channels.partition.softmax(dim=-1)[..., : len(columns.partition)],
-            channels.events.sigmoid(),
-            channels.real * self.scale,
-            first,
-            _again(first[..., columns.before], channels.again.sigmoid()),
-        ]
+        running, last = torch.ones_like(outputs[..., :1, None]), list[Tensor]()
         if channels.ending is not None:
             ends = channels.ending.softmax(dim=-1)[..., :-1]
             ends = ends.reshape(*ends.shape[:-1], -1, self.horizon).transpose(-1, -2)
             groups = [e for e, group in enumerate(columns.ending) for _ in group]
-            found += [ends[..., groups], ends.sum(dim=-1, keepdim=True).clamp(max=1)]
-        return torch.cat(found, dim=-1)
+            end = ends.sum(dim=-1, keepdim=True).clamp(max=1)
+            running, last = still_running(end), [ends[..., groups], end]
+        found = [
+            channels.partition.softmax(dim=-1)[..., : len(columns.partition)],
+            running * channels.events.sigmoid(),
+            running * channels.real * self.scale,
+            first,
+            _again(first[..., columns.before], channels.again.sigmoid()),
+        ]
+        return torch.cat([*found, *last], dim=-1)
+
+
+def still_running(end: Tensor) -> Tensor:
+    """[..., horizon, 1]: the probability that the episode has not ended before each step."""
+    return (1 - torch.cumsum(end, dim=-2) + end).clamp(0, 1)
 
 
 def _again(first: Tensor, again: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tpd.predictors.network.outcome_network import OutcomeNetwork
+from tpd.predictors.network.outcome_network import OutcomeNetwork, still_running
 
 
 class Targets(NamedTuple):
@@ -30,10 +30,14 @@ class Losses(NamedTuple):
 def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
     """Cross-entropy for events, squared error for the rest; summed over outcomes, averaged over steps.
 
-    Repetitions of an event are weighted by the target probability that it has happened before.
+    Repetitions of an event are weighted by the target probability that it has happened before, other outcomes
+    by the target probability that the episode still runs.
     """
     channels, wanted = network.channels(outputs), network.columns.split(target.outcome)
-    steps = _binary(channels.events, wanted.events, torch.ones_like(wanted.events))
+    running = torch.ones_like(target.outcome[..., :1])
+    if channels.ending is not None:
+        running = still_running(wanted.end)
+    steps = _binary(channels.events, wanted.events, running)
     if network.columns.partition:
         ended = (1 - wanted.partition.sum(dim=-1, keepdim=True)).clamp(min=0)
         likely = channels.partition.log_softmax(dim=-1)
@@ -43,7 +47,8 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
         before = torch.cumsum(first, dim=-2) - first
         steps = steps + _binary(channels.again, (wanted.again - first).clamp(min=0), before)
     if network.columns.real:
-        squares = functional.mse_loss(channels.real, wanted.real / network.scale, reduction="none")
+        real = wanted.real / network.scale
+        squares = (running * channels.real - 2 * real) * channels.real + real**2
         steps = steps + squares.sum(dim=-1) / 2
     steps = steps if target.weight is None else steps * target.weight
     known = None if target.weight is None else (target.weight > 0).to(steps.dtype)
