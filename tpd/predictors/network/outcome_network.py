@@ -19,7 +19,7 @@ LEAST = 1e-3  # initial probability of events that were never seen
 class Channels(NamedTuple):
     """Network outputs grouped by meaning; logits unless said otherwise.
 
-    Where the end has a distribution over the steps, `events` and `real` are given that the episode still runs.
+    If the end has a distribution over the steps, `events` and `real` are given that the episode still runs.
     """
 
     partition: Tensor
@@ -43,8 +43,8 @@ class OutcomeNetwork(nn.Module):
     First occurrences and termination happen at most once. A second network predicts each as one distribution
     over steps. An event that can repeat has `P(at h) = F_h + G_{h-1} sigmoid(r_h)`, where F is the
     distribution of its first occurrence, G its cumulative sum and r an output for each step. So
-    `F_h <= P(at h) <= P(by h) <= 1` for any weights. Other outcomes are predicted given that the episode still
-    runs, and multiplied by the probability that it does.
+    `F_h <= P(at h) <= P(by h) <= 1` for any weights. Other outcomes are predicted given that the episode
+    still runs, and multiplied by the probability that it does.
 
     margin: whether the agent's action margin is an input; if so, predicting needs the agent (see `ask`).
     """
