@@ -227,7 +227,7 @@ def test_milestones_are_in_the_order_of_time() -> None:
 def test_no_order_is_claimed_where_times_overlap() -> None:
     said = describe(at_steps((2, 3, 4), (3, 4, 5), (9,)), 0, "run")
     assert (
-        said == "Run: lift at steps 2 to 4 and turn at steps 3 to 5, in uncertain order, then drop at step 9."
+        said == "Run: in uncertain order, lift at steps 2 to 4 and turn at steps 3 to 5, then drop at step 9."
     )
     assert "uncertain order" not in describe(at_steps((2,), (2,), (9,)), 0, "run")
 
@@ -270,7 +270,7 @@ def test_what_repeats_is_not_said_to_happen_at_one_step() -> None:
         weights=(None, None),
         running=[1.0] * 6,
     )
-    assert describe(twice, 0, "run") == "Run: coast twice from step 1 until step 2."
+    assert describe(twice, 0, "run") == "Run: coast at steps 1 and 2."
 
 
 def test_what_is_certain_at_every_step_is_counted_exactly_to_its_last_step() -> None:
@@ -278,7 +278,7 @@ def test_what_is_certain_at_every_step_is_counted_exactly_to_its_last_step() -> 
     steps[6:19, 1], steps[6, 0] = 1, 1
     names = ("first fast", "fast")
     sure = toy(steps.tolist(), names=names, weights=(None, None), running=[1.0] * 30)
-    assert describe(sure, 0, "run") == "Run: fast 13 times from step 6 until step 18."
+    assert describe(sure, 0, "run") == "Run: fast at steps 6 to 18."
     steps[18, 1] = 0.5
     unsure = toy(steps.tolist(), names=names, weights=(None, None), running=[1.0] * 30)
     assert "fast about 12 times from step 6 until step 17" in describe(unsure, 0, "run")

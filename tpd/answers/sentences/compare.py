@@ -209,7 +209,7 @@ class ContrastNarrator:
             return said
         begin, end, cancel = self.differences.steps(row, outcome)
         steps = f"step {begin}" if begin == end else f"steps {begin} to {end}"
-        return f"the sum of larger gains and losses at {steps}" if cancel else f"mostly at {steps}"
+        return f"as larger gains and losses at {steps} nearly cancel" if cancel else f"mostly at {steps}"
 
 
 def ahead(best: str, best_return: float, own: str, own_return: float) -> str:

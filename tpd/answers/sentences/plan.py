@@ -103,7 +103,7 @@ def _together(group: list[Clause]) -> str:
         return group[0].text
     said = listed([clause.text for clause in group])
     at_once = len({(clause.begin, clause.end) for clause in group}) == 1 and group[0].begin == group[0].end
-    return said if at_once else f"{said}, in uncertain order"
+    return said if at_once else f"in uncertain order, {said}"
 
 
 def _timed(pair: PairSummary, term: Term) -> bool:
@@ -195,10 +195,13 @@ def _milestone(pair: PairSummary, term: Term) -> Clause:
     often = ""
     stays = pair.count[t] > pair.steps / 2
     if count >= REPEATED and not (stays or pair.ending[t]) and pair.count_told[t]:
+        begin, end = pair.middle[t], pair.until[t]
         often = f"{_times(count, pair.exact[t])} "
-        if pair.until[t] > pair.middle[t]:
-            until = f"until step {pair.until[t]}" if pair.until[t] < pair.horizon - 1 else "on"
-            time, within = f"from step {pair.middle[t]} {until}", ""
+        if pair.exact[t] and round(count) == end - begin + 1:
+            often, time, within = "", f"at steps {begin} {'and' if end == begin + 1 else 'to'} {end}", ""
+        elif end > begin:
+            until = f"until step {end}" if end < pair.horizon - 1 else "on"
+            time, within = f"from step {begin} {until}", ""
     brackets = ", ".join(filter(None, [within, chance_of(pair, t)]))
     said = f"{term.name} {often}{time}{f' ({brackets})' if brackets else ''}"
     return Clause(term.name, said, pair.begin[t], pair.end[t])
