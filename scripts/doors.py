@@ -26,7 +26,7 @@ large or deeply nested data, settings of the wrong type. Each input is read in a
 names the input, or read as plain data without effect.
 
 The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
-executes code or hangs, or if the error about a harmful input is longer than one line.
+executes code or hangs, or if a harmful input is not refused with a one-line error.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -106,7 +106,7 @@ OTHERS = (
     ),
     ("more images than tpd records per episode", "refused before they are opened", "sources/test_episodes"),
     (
-        "`stream` (the number of the environment copy that made a step) negative or too large",
+        "negative or too large numbers of environment copies (column `stream`)",
         "refused; the error names file and column",
         "sources/test_datasets",
     ),
@@ -145,7 +145,7 @@ OTHERS = (
     ),
     (
         "artifact paths in a store",
-        "refused, unless the path is in the folder `mlruns` of the working directory or beside the store",
+        "refused, unless in the folder `mlruns` of the working directory or beside the store",
         "tracking/test_outbox",
     ),
     (
@@ -190,7 +190,7 @@ OTHERS = (
     ),
     (
         "ids of Slurm jobs in the files of a sweep folder",
-        "ignored: tpd asks Slurm for the jobs whose script is in the sweep folder",
+        "ignored: Slurm lists the jobs whose script is in the folder",
         "run/test_refusals",
     ),
 )
