@@ -129,8 +129,8 @@ def replay_buffer_batches(
     if isinstance(buffer, ReplayBuffer):
         if observation_space is None and any(map(is_image_space, _parts(buffer.observation_space))):
             raise ValueError(
-                f"the replay buffer contains images, in {buffer.observation_space}, which SB3 may have "
-                "transposed: pass the env's own observation_space"
+                f"the replay buffer contains images ({buffer.observation_space}), and SB3 may have "
+                "transposed them: pass the env's own observation_space"
             )
         observation_space = observation_space or buffer.observation_space
         action_space = action_space or buffer.action_space

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpd.core.types import Array
+from tpd.guards.files import no_file
 
 LARGEST_PICKLE = 64 * 2**20  # text takes up to four times its size in memory
 MOST_OPCODES = 300_000
@@ -215,7 +216,7 @@ def _key(key: Any) -> Any:
 def read_pickle(path: Path, largest: int = LARGEST_PICKLE) -> Any:
     """Read a pickle file, with records in place of objects; a ValueError says what is wrong."""
     if not path.is_file():
-        raise ValueError("there is no such file")
+        raise ValueError(no_file(path))
     if path.stat().st_size > largest:
         raise ValueError(f"is too large, {path.stat().st_size} bytes (limit {largest})")
     return unpickled(path.read_bytes(), largest)
@@ -262,7 +263,7 @@ def array_of(value: Any, name: str = "a part") -> Array:
             return _array(content, dtype, shape, order)
         case PickledObject(origin=name, arguments=(dtype, content)) if ".scalar" in name:
             return _array(content, dtype, (), "C")
-    raise ValueError(f"has {shown(value)} as {name}, expected an array of numbers")
+    raise ValueError(f"{name} must be an array of numbers, got {shown(value)}")
 
 
 def _array(content: Any, dtype: Any, shape: Any, order: Any) -> Array:

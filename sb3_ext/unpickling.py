@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_ext.weights import Weights, read_weights
-from tpd.guards.files import require_plain_zip
+from tpd.guards.files import no_file, require_plain_zip
 
 LARGEST_SETTINGS = 16 * 2**20
 LARGEST_WEIGHTS = 2 * 2**30
@@ -59,7 +59,7 @@ def one_line(path: Path | str, error: ValueError) -> str:
 def read_agent(path: Path) -> SavedAgent:
     """The settings and weights of a zip; a ValueError says what is wrong with it."""
     if not path.is_file():
-        raise ValueError("there is no such file")
+        raise ValueError(no_file(path))
     try:
         with zipfile.ZipFile(path) as archive:
             if missing := {"data", "policy.pth"} - set(archive.namelist()):

@@ -274,5 +274,8 @@ def _normalised(config: Mapping[str, Any]) -> bool | None:
     if isinstance(value, dict):
         value = value.get("norm_obs", True)
     if value is not None and not isinstance(value, bool):
-        raise ValueError(f"normalize must be true, false or a dict with norm_obs, got {str(given)[:80]!r}")
+        raise ValueError(
+            "normalize must be true, false or a dict whose norm_obs, if given, is true or false; got "
+            f"{str(given)[:80]!r}"
+        )
     return bool(value)

@@ -70,7 +70,7 @@ def _accuracy(rows: Sequence[Row]) -> str:
         "Brier skill by step 29",
         "90 % bands hold",
         "interval score",
-        "contrasts with the wrong sign, or none",
+        "contrasts with the wrong sign, or predicted as 0",
     )
     return _table(
         heads,

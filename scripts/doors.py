@@ -26,7 +26,7 @@ large or deeply nested data, settings of the wrong type. Each input is read in a
 names the input, or read as plain data without effect.
 
 The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
-executes code or hangs, or if a harmful one is not refused in one line.
+executes code or hangs, or if a harmful input is not refused with a one-line error.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -91,7 +91,7 @@ OTHERS = (
     ),
     (
         "Parquet pages with more data than the footer says; more rows than fit into the file",
-        "refused by page headers and file size",
+        "refused: page headers and file size are checked before pages are read",
         "sources/test_datasets",
     ),
     (
@@ -106,12 +106,12 @@ OTHERS = (
     ),
     ("more images than tpd records per episode", "refused before they are opened", "sources/test_episodes"),
     (
-        "negative stream numbers, or too many streams",
+        "negative or too large numbers of environment copies (column `stream`)",
         "refused; the error names file and column",
         "sources/test_datasets",
     ),
     (
-        "JSON with very many lists, or numbers of a million digits",
+        "JSON with very many lists, or with numbers of a million digits",
         "refused before memory is allocated",
         "envs/test_large_spaces",
     ),
@@ -145,7 +145,7 @@ OTHERS = (
     ),
     (
         "artifact paths in a store",
-        "refused, unless below `mlruns` in the working directory or beside the store",
+        "refused, unless in the folder `mlruns` of the working directory or beside the store",
         "tracking/test_outbox",
     ),
     (
@@ -189,8 +189,8 @@ OTHERS = (
         "store/test_run_descriptions",
     ),
     (
-        "ids of Slurm jobs in a sweep folder",
-        "verified with Slurm, which stores the script of each job",
+        "ids of Slurm jobs in the files of a sweep folder",
+        "ignored: Slurm lists the jobs whose script is in the folder",
         "run/test_refusals",
     ),
 )

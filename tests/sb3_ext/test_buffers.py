@@ -86,7 +86,7 @@ def test_original_values_are_held_under_normalisation() -> None:
 def test_dicts_and_images_are_turned_back_to_the_layout_of_the_env() -> None:
     walks = Walks(form="dict")
     buffer = filled(build(DQN, walks.env, OFF_POLICY | {"learning_starts": 1000}, "MultiInput"))
-    with pytest.raises(ValueError, match=r"images, in .*2, 36, 38.*own observation_space"):
+    with pytest.raises(ValueError, match=r"images \(.*2, 36, 38.*own observation_space"):
         from_replay_buffer(buffer)
     own = walks.witnesses[0].observation_space
     held = from_replay_buffer(buffer, observation_space=own)
@@ -211,7 +211,7 @@ def test_files_that_are_no_buffers_get_one_clear_line(tmp_path: Path) -> None:
         ("full", 3, "full must be true or false"),
         ("rewards", np.zeros((3, 3)), "rewards, dones and timeouts must all have the shape"),
         ("actions", np.zeros((3, 3, 1)), "must all have the same number of steps"),
-        ("observations", "many", "a str as observations, expected an array of numbers"),
+        ("observations", "many", "observations must be an array of numbers, got a str"),
     ],
 )
 def test_a_buffer_whose_parts_do_not_fit_is_refused(name: str, value: Any, said: str, tmp_path: Path) -> None:

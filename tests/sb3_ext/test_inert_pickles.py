@@ -74,7 +74,7 @@ def test_deep_values_that_are_no_keys_are_read_and_forgotten() -> None:
 
 
 def test_a_number_beyond_all_bounds_is_no_array() -> None:
-    with pytest.raises(ValueError, match="expected an array of numbers"):
+    with pytest.raises(ValueError, match="must be an array of numbers"):
         array_of(unpickled(pickle.dumps(10**400)))
 
 

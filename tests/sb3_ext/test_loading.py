@@ -592,7 +592,7 @@ def test_settings_that_are_not_plain(file: Path) -> None:
 def test_files_that_are_no_agents(file: Path) -> None:
     env = Toy(VECTOR, THREE)
     assert refused(file, env) == "there is no such file"
-    assert "there is no such file" in refused(file.parent, env)
+    assert refused(file.parent, env) == "is a folder, not a file"
     for content in (b"", b"no zip", b"PK\x03\x04" + bytes(100)):
         file.write_bytes(content)
         assert refused(file, env).startswith("is not a zip file, or corrupted")

@@ -106,7 +106,9 @@ def test_what_would_have_no_effect_is_refused() -> None:
     usual: dict[str, Any] = {"steps": 0, "epsilon": 0.3, "num_envs": 1, "least_tried": False, "restarts": 0.0}
     Training(alongside=True, **usual)
     for spread in ({"least_tried": True}, {"restarts": 0.5}):
-        with pytest.raises(ValueError, match=r"least_tried and restarts need training.steps of 1 or more"):
+        with pytest.raises(
+            ValueError, match=r"least_tried and training\.restarts need training.steps of 1 or more"
+        ):
             Training(alongside=True, **(usual | spread))
         Training(alongside=True, **(usual | spread | {"steps": 10}))
     with pytest.raises(ValueError, match="epsilon is 0"):

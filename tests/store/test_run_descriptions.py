@@ -245,7 +245,7 @@ def took_first(t: Any, action: Any = 0) -> Any:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda t: t, "not a function defined at the top level"),
+        (lambda t: t, "is not defined at the top level of its module"),
         (partial(took_first, lake()), "has positional arguments"),
         (partial(took_first, action=object()), "cannot be stored"),
         (np.add, "is neither a function nor a class of a module"),

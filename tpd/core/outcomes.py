@@ -324,7 +324,9 @@ class OutcomeSet:
                 "the events do not form a partition: exactly one must happen in each transition"
             )
         if not np.array_equal(observed.continuation, self._continuation(outcome)):
-            raise OutcomeError("the stored continuations contradict the stored outcomes")
+            raise OutcomeError(
+                "the file is damaged: whether outcomes can still occur does not follow from those stored"
+            )
 
     def simulated(self, transitions: Transitions) -> FloatArray:
         """[batch, K]: the outcomes of a learned model's transitions, which need not account for the reward.

@@ -181,7 +181,10 @@ def require_plain_zip(entries: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse compression methods whose output may exceed the stated size: zipfile limits only deflate."""
     for entry in entries:
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{entry.filename} has an unsupported compression method")
+            raise ValueError(
+                f"the entry {entry.filename} has an unsupported compression method: "
+                "only stored and deflated entries are read"
+            )
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
@@ -202,9 +205,16 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
 def require_file(path: Path, largest: int | None = None) -> None:
     """Refuse a path that is not a regular file (a pipe, a device), or a file that is too large."""
     if not path.is_file():
-        raise ValueError(f"{path}: there is no such file")
+        raise ValueError(f"{path}: {no_file(path)}")
     if largest is not None and path.stat().st_size > largest:
         raise ValueError(f"{path}: too large, {path.stat().st_size} bytes (limit {largest})")
+
+
+def no_file(path: Path) -> str:
+    """What is wrong with a path that is not a regular file."""
+    if path.is_dir():
+        return "is a folder, not a file"
+    return "is not a regular file" if path.exists() else "there is no such file"
 
 
 def require_own_files(folder: Path) -> None:

@@ -14,10 +14,11 @@ class TabularPolicy:
         self, probabilities: FloatArray, discount: float, action_values: FloatArray | None = None
     ) -> None:
         sums = probabilities.sum(axis=1)
-        if (probabilities < 0).any() or not np.allclose(sums, 1):
-            row = int(np.argmax(np.abs(sums - 1)))
+        wrong = (probabilities < 0).any(axis=1) | ~np.isclose(sums, 1)
+        if wrong.any():
+            row = int(np.argmax(wrong))
             raise ValueError(
-                f"the probabilities of state {row} must be non-negative and sum to 1, got "
+                f"the action probabilities in state {row} must be non-negative and sum to 1, got "
                 f"{probabilities[row]}"
             )
         self.discount = number("discount", discount, 0, 1)

@@ -144,7 +144,10 @@ def _finish(folder: Path) -> None:
 def discard_other_run(record: Path, mine: str) -> None:
     """Discard the tracked run if it was made by the same command but with other code or other user files."""
     if read_record(record).get("fingerprint", mine) != mine:
-        log.warning("%s was written with other code or files, so this run starts from the beginning", record)
+        log.warning(
+            "%s starts from the beginning: the code or the input files have changed since it was interrupted",
+            record.parent,
+        )
         outbox.forget(record.parent)
 
 

@@ -22,12 +22,17 @@ SECONDS_TO_ANSWER = 30.0
 def wait(sweep_folder: Path) -> None:
     """Return when Slurm has no more jobs of the sweep; raise a TimeoutError if Slurm does not answer."""
     told = False
-    while left := queued(sweep_folder, SECONDS_OF_SILENCE):
-        if not told:
-            jobs = ", ".join(sorted(left))
-            log.info("Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, jobs)
-        told = True
-        time.sleep(SECONDS_BETWEEN_CHECKS)
+    try:
+        while left := queued(sweep_folder, SECONDS_OF_SILENCE):
+            if not told:
+                jobs = ", ".join(sorted(left))
+                log.info("Slurm still has jobs of %s: waiting for them (%s)", sweep_folder, jobs)
+            told = True
+            time.sleep(SECONDS_BETWEEN_CHECKS)
+    except TimeoutError as error:
+        raise TimeoutError(
+            f"squeue does not say whether jobs of {sweep_folder} are still running: {error}"
+        ) from error
 
 
 def cancel(sweep_folder: Path) -> None:
@@ -36,7 +41,11 @@ def cancel(sweep_folder: Path) -> None:
         if left := queued(sweep_folder, 0):
             subprocess.run(["scancel", *sorted(left)], check=True, timeout=SECONDS_TO_ANSWER)
     except (TimeoutError, subprocess.SubprocessError) as error:
-        log.warning("jobs of %s may still be running (%s): cancel them with scancel", sweep_folder, error)
+        log.warning(
+            "jobs of %s may still be running: find them with squeue --me, cancel each with scancel <id> (%s)",
+            sweep_folder,
+            error,
+        )
 
 
 def queued(sweep_folder: Path, patience: float) -> set[str]:
@@ -55,8 +64,6 @@ def queued(sweep_folder: Path, patience: float) -> set[str]:
         except subprocess.TimeoutExpired:
             reason = f"no answer within {SECONDS_TO_ANSWER:.0f} s"
         if time.monotonic() >= deadline:
-            raise TimeoutError(
-                f"squeue does not say whether jobs of {sweep_folder} are still running: {reason}"
-            )
+            raise TimeoutError(reason)
         log.warning("squeue failed, and is tried again: %s", reason)
         time.sleep(SECONDS_BETWEEN_CHECKS)

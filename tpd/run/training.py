@@ -83,8 +83,8 @@ class Training:
         self._run = ""
         if alongside and self.steps == 0 and (least_tried or restarts):
             raise ValueError(
-                "least_tried and restarts need training.steps of 1 or more: with 0, the explainer learns "
-                "only from the policy's training, which has its own exploration"
+                "training.least_tried and training.restarts need training.steps of 1 or more: with 0, the "
+                "explainer learns only from the policy's training, which has its own exploration"
             )
         if self.steps < self.shards and (self.shards > 1 or self.dataset):
             raise ValueError(f"steps={steps} are too few for {shards} shards: use more steps or fewer shards")

@@ -34,8 +34,8 @@ class MapSpec:
         known = {field.name for field in fields(cls)}
         if not {"across", "down"} <= set(config) <= known:
             raise ValueError(
-                "a map must set across and down, and may set panels and pages, each to a field of a state; "
-                f"got {', '.join(map(str, config))}"
+                "a map needs the keys across and down, and may have panels and pages; each names a field of "
+                f"a state; got the keys {', '.join(map(str, config))}"
             )
         wanted, had = sorted(map(str, config.values())), sorted(env.state_fields)
         if wanted != had:

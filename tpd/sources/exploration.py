@@ -46,7 +46,7 @@ class Exploration:
 
     def _check_every(self, every: Sequence[int]) -> None:
         if not isinstance(every, list | tuple) or len(every) != 2:
-            raise ValueError(f"exploration.every must be [minimum, maximum] numbers of steps, got {every!r}")
+            raise ValueError(f"every must be [minimum, maximum] numbers of steps, got {every!r}")
         fewest = whole_number("every", every[0], at_least=1)
         whole_number("every", every[1], at_least=fewest)
         if self.epsilon or self.least_tried or self.restarts:

@@ -117,8 +117,12 @@ def named(function: Any) -> NamedFunction:
     if not isinstance(function, FunctionType | type):
         raise ValueError(f"a {type(function).__name__} is neither a function nor a class of a module")
     module, name = function.__module__, function.__qualname__
-    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
-        raise ValueError(f"{module}:{name} is not a function defined at the top level of a module")
+    if module == "__main__":
+        raise ValueError(
+            f"{name} is defined in the script or notebook itself: move it to a module that can be imported"
+        )
+    if getattr(sys.modules.get(module), name, None) is not function:
+        raise ValueError(f"{module}:{name} is not defined at the top level of its module")
     return NamedFunction(name=f"{module}:{name}", arguments={key: plain(v) for key, v in arguments.items()})
 
 
@@ -130,7 +134,8 @@ def require_trust(module: str, trusted: Sequence[str]) -> None:
             module if root == "tpd" else root
         ]
         raise UntrustedError(
-            f"the module {module!r} is not part of tpd; if you trust it, pass trust=[{','.join(advice)}]"
+            f"the module {module!r} is not part of tpd, and importing it executes its code; if you trust it, "
+            f"pass trust=[{','.join(advice)}], in Python trust={advice}"
         )
 
 

@@ -65,8 +65,8 @@ def require_fit(recording: Recording, env: Environment, bounds: Sequence[tuple[f
         raise ValueError("all rewards must be finite")
     if recording.happened.shape[1] != len(bounds):
         raise ValueError(
-            f"the recording has {recording.happened.shape[1]} outcomes, but the explainer {len(bounds)}: the "
-            "files are of different runs"
+            f"the recording has {recording.happened.shape[1]} outcomes, but the explainer has "
+            f"{len(bounds)}: the files are of different runs"
         )
     low, high = np.array(bounds, dtype=np.float64).T
     slack = ROUNDING * (high - low)
