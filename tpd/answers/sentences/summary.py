@@ -161,8 +161,6 @@ class PairSummary:
         """Whether returns are over an infinite horizon, and outcomes have no values at single steps."""
         self.rewarded = summaries.rewarded
         """Whether the outcomes account for the reward."""
-        self.rewarded = summaries.rewarded
-        """Whether the outcomes account for the reward."""
         self.terms_told = summaries.terms_told[row]
         """[term]: whether its contribution to the return may be reported."""
         self.rewards = summaries.rewards[row] if summaries.stepwise[row] else None
