@@ -96,7 +96,7 @@ def make(
     match record:
         case Table():
             probabilities = arrays.take("probabilities", (None, None), REAL)
-            values = arrays.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+            values = arrays.optional("action_values", probabilities.shape, REAL, finite=False)
             if values is not None:  # invalid actions may have the value -inf
                 arrays.check("action_values", values < np.inf)
             return TabularPolicy(probabilities, discount, values)

@@ -115,7 +115,8 @@ class ReplayBuffer(Ring):
         self._write(experience[-self.capacity :].columns(), rows[-self.capacity :], count)
         before = np.where(before < self._written - self.capacity, -1, before)  # overwritten by now
         linked = before >= 0
-        linked[linked] = self._leads_to(before[linked], transitions.observation[linked])
+        led_to = self.kept.next_observation[before[linked] % self.capacity]
+        linked[linked] = _alike(led_to, transitions.observation[linked])
         self.kept.following[before[linked] % self.capacity] = rows[linked]
 
     def _before(self, transitions: Transitions) -> IntArray:
@@ -133,10 +134,6 @@ class ReplayBuffer(Ring):
         ends = np.append(begins[1:], len(stream)) - 1
         self._latest |= zip(stream[ends].tolist(), numbers[order[ends]].tolist(), strict=True)
         return before
-
-    def _leads_to(self, numbers: IntArray, observations: Array) -> BoolArray:
-        """[batch]: whether the transitions of these numbers led to these observations."""
-        return _alike(self.kept.next_observation[numbers % self.capacity], observations)
 
     @property
     def kept(self) -> Experience:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray
 from tpd.core.verdicts import Verdict, Verdicts
@@ -78,10 +78,14 @@ class DiscountedTotals(ReplayedFHTD):
     """
 
     method = "this method"
+    needs_reward = False
+    """Whether the outcomes must account for the reward."""
 
     def __init__(
         self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
     ) -> None:
+        if self.needs_reward and outcomes.legend.reward_bound is None:
+            raise ValueError(f"{self.method}: {UNACCOUNTED}")
         super().__init__(env, policy, outcomes, horizon=horizon)
         self.discount = check_discount(policy.discount, self.method)
         self._totals: FloatArray = np.empty(0)
