@@ -66,7 +66,7 @@ def gather(
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
     simulated = [one for one in rolled_out if one.episode in numbers]
-    beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
+    told, beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
     names = [env.name_of_state(one) for one in rows.observations]
     answers = _answers(run, learned, rows, options, names)
     ranges, arrays = _numbers([learned, *(one.explanation for one in simulated)])
@@ -89,10 +89,10 @@ def gather(
         **_about_outcomes(learned),
         "episodes": [] if recording is None else _endings(recording),
         "turning_points": [] if points is None else _turning_points(explainer, env, points, numbers),
-        **beside.metadata,
+        **told,
     }
     arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
-    arrays |= {**_certain(learned, options), **beside.arrays, "foil": _foils(run, learned, rows, options)}
+    arrays |= {**_certain(learned, options), **beside, "foil": _foils(run, learned, rows, options)}
     return Contents(metadata, arrays, shown.files)
 
 
