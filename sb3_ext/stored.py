@@ -196,8 +196,7 @@ def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> 
 
 def _settings(arguments: Mapping[str, Any]) -> PolicySettings:
     plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
-    settings: PolicySettings = validated(PolicySettings, plain)
-    return settings
+    return validated(PolicySettings, plain)
 
 
 def _model(settings: AgentSettings, weights: Weights) -> Any:

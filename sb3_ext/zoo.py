@@ -7,7 +7,7 @@ and `vecnormalize.pkl`; on the Hugging Face Hub all of these are in one folder.
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,15 @@ class ZooFolder:
     """From the environment's keyword arguments; None: the registered time limit."""
 
 
-def read_zoo_folder(path: Path, *, own_env: bool = False) -> ZooFolder:
-    """Read a folder; a ValueError says what is missing or cannot be reproduced.
-
-    own_env: the user makes the environment, so wrappers are neither required nor returned.
-    """
+def read_zoo_folder(path: Path) -> ZooFolder:
+    """Read a folder; a ValueError says what is missing or cannot be reproduced."""
     folder, layers = _read(path)
-    refused = [str(layer) for layer in layers if layer.wrapper is None]
-    if refused and not own_env:
+    if refused := [str(layer) for layer in layers if layer.wrapper is None]:
         raise ValueError(
             f"{path}: the agent was trained with the wrappers {', '.join(refused)}, which cannot be applied "
             f"here: {OWN_ENV}"
         )
-    wrappers = () if own_env else tuple(layer.made() for layer in layers)
-    return ZooFolder(**{**vars(folder), "wrappers": wrappers})
+    return replace(folder, wrappers=tuple(layer.made() for layer in layers))
 
 
 def zoo_environment(path: str | None, id: str | None) -> Environment:

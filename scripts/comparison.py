@@ -33,7 +33,7 @@ from tpd.evaluation.forecasts import forecast_skill
 from tpd.predictors.abilities import DrawingPredictor, SolvingPredictor
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import HasTable
-from tpd.predictors.rivals.networks.learner import RivalNetwork
+from tpd.predictors.rivals.networks.learner import QUANTITIES, RivalNetwork
 from tpd.predictors.rivals.outcome_gvfs import OutcomeGVFs
 from tpd.store.explainers import HasNetwork
 from tpd.tracking.mlflow_runs import MlflowTracking
@@ -114,7 +114,7 @@ def surrogate(predictor: Predictor, case: Case) -> Figures:
     values = case.policy.action_values(steps.observation)
     if isinstance(predictor, OutcomeGVFs):
         gvfs = predictor.totals(steps.observation, steps.action)[:, :-1]
-    elif isinstance(predictor, RivalNetwork) and predictor.tells_outcomes:
+    elif isinstance(predictor, RivalNetwork) and type(predictor.quantity) is QUANTITIES["outcomes"]:
         gvfs = predictor.solved().quantities(steps.observation, steps.action).astype(np.float64)
     else:
         return {}

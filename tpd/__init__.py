@@ -32,32 +32,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-_HOMES = {
-    "Answer": "tpd.answers.answer",
-    "Behaviour": "tpd.api.behaviour",
-    "Contrast": "tpd.core.contrast",
-    "DiscretePolicy": "tpd.core.types",
-    "Environment": "tpd.envs.environment",
-    "Explainer": "tpd.api.explainer",
-    "Explanation": "tpd.core.explanation",
-    "Learner": "tpd.core.types",
-    "Moment": "tpd.sources.moments",
-    "Outcome": "tpd.core.outcomes",
-    "OutcomeSet": "tpd.core.outcomes",
-    "PlayedEpisode": "tpd.api.episodes",
-    "PlayedEpisodes": "tpd.api.episodes",
-    "Policy": "tpd.core.types",
-    "Predictor": "tpd.core.types",
-    "Quality": "tpd.api.quality",
-    "RecurrentPolicy": "tpd.core.types",
-    "Transitions": "tpd.core.types",
-    "Verdict": "tpd.core.verdicts",
-    "component": "tpd.core.outcomes",
-    "event": "tpd.core.outcomes",
-    "load": "tpd.api.loading",
-    "load_agent": "tpd.api.agents",
-    "reward": "tpd.core.outcomes",
+_NAMES = {
+    "tpd.answers.answer": ("Answer",),
+    "tpd.api.agents": ("load_agent",),
+    "tpd.api.behaviour": ("Behaviour",),
+    "tpd.api.episodes": ("PlayedEpisode", "PlayedEpisodes"),
+    "tpd.api.explainer": ("Explainer",),
+    "tpd.api.loading": ("load",),
+    "tpd.api.quality": ("Quality",),
+    "tpd.core.contrast": ("Contrast",),
+    "tpd.core.explanation": ("Explanation",),
+    "tpd.core.outcomes": ("Outcome", "OutcomeSet", "component", "event", "reward"),
+    "tpd.core.types": ("DiscretePolicy", "Learner", "Policy", "Predictor", "RecurrentPolicy", "Transitions"),
+    "tpd.core.verdicts": ("Verdict",),
+    "tpd.envs.environment": ("Environment",),
+    "tpd.sources.moments": ("Moment",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 """Where each name lives; it is imported when it is first asked for."""
 
 __all__ = [

@@ -90,7 +90,6 @@ def sampled(truth: FloatArray, rollouts: float = np.inf, seed: int = 0) -> Sampl
         expected=seen,
         standard_error=np.sqrt(np.abs(seen * (1 - seen)) / max(rollouts, 1)),
         rollouts=np.full(cases, float(rollouts)),
-        return_error=np.zeros(truth.shape[:2]),
     )
 
 

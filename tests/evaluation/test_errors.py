@@ -11,13 +11,16 @@ from tests.support import small_mdp
 from tpd.core.seeding import generator
 from tpd.core.types import Transitions
 from tpd.envs import Environment
+from tpd.envs.events.default import default_outcomes
 from tpd.evaluation.errors import evaluate
 from tpd.evaluation.examiner import Examiner
 from tpd.evaluation.learning_curve import LearningCurve
-from tpd.predictors.cases import Cases, Visits
+from tpd.policies.tabular import TabularPolicy
+from tpd.predictors.cases import Cases
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.sources.collection import play
+from tpd.sources.exploration import uniform
 from tpd.store.tables import read_errors, read_table, write_table
 
 HORIZON = 5
@@ -95,17 +98,14 @@ def test_an_untried_pair_scores_as_zero_and_lowers_the_known_share(
 
 
 def test_foils_are_the_valid_actions_that_were_not_taken(fuel_taxi: Environment) -> None:
-    rng = np.random.default_rng(0)
-    state = rng.choice(1050, size=200, replace=False)
-    valid = fuel_taxi.mask(state)
-    action = np.array([rng.choice(np.flatnonzero(row)) for row in valid])
-    foils = Visits(state, action, np.arange(200)).foils(fuel_taxi)
-    taken = set(zip(state, action, strict=True))
-    passed_over = set(zip(foils.state, foils.action, strict=True))
-    assert taken | passed_over == set(zip(state[np.nonzero(valid)[0]], np.nonzero(valid)[1], strict=True))
-    assert not taken & passed_over
-    counts = dict(zip(state, range(200), strict=True))
-    assert all(counts[s] == n for s, n in zip(foils.state, foils.count, strict=True))
+    valid = fuel_taxi.mask(np.arange(1050))
+    policy, outcomes = TabularPolicy(uniform(valid), 1.0), default_outcomes(fuel_taxi)
+    cases = ExactSolution(fuel_taxi, policy, outcomes, horizon=1).cases(20, np.random.default_rng(0))
+    every = list(zip(cases.observations, cases.actions, cases.weight, strict=True))
+    own = [case for case, taken in zip(every, cases.own, strict=True) if taken]
+    foils = [case for case, taken in zip(every, cases.own, strict=True) if not taken]
+    assert len({pair[:2] for pair in own}) == len(own) > 100
+    assert foils == [(s, a, n) for s, taken, n in own for a in np.flatnonzero(valid[s]) if a != taken]
 
 
 def test_disagreement_is_the_share_of_visits_where_another_action_is_better(

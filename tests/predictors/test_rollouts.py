@@ -12,7 +12,6 @@ import pytest
 from scipy import stats
 
 from tests.support import small_mdp
-from tpd.core.efo import compose
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import OutcomeSet, component, event, reward
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray, IntArray, Policy, Transitions
@@ -624,25 +623,11 @@ def test_what_is_certain_has_no_width_and_other_outcomes_have_students() -> None
     assert np.isinf(cases.rollouts).all()
     assert not truth.band(cases).width.any()
     assert not truth.happened_by(cases).width[..., -1].any()
-    assert not cases.return_error.any()
     error = np.full(cases.expected.shape, 0.1)
     drawn = replace(cases, standard_error=error, rollouts=np.full(len(cases), 6.0))
     width = truth.band(drawn).width
     np.testing.assert_allclose(width[..., 0], 2 * 0.1 * stats.t.ppf(0.95, 5))
     assert (width[..., 1] > 0.3).all()  # six rollouts that agree prove little
-
-
-@pytest.mark.no_cover
-def test_returns_are_as_noisy_as_they_say() -> None:
-    """Which the noise of their parts does not tell: what happens at one step changes the next."""
-    outcomes = OutcomeSet([component("place", lambda t: t.next_observation, 0, 10, weight=2.0)])
-    truth, cases = rolled_out(4, outcomes)
-    discount = truth.policy.discount
-    exact = ExactSolution(truth.env, truth.policy, outcomes, horizon=HORIZON)  # type: ignore[arg-type]
-    true = compose(2.0 * exact.predict(cases.observations, cases.actions)[..., 0], discount, axis=1)
-    error = compose(2.0 * cases.expected[..., 0], discount, axis=1) - true
-    noisy = cases.return_error > 0
-    assert (error[noisy] ** 2).mean() == pytest.approx((cases.return_error[noisy] ** 2).mean(), rel=0.35)
 
 
 def test_moments_before_ends_are_chosen_apart() -> None:

@@ -23,7 +23,7 @@ from tpd.predictors.unlearned import Unlearned
 from tpd.run import explain as answer
 from tpd.run import moments
 from tpd.run.question import Question, parse
-from tpd.show.report.rows import some_episodes
+from tpd.sources.episodes import some_episodes
 from tpd.sources.forks import Forks
 from tpd.sources.moments import Moment
 from tpd.store import saved_runs

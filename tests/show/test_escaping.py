@@ -15,6 +15,7 @@ from PIL import Image
 
 from tests.support import small_mdp
 from tests.support.commands import ROOT, tpd_run
+from tests.support.reports import read
 from tests.support.small_mdp import SmallMDP
 from tpd.core.outcomes import Legend, OutcomeSet, event
 from tpd.envs import Environment
@@ -85,7 +86,7 @@ def test_a_report_has_the_same_tags_whatever_things_are_called(tmp_path: Path) -
     assert hostile.tags == plain.tags
     assert SCRIPT in hostile.text  # the title says it
     assert SCRIPT not in path.read_text()
-    words = page.read(path).metadata
+    words = read(path).metadata
     assert SCRIPT in str(words)  # the sentences and names are there, for the scripts to show as text
 
 

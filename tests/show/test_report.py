@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from PIL import Image
 
 from tests.support import Compose
-from tests.support.reports import HOSTILE, small
+from tests.support.reports import HOSTILE, dequantised, read, small, unpack
 from tests.support.sentences import paragraph
 from tpd.answers import what_if
 from tpd.core.bands import ENOUGH_DRAWS
@@ -30,7 +30,7 @@ from tpd.show import report
 from tpd.show.progress import ProgressBars
 from tpd.show.report import page, pictures
 from tpd.show.report.contents import Contents, gather
-from tpd.show.report.packing import LEVELS, Quantised, pack, unpack
+from tpd.show.report.packing import LEVELS, Quantised, pack
 from tpd.sources.episodes import Recorder
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.runs import Run
@@ -63,7 +63,7 @@ def taxi_report(taxi: SavedRun, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def shown(taxi_report: Path) -> Contents:
-    return page.read(taxi_report)
+    return read(taxi_report)
 
 
 def pairs(shown: Contents) -> tuple[Array, Array]:
@@ -83,9 +83,9 @@ def test_the_numbers_are_those_of_the_explanation(taxi: SavedRun, shown: Content
     explanation = taxi.explainer.explain(*pairs(shown))
     span = np.array(shown.metadata["expected_range"]["span"])
     low = np.array(shown.metadata["expected_range"]["low"])
-    expected = Quantised(shown.arrays["expected"], low, span).values().transpose(2, 1, 0)
+    expected = dequantised(Quantised(shown.arrays["expected"], low, span)).transpose(2, 1, 0)
     assert (np.abs(expected - explanation.expected) <= span / LEVELS * 0.501).all()
-    unknown = Quantised(shown.arrays["unknown"], np.zeros(1), np.ones(1)).values()[0].T
+    unknown = dequantised(Quantised(shown.arrays["unknown"], np.zeros(1), np.ones(1)))[0].T
     assert unknown == pytest.approx(explanation.unknown, abs=1 / LEVELS)
     assert explanation.unknown.max() > 0.5, "nothing would be shown as unknown"
     assert (shown.arrays["support"] == explanation.support).all()
@@ -163,10 +163,10 @@ def test_a_report_fits_its_limit_by_showing_fewer_episodes(
 ) -> None:
     run = small()
     report.write(run, tmp_path / "all.html")
-    assert page.read(tmp_path / "all.html").metadata["left_out"] == 0
+    assert read(tmp_path / "all.html").metadata["left_out"] == 0
     monkeypatch.setattr(page, "LARGEST", (tmp_path / "all.html").stat().st_size - 1)
     report.write(run, tmp_path / "fewer.html")
-    fewer = page.read(tmp_path / "fewer.html")
+    fewer = read(tmp_path / "fewer.html")
     assert (tmp_path / "fewer.html").stat().st_size <= page.LARGEST
     assert 0 < fewer.metadata["left_out"] == 5 - len(fewer.metadata["episodes"])
 
@@ -180,7 +180,7 @@ def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
     scripts = re.findall(r"<script[ >]", (tmp_path / "plain.html").read_text())
     assert HOSTILE not in text
     assert len(re.findall(r"<script[ >]", text)) == len(scripts)
-    words = page.read(tmp_path / "report.html").metadata
+    words = read(tmp_path / "report.html").metadata
     assert words["actions"][0][0] == HOSTILE
     assert words["outcomes"][0]["name"] == HOSTILE
     assert words["name"].startswith(HOSTILE)
@@ -189,7 +189,7 @@ def test_names_of_strangers_stay_text(tmp_path: Path) -> None:
 def test_the_dynamics_are_kept_only_where_their_code_is_trusted(shown: Contents, tmp_path: Path) -> None:
     assert len(shown.arrays["model_pair"]) > shown.arrays["model_valid"].sum()
     report.write(small(), tmp_path / "report.html")
-    assert "model_pair" not in page.read(tmp_path / "report.html").arrays
+    assert "model_pair" not in read(tmp_path / "report.html").arrays
 
 
 def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_run_without_episodes_is_refused(tmp_path: Path) -> None:
 
 def test_a_taxi_without_episodes_can_be_explored(taxi: SavedRun, tmp_path: Path) -> None:
     report.write(replace(taxi, recording=None), tmp_path / "report.html")
-    words = page.read(tmp_path / "report.html").metadata
+    words = read(tmp_path / "report.html").metadata
     assert words["episodes"] == []
     assert [field["name"] for field in words["fields"]] == ["row", "col", "fuel", "passenger"]
     assert words["actions"] == [[action.name.lower() for action in Action]]
@@ -221,12 +221,6 @@ def test_what_is_packed_is_unpacked() -> None:
         assert (unpacked[name] == array).all()
 
 
-def test_something_else_is_no_report(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text("<html></html>")
-    with pytest.raises(ValueError, match="not a report"):
-        page.read(tmp_path / "page.html")
-
-
 def coast(observations: Array) -> Array:
     """Engines off."""
     return np.zeros(len(observations), dtype=np.int64)
@@ -243,7 +237,7 @@ def test_every_continuous_step_is_compared_with_its_opposite(compose_config: Com
     )
     run = learned(config, Recorder(episodes=1, steps=5))
     report.write(run, tmp_path / "report.html")
-    shown = page.read(tmp_path / "report.html")
+    shown = read(tmp_path / "report.html")
     assert shown.metadata["actions"] == [["torque 0.50", "torque -0.50"]] * 5
     assert shown.arrays["options"].tolist() == np.arange(10).reshape(5, 2).tolist()
     assert len(shown.files) == 5
@@ -266,7 +260,7 @@ def test_ten_episodes_of_two_hundred_steps_fit(compose_config: Compose, tmp_path
     )
     run = learned(config, Recorder(episodes=30, steps=200))
     report.write(run, tmp_path / "report.html")
-    shown = page.read(tmp_path / "report.html")
+    shown = read(tmp_path / "report.html")
     assert len(shown.arrays["steps"]) >= LEAST_STEPS
     assert shown.metadata["left_out"] == 0
     assert (tmp_path / "report.html").stat().st_size < page.LARGEST
@@ -290,7 +284,7 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
     assert {(episode, BEFORE_ENDS[0]) for episode in far_enough[:MOST_STEPS]} <= ends
     assert 0 < len(found) <= MOST_STEPS
     report.write(taxi, tmp_path / "report.html", rolled_out=found)
-    shown = page.read(tmp_path / "report.html")
+    shown = read(tmp_path / "report.html")
     places, pairs = shown.arrays["rolled_out_options"], len(shown.arrays["support"])
     assert places.max() == pairs - 1
     assert (places[places >= 0] > shown.arrays["options"].max()).all()  # none of them is learned
@@ -312,7 +306,7 @@ def test_steps_before_ends_are_rolled_out_within_the_seconds_and_stand_beside_wh
     totals = np.einsum("phk,h->pk", last.expected, powers)
     expected = {int(c): row for c, row in zip(found[-1].columns, totals, strict=True)}
     np.testing.assert_allclose(counts, [expected[int(c)] for c in columns], rtol=1e-5)
-    plain = page.read(taxi_report)
+    plain = read(taxi_report)
     np.testing.assert_array_equal(plain.arrays["options"], shown.arrays["options"])
     assert "rolled_out_options" not in plain.arrays
     assert plain.metadata["rolled_out"] == []

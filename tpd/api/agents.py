@@ -15,7 +15,7 @@ from tpd.api.environments import EnvLike, environment, with_known_names
 from tpd.core.seeding import generator
 from tpd.core.types import Array, Policy, Trainer
 from tpd.envs import Environment
-from tpd.policies.given import GivenPolicy
+from tpd.policies.pretrained import GivenPolicy
 from tpd.run.configs import group
 from tpd.run.parts import make_env, make_trainer
 

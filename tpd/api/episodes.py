@@ -1,7 +1,7 @@
 """Episodes played by an agent, as sequences of moments to ask about."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import overload
 
@@ -12,10 +12,10 @@ from tpd.answers.sentences.formatting import percent
 from tpd.answers.turning_search import LEAST_JUMP, TurningPoint, search_turning_points
 from tpd.api.threads import one_thread
 from tpd.core.outcomes import FIRST, Legend
-from tpd.core.types import Episodes, Transitions
+from tpd.core.types import Transitions
 from tpd.evaluation.played_return import episode_returns
 from tpd.predictors.simulation import Simulator
-from tpd.sources.episodes import Recording
+from tpd.sources.episodes import Recording, some_episodes
 from tpd.sources.moments import Moment
 
 SECONDS, MOST_POINTS = 10.0, 3
@@ -112,7 +112,8 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
     """
 
     def __init__(self, recording: Recording, legend: Legend, simulator: _Simulators) -> None:
-        self.recording, self._legend = worst_first(recording), legend
+        order = np.argsort(episode_returns(recording.episodes), kind="stable")
+        self.recording, self._legend = some_episodes(recording, order.tolist()), legend
         once = functools.cache(simulator)
         numbers = range(len(recording.seeds))
         self._episodes = [PlayedEpisode(self.recording, number, legend, once) for number in numbers]
@@ -128,9 +129,6 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
         if not isinstance(number, slice) and not -len(self) <= number < len(self):
             raise IndexError(f"there is no episode {number}; the episodes are 0 to {len(self) - 1}")
         return self._episodes[number]
-
-    def __iter__(self) -> Iterator[PlayedEpisode]:
-        return iter(self._episodes)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per episode: seed, return, length, and how often each event happened."""
@@ -153,19 +151,3 @@ class PlayedEpisodes(Sequence[PlayedEpisode]):
 
     def _repr_html_(self) -> str:
         return f"<div>{escape(str(len(self)))} episodes, the worst first</div>{self.to_frame().to_html()}"
-
-
-def worst_first(recording: Recording) -> Recording:
-    """The same episodes sorted by return, lowest first; they must have no pictures."""
-    assert not recording.frames
-    episodes = recording.episodes
-    order = np.argsort(episode_returns(episodes), kind="stable")
-    lengths = np.diff(episodes.begins, append=len(episodes.transitions))[order]
-    rows = np.concatenate([np.arange(n) + episodes.begins[e] for e, n in zip(order, lengths, strict=True)])
-    begins = np.cumsum(lengths) - lengths
-    return Recording(
-        Episodes(episodes.transitions[rows], begins),
-        recording.happened[rows],
-        recording.seeds[order],
-        None if recording.masks is None else recording.masks[rows],
-    )

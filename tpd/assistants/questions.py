@@ -103,7 +103,7 @@ def described(opened: OpenRun) -> records.RunDescription:
         learned=type(predictor).__name__ if run.explainer.informed else "nothing was learned",
         episodes=[] if recording is None else _episodes(opened),
         episodes_recorded=0 if recording is None else len(recording.episodes),
-        returns=[UNJUDGED] if quality is None or not quality.lines else list(map(text_of, quality.lines)),
+        returns=list(map(text_of, quality.lines)) or [UNJUDGED],
     )
 
 
@@ -130,10 +130,8 @@ def _episodes(opened: OpenRun) -> list[records.EpisodeEntry]:
 
 def quality_of(opened: OpenRun) -> records.QualityRecord:
     """The quality of the learned answers of a run."""
-    if (quality := Quality.read(opened.folder)) is None:
-        return records.QualityRecord(run=opened.id, lines=[], skills=[], doubts=[UNJUDGED])
-    table, skills = quality.table, list[records.SkillEntry]()
-    if table is not None:
+    quality, skills = Quality.read(opened.folder), list[records.SkillEntry]()
+    if (table := quality.table) is not None:
         columns = dict.fromkeys((str(column[0]), str(column[1])) for column in table.columns)
         skills = [
             records.SkillEntry(

@@ -63,7 +63,6 @@ class DatasetDescription:
     def write(self, folder: Path) -> None:
         """Write the description to a folder, which must not hold a dataset of another run."""
         require_writable(folder, self.run)
-        folder.mkdir(parents=True, exist_ok=True)
         spaces = {name: to_plain(getattr(self, name)) for name in ("observation_space", "action_space")}
         plain = {"format": FORMAT, WRITTEN_BY: __version__, **vars(self), **spaces}
         atomic_write_text(folder / DESCRIPTION, json.dumps(plain, indent=2))

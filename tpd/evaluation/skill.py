@@ -62,7 +62,8 @@ def judge(
     scores, resampled = score(sums.sum(axis=0), starts), _resampled_skill(sums, starts)
     bound = _lower(resampled)
     having, rare = _rarity(sums, starts, events)
-    learned = np.where(np.isnan(scores.skill), _right(scores), bound > ENOUGH_SKILL)
+    right = scores.score <= (CLOSE * scores.base_rate) ** 2  # for constant outcomes, which have no skill
+    learned = np.where(np.isnan(scores.skill), right, bound > ENOUGH_SKILL)
     judged = np.where(rare, Verdict.TOO_RARE, np.where(learned, Verdict.LEARNED, Verdict.NOT_LEARNED))
     unanswered = np.isnan(scores.score) & (scores.windows > 0)[:, None]
     return Judged(
@@ -83,11 +84,6 @@ def _rarity(sums: FloatArray, starts: Sequence[int] | None, events: BoolArray) -
     having, lacking = (observed != 0).sum(axis=0), (observed < windows).sum(axis=0)
     fewer = np.where(events, np.minimum(having, lacking), (windows > 0).sum(axis=0))
     return having, fewer < ENOUGH_EPISODES
-
-
-def _right(scores: Scores) -> BoolArray:
-    """[range, outcome]: whether a constant outcome is forecast correctly."""
-    return np.asarray(scores.score <= (CLOSE * scores.base_rate) ** 2)
 
 
 def _lower(skill: FloatArray) -> FloatArray:

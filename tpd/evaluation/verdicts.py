@@ -11,7 +11,9 @@ from tpd.evaluation.forecasts import RETURN, TERMINATED, ForecastSkill, by_steps
 def verdicts(policy: ForecastSkill, foil: ForecastSkill | None, legend: Legend) -> Verdicts:
     """[2, ...]: on the policy's own actions and on foils; `NOT_JUDGED` if there are no foils."""
     own = _of(policy, legend)
-    return own.joined(_of(foil, legend) if foil is not None else _none_like(own))
+    if foil is not None:
+        return own.joined(_of(foil, legend))
+    return own.joined(Verdicts(*(np.full_like(part, Verdict.NOT_JUDGED) for part in vars(own).values())))
 
 
 def _of(found: ForecastSkill, legend: Legend) -> Verdicts:
@@ -26,7 +28,3 @@ def _of(found: ForecastSkill, legend: Legend) -> Verdicts:
         returns = by[later, found.names.index(RETURN)]
     parts: list[IntArray] = [at[ranges][:, columns], by[later][:, columns], returns]
     return Verdicts(*(part[None].astype(np.int8) for part in parts))
-
-
-def _none_like(own: Verdicts) -> Verdicts:
-    return Verdicts(*(np.full_like(part, Verdict.NOT_JUDGED) for part in (own.at, own.by, own.returns)))

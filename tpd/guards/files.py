@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,29 +41,9 @@ class CheckedArrays:
         """Total number of values."""
         return sum(array.size for array in self._arrays.values())
 
-    @overload
-    def take(
-        self,
-        name: str,
-        shape: Sequence[Any],
-        kinds: str,
-        *,
-        finite: bool = ...,
-        optional: Literal[False] = ...,
-    ) -> Array: ...
-
-    @overload
-    def take(
-        self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = ..., optional: Literal[True]
-    ) -> Array | None: ...
-
-    def take(
-        self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True, optional: bool = False
-    ) -> Array | None:
+    def take(self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True) -> Array:
         """The array of this name, checked for kind and shape; None is any length, a final `...` more axes."""
         if (array := self._arrays.get(name)) is None:
-            if optional:
-                return None
             raise ValueError(f"{self._whose}has no {name}")
         due = [*shape[:-1], *array.shape[len(shape) - 1 :]] if shape and shape[-1] is ... else shape
         fits = array.ndim == len(due) and all(
@@ -78,6 +58,10 @@ class CheckedArrays:
         if finite and array.dtype.kind == "f":
             self.check(name, np.isfinite(array))
         return array
+
+    def optional(self, name: str, shape: Sequence[Any], kinds: str, *, finite: bool = True) -> Array | None:
+        """The same; None if there is no array of this name."""
+        return self.take(name, shape, kinds, finite=finite) if name in self._arrays else None
 
     def like(
         self,

@@ -37,16 +37,14 @@ class FunctionPolicy:
         if actions.shape != due:
             raise ValueError(f"the policy returned actions of shape {actions.shape}, expected {due}")
         chosen = actions.astype(self.space.dtype)
+        fit = np.ones(len(actions), dtype=np.bool_)
         if isinstance(self.space, gym.spaces.Discrete):
             fit = (chosen == actions) & (chosen >= 0) & (chosen < self.space.n)
-            if not fit.all():
-                raise ValueError(
-                    f"the policy returned the action {actions[~fit][0]}, which is not in {self.space}"
-                )
-        parts = ActionParts.of(self.space)
-        if parts is not None and not (held := parts.holds(actions)).all():
+        elif (parts := ActionParts.of(self.space)) is not None:
+            fit = parts.holds(actions)
+        if not fit.all():
             raise ValueError(
-                f"the policy returned the action {actions[~held][0]}, which is not in {self.space}"
+                f"the policy returned the action {actions[~fit][0]}, which is not in {self.space}"
             )
         return chosen
 

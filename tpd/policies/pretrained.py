@@ -1,9 +1,9 @@
-"""The base class of policy sources whose policy is already trained."""
+"""Policy sources whose policy is already trained."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tpd.core.types import MetricsCallback, State, TransitionsHandler, no_metrics
+from tpd.core.types import MetricsCallback, Policy, State, TransitionsHandler, no_metrics
 
 
 class ExpectedReturn(NamedTuple):
@@ -36,3 +36,10 @@ class Pretrained:
 
     def restore(self, state: State) -> None:
         """Do nothing."""
+
+
+class GivenPolicy(Pretrained):
+    """A policy source that returns the given policy object."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy

@@ -46,7 +46,7 @@ class DatasetPolicy(Pretrained):
         stored, shape = StoredArrays(file), env.table_shape()
         probabilities = stored.take("probabilities", shape, REAL)
         discount = stored.take("discount", (), REAL)
-        action_values = stored.take("action_values", shape, REAL, finite=False, optional=True)
+        action_values = stored.optional("action_values", shape, REAL, finite=False)
         with blame(file):
             self.policy = TabularPolicy(probabilities, float(discount), action_values)
 

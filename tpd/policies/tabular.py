@@ -3,7 +3,7 @@
 import numpy as np
 
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng
-from tpd.guards.settings import number
+from tpd.guards.settings import number, numbered
 from tpd.sources.exploration import draw
 
 
@@ -25,7 +25,8 @@ class TabularPolicy:
         self._probabilities, self._action_values = probabilities, action_values
 
     def probabilities(self, observations: Array) -> FloatArray:
-        return self._probabilities[state_numbers(observations, len(self._probabilities))]
+        states = numbered("states", observations, len(self._probabilities))
+        return np.asarray(self._probabilities[states])
 
     def action(self, observations: Array) -> IntArray:
         return np.asarray(np.argmax(self.probabilities(observations), axis=1))
@@ -51,13 +52,13 @@ class GreedyPolicy:
         self._values, self._mask = values, mask
 
     def probabilities(self, observations: Array) -> FloatArray:
-        valid = self._mask[state_numbers(observations, len(self._mask))]
+        valid = self._mask[numbered("states", observations, len(self._mask))]
         probabilities = self.epsilon * valid / valid.sum(axis=1, keepdims=True)
         probabilities[np.arange(len(valid)), self.action(observations)] += 1 - self.epsilon
         return np.asarray(probabilities)
 
     def action(self, observations: Array) -> IntArray:
-        observations = state_numbers(observations, len(self._values))
+        observations = numbered("states", observations, len(self._values))
         return best_valid(self._values[observations], self._mask[observations])
 
     def sample(self, observations: Array, rng: Rng) -> IntArray:
@@ -65,17 +66,6 @@ class GreedyPolicy:
 
     def action_values(self, observations: Array) -> FloatArray:
         return self._values[observations]
-
-
-def state_numbers(observations: Array, count: int) -> IntArray:
-    """[batch]: the observations as state numbers; raises if they are not."""
-    if observations.ndim != 1 or observations.dtype.kind not in "iu":
-        got = f"{observations.dtype} of shape {observations.shape}"
-        raise ValueError(f"states must be a batch of whole numbers, got {got}")
-    wrong = (observations < 0) | (observations >= count)
-    if wrong.any():
-        raise ValueError(f"states must be numbered from 0 to {count - 1}, got {observations[wrong][0]}")
-    return observations
 
 
 def best_valid(values: FloatArray, valid: BoolArray) -> IntArray:

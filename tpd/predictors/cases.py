@@ -3,11 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-
-from tpd.core.pairs import pair_of
-from tpd.core.types import Array, BoolArray, FloatArray, Index, IntArray, Rng, Transitions
-from tpd.envs import Environment
+from tpd.core.types import Array, BoolArray, FloatArray, Index, Rng
 
 
 @dataclass(frozen=True)
@@ -33,32 +29,6 @@ class Cases:
     def __getitem__(self, index: Index) -> Self:
         chosen: dict[str, Any] = {name: a[index] for name, a in vars(self).items() if a is not None}
         return replace(self, **chosen)
-
-
-@dataclass(frozen=True)
-class Visits:
-    """The pairs visited in episodes, and their numbers of visits."""
-
-    state: IntArray
-    """[pair]"""
-    action: IntArray
-    """[pair]"""
-    count: IntArray
-    """[pair]"""
-
-    @classmethod
-    def of(cls, transitions: Transitions, num_actions: int) -> "Visits":
-        """Count the pairs of a batch."""
-        code = pair_of(transitions.observation, transitions.action, num_actions)
-        pairs, count = np.unique(code, return_counts=True)
-        return cls(*np.divmod(pairs, num_actions), count)
-
-    def foils(self, env: Environment) -> "Visits":
-        """The other valid actions of each visited pair, with the visit count of that pair."""
-        valid = env.mask(self.state)
-        valid[np.arange(len(valid)), self.action] = False
-        row, action = np.nonzero(valid)
-        return Visits(self.state[row], action, self.count[row])
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from tpd.envs import Environment
 from tpd.envs.tabular import TabularModel
 from tpd.guards.settings import whole_number
 from tpd.guards.sizes import require_memory
-from tpd.predictors.cases import Cases, Visits
+from tpd.predictors.cases import Cases
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.whole_episode import MOST_STATES, Edges, Episodes
 from tpd.sources.collection import play
@@ -115,13 +115,15 @@ class ExactSolution:
 
     def cases(self, episodes: int, rng: Rng) -> Cases:
         """Every pair visited in episodes of the policy, and all other valid actions there as foils."""
-        taken = Visits.of(play(self.env, self.policy, rng, episodes=episodes).transitions, self._shape[1])
-        foils = taken.foils(self.env)
-        states = np.concatenate([taken.state, foils.state])
-        actions = np.concatenate([taken.action, foils.action])
-        own = np.arange(len(states)) < len(taken.state)
-        count = np.concatenate([taken.count, foils.count])
-        return Cases(states, actions, own, count, self.predict(states, actions))
+        steps, num_actions = play(self.env, self.policy, rng, episodes=episodes).transitions, self._shape[1]
+        pairs, visits = np.unique(pair_of(steps.observation, steps.action, num_actions), return_counts=True)
+        state, action = np.divmod(pairs, num_actions)
+        others = self.env.mask(state)
+        others[np.arange(len(others)), action] = False
+        row, foil = np.nonzero(others)
+        states, actions = np.append(state, state[row]), np.append(action, foil)
+        own = np.arange(len(states)) < len(state)
+        return Cases(states, actions, own, np.append(visits, visits[row]), self.predict(states, actions))
 
     def table(self) -> PairTable:
         """The solution for every pair."""

@@ -122,6 +122,7 @@ class Explainer:
             drawn = self._draws(predictor, observations, actions, predicted, draws)[..., :-1]
             for some in blocks(len(actions)):
                 drawn[:, some] = reconciled(drawn[:, some], self.legend)
+        support = predictor.support(observations, actions)
         values = self.policy.action_values(observations)
         return Explanation(
             observations=observations,
@@ -129,7 +130,7 @@ class Explainer:
             expected=predicted[:, :, :-1],
             # mass that is not learned counts as running: too little data must not look like termination
             running=1 - np.cumsum(predicted[:, :, -1], axis=1) - unknown,
-            support=self._support(predictor, observations, actions),
+            support=support if self.informed else np.zeros_like(support),
             legend=self.legend,
             discount=self.policy.discount,
             agent_value=None if values is None else values[np.arange(len(actions)), actions],
@@ -150,11 +151,6 @@ class Explainer:
         draws = 0 if explanation.draws is None else len(explanation.draws)
         pairs = explanation.observations, explanation.actions
         return replace(explanation, beyond=predictor.beyond(*pairs, self.policy, self.legend, draws))
-
-    def _support(self, predictor: Predictor, observations: Array, actions: Array) -> FloatArray:
-        """[batch]: visits of each pair; 0 as long as the predictor has made no update."""
-        support = predictor.support(observations, actions)
-        return support if self.informed else np.zeros_like(support)
 
     def _draws(
         self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int

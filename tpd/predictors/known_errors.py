@@ -61,7 +61,8 @@ class KnownErrors:
         number = (np.arange(count)[:, None] + places) % count, foil.astype(np.int64)
         drawn = np.repeat(predicted[None].astype(np.float32), count, axis=0)
         drawn[..., ~self.events] += self.steps[chosen][number]
-        rank = _order(self.ranks[chosen])[number]  # [draw, batch, outcome]
+        ranks = self.ranks[chosen].argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+        rank = ranks[number]  # [draw, batch, outcome]: among the samples; every rank occurs once
         for column in np.unique(self.once[self.once != NONE]).tolist():
             by = self._shifted(happened(predicted[..., column]), rank[..., column], column, count)
             drawn[..., column] = np.diff(np.maximum.accumulate(by, axis=2), axis=2, prepend=0)
@@ -140,11 +141,6 @@ def moved(said: FloatArray, error: FloatArray) -> FloatArray:
 def happened(first: FloatArray) -> FloatArray:
     """[..., horizon]: P(happened by step h), from the probabilities of the first occurrence."""
     return np.asarray(np.maximum.accumulate(np.clip(np.cumsum(first, axis=-1), 0, 1), axis=-1))
-
-
-def _order(ranks: FloatArray) -> IntArray:
-    """[draw, choice, outcome]: the rank of each sample among all samples; every rank occurs once."""
-    return np.asarray(ranks.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable"))
 
 
 def _within(at: FloatArray, first: FloatArray) -> FloatArray:

@@ -3,12 +3,10 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
 
 import numpy as np
 
 from tpd.core.bands import LEVEL, Band
-from tpd.core.efo import compose
 from tpd.core.intervals import clopper_pearson
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.seeding import reset_seed
@@ -28,26 +26,12 @@ class SampledCases(Cases):
 
     rollouts: FloatArray = field(kw_only=True)
     """[case]: the number of rollouts; inf if the case is deterministic"""
-    return_error: FloatArray = field(kw_only=True)
-    """[case, horizon]: standard error of the return up to step h"""
 
 
 def joined(parts: Sequence[SampledCases]) -> SampledCases:
     """Concatenate cases."""
     columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(SampledCases)}
     return SampledCases(**{name: np.concatenate(values) for name, values in columns.items()})
-
-
-class _Estimate(NamedTuple):
-    """Means and standard errors over the rollouts of a moment."""
-
-    mean: FloatArray
-    """[choice, horizon, outcome]"""
-    error: FloatArray
-    """[choice, horizon, outcome]: standard error of the mean"""
-    return_error: FloatArray
-    """[choice, horizon]: standard error of the mean return up to step h"""
-    rollouts: float
 
 
 class MonteCarlo:
@@ -82,19 +66,8 @@ class MonteCarlo:
         selected by their outcome, so they must not be pooled with the others.
         """
         asked = self.choose(episodes, rng, before_ends)
-        estimates = [self._estimate(sample) for sample in self.simulator.sample(asked, self.rollouts)]
-        choices = [len(one.actions) for one in asked]
-        observations = np.stack([one.moment.observation for one in asked])
-        return SampledCases(
-            observations=observations.repeat(choices, axis=0),
-            actions=np.concatenate([one.actions for one in asked]),
-            own=np.concatenate([np.arange(count) == 0 for count in choices]),
-            weight=np.ones(sum(choices)),
-            expected=np.concatenate([estimate.mean for estimate in estimates]),
-            standard_error=np.concatenate([estimate.error for estimate in estimates]),
-            rollouts=np.repeat([estimate.rollouts for estimate in estimates], choices),
-            return_error=np.concatenate([estimate.return_error for estimate in estimates]),
-        )
+        samples = self.simulator.sample(asked, self.rollouts)
+        return joined([self._estimated(one, sample) for one, sample in zip(asked, samples, strict=True)])
 
     @property
     def events(self) -> BoolArray:
@@ -178,15 +151,20 @@ class MonteCarlo:
             foil = draw(uniform(others), rng)
         return np.concatenate([own, foil.astype(own.dtype)])
 
-    def _estimate(self, sample: Sample) -> _Estimate:
-        """Means and standard errors over the rollouts."""
-        weights = np.append(self.outcomes.legend.rewards, 0.0)
-        seen = sample.seen.astype(np.float64)
-        returns = compose(seen @ weights, self.policy.discount, axis=2)
-        count = np.inf if sample.certain.all() else len(seen)
+    def _estimated(self, asked: Choices, sample: Sample) -> SampledCases:
+        """The cases of one moment: means and standard errors over the rollouts."""
+        seen, count = sample.seen.astype(np.float64), len(asked.actions)
         if self.progress is not None:
             self.progress(1)
-        return _Estimate(seen.mean(axis=0), _standard_error(seen), _standard_error(returns), count)
+        return SampledCases(
+            observations=np.repeat(asked.moment.observation[None], count, axis=0),
+            actions=asked.actions,
+            own=np.arange(count) == 0,
+            weight=np.ones(count),
+            expected=seen.mean(axis=0),
+            standard_error=_standard_error(seen),
+            rollouts=np.full(count, np.inf if sample.certain.all() else len(seen), dtype=np.float64),
+        )
 
 
 def _standard_error(seen: FloatArray) -> FloatArray:

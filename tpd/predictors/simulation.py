@@ -129,7 +129,10 @@ class Simulator:
         varying = [one for one, sample in zip(asked, scouted, strict=True) if not sample.certain.all()]
         further = self._roll_out_all(varying, rollouts)
         for sample in scouted:
-            yield sample if sample.certain.all() else _with_certain(next(further), sample)
+            if not sample.certain.all():  # the scouted rollout of deterministic actions is repeated
+                seen = np.where(sample.certain[:, None, None], sample.seen, next(further))
+                sample = Sample(seen, sample.certain)
+            yield sample
 
     def _scout(self, asked: Sequence[Choices]) -> Iterator[Sample]:
         """One rollout of each action, and whether it is deterministic, which a second rollout checks."""
@@ -288,9 +291,3 @@ def _together(asked: Sequence[Choices], rollouts: int) -> Iterator[Sequence[Choi
     size = max(1, TOGETHER // (most * rollouts))
     for first in range(0, len(asked), size):
         yield asked[first : first + size]
-
-
-def _with_certain(seen: FloatArray, scouted: Sample) -> Sample:
-    """The rollouts, with the single scouted rollout repeated for deterministic actions."""
-    seen = np.where(scouted.certain[:, None, None], scouted.seen, seen)
-    return Sample(seen, scouted.certain)

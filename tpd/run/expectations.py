@@ -218,12 +218,8 @@ def reason_not_to_ask(run: SavedRun, state: NamedState, asking: Asking) -> str:
         return f"the agent is not available ({policy.reason})"
     if not run.env.playable:
         return f"{run.env.id} cannot be stepped"
-    if asking.rollouts is None and np.isinf(_support(run, state)).all():
-        return "an exact answer does not need it"
+    if asking.rollouts is None:
+        support = run.explainer.predictor.support(state.observation, policy.action(state.observation))
+        if np.isinf(support).all():
+            return "an exact answer does not need it"
     return ""
-
-
-def _support(run: SavedRun, state: NamedState) -> Array:
-    """[1]: the support of the learned explanation for the policy's action; infinite if it is exact."""
-    action = run.explainer.policy.action(state.observation)
-    return run.explainer.predictor.support(state.observation, action)

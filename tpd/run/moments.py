@@ -99,9 +99,8 @@ def _learned(run: SavedRun, recording: Recording, among: Sequence[int]) -> Itera
     points = turning_points(explainer, recording)
     points = points[points["episode"].isin(among) & (points["change"] >= _least(run))]
     for row in points.groupby("episode").head(MOST_OF_ONE).head(MOST_MOMENTS).to_dict("records"):
-        action, horizon = run.env.name_of_action(row["action"]), explainer.predictor.horizon
-        said = turning_point_in_words(row, explainer.legend, horizon, action)
-        yield WorthAsking(int(row["episode"]), int(row["step"]), f"step {row['step']}: {said}")
+        said = turning_point_in_words(row, explainer, run.env)
+        yield WorthAsking(int(row["episode"]), int(row["step"]), said)
 
 
 def _rolled_out(

@@ -10,7 +10,7 @@ from tpd.answers.turning_points import turning_points
 from tpd.run.ahead import roll_out_ahead
 from tpd.show import maps, report, timeline
 from tpd.show.atlas import MapSpec
-from tpd.sources.episodes import Recording
+from tpd.sources.episodes import Recording, some_episodes
 from tpd.store.saved_runs import SavedRun
 from tpd.store.tables import write_table
 from tpd.tracking.runs import Run
@@ -48,7 +48,7 @@ def _turning_points(run: SavedRun, recording: Recording, shown: Sequence[int]) -
     """Turning points of all episodes; only of those in the report if every forecast is simulated."""
     if not run.explainer.simulates:
         return turning_points(run.explainer, recording)
-    points = turning_points(run.explainer, report.some_episodes(recording, shown))
+    points = turning_points(run.explainer, some_episodes(recording, shown))
     return points.assign(episode=np.array(shown)[points["episode"]])
 
 

@@ -181,7 +181,7 @@ def _describe(
         for spec in figures
     ]
     with blame("the description of the run"):
-        about: RunDescription = validated(
+        return validated(
             RunDescription,
             {
                 "name": str(plain["name"]),
@@ -194,7 +194,6 @@ def _describe(
                 "reference": plain["evaluation"].get("reference") or {},
             },
         )
-    return about
 
 
 def _check_playable(env: Environment, trainer: Trainer, evaluation: Evaluation, recorder: Recorder) -> None:

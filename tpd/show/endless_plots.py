@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from tpd.core.colours import colour
-from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explained, Explanation
 from tpd.core.types import FloatArray
 from tpd.show.plots import LABEL
@@ -15,17 +14,9 @@ ROOM = 0.25
 TICKS = 5
 
 
-def panel(axes: Axes, explanation: Explanation, row: int) -> None:
-    """The terms of the return of a pair, or its discounted reward by step."""
-    _panel(axes, explanation, row, explanation)
-
-
-def difference(axes: Axes, contrast: Contrast, row: int) -> None:
-    """The same for the difference of two pairs."""
-    _panel(axes, contrast, row, contrast.fact)
-
-
-def _panel(axes: Axes, explained: Explained, row: int, of: Explanation) -> None:
+def panel(axes: Axes, explained: Explained, row: int) -> None:
+    """The terms of the return of a pair or of the difference of two, or the discounted reward by step."""
+    of = explained if isinstance(explained, Explanation) else explained.fact
     axes.spines[["top", "right"]].set_visible(False)
     if not explained.foreseen[row, -1]:
         axes.set(xticks=[], yticks=[])

@@ -181,7 +181,7 @@ def page(
     if contrasted:
         contrast, (left, right, *_) = explanation[:1] - explanation[1:2], grid[-1]
         if explanation.endless:
-            endless_plots.difference(left, contrast, 0)
+            endless_plots.panel(left, contrast, 0)
             left.set_title(_title(f"return over an infinite horizon: {difference}"), fontsize=10)
             right.axis("off")
         else:

@@ -74,7 +74,6 @@ def play(
     rng: Rng,
     *,
     episodes: int,
-    num_envs: int | None = None,
     info_keys: Sequence[str] = (),
     exploration: Exploration = NO_EXPLORATION,
 ) -> Episodes:
@@ -83,9 +82,7 @@ def play(
     Each copy plays a fixed share of the episodes to the end: stopping once enough episodes have ended would
     favour short ones.
     """
-    if num_envs is None:
-        num_envs = MANY_COPIES if env.tabular else FEW_COPIES
-    num_envs = min(num_envs, episodes)
+    num_envs = min(MANY_COPIES if env.tabular else FEW_COPIES, episodes)
     left = np.full(num_envs, episodes // num_envs)
     left[: episodes % num_envs] += 1
     envs = env.make_vector(num_envs, info_keys)

@@ -118,6 +118,20 @@ def record(
     )
 
 
+def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
+    """The recording with these episodes only, in this order; episodes with pictures keep their own order."""
+    episodes = recording.episodes
+    ends = np.append(episodes.begins[1:], len(episodes.transitions))
+    lengths = (ends - episodes.begins)[list(numbers)]
+    steps = np.concatenate([np.arange(episodes.begins[number], ends[number]) for number in numbers])
+    kept = Episodes(episodes.transitions[steps], np.cumsum(lengths) - lengths)
+    framed = np.isin(recording.frame_rows, steps)
+    frames = tuple(recording.frames[k] for k in np.flatnonzero(framed))
+    rows = np.searchsorted(steps, recording.frame_rows[framed])
+    masks = None if recording.masks is None else recording.masks[steps]
+    return Recording(kept, recording.happened[steps], recording.seeds[list(numbers)], masks, frames, rows)
+
+
 def picture_of(env: Environment, moment: Moment) -> Array | None:
     """[height, width, 3]: the environment at a moment, drawn by replaying it; None if it cannot be drawn."""
     if env.model is not None:

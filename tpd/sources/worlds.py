@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -29,19 +29,6 @@ DIED = "a forked process died while it stepped its environments, possibly out of
 
 class WorldError(RuntimeError):
     """An environment that failed in a fork of the process."""
-
-
-class Worlds(Protocol):
-    """Environments that are stepped together, addressed by row."""
-
-    def step(self, rows: Sequence[int] | IntArray, actions: Array) -> list[StepResult]:
-        """[row]: take one step in each of these rows."""
-
-    def drew(self) -> BoolArray:
-        """[row]: whether a random number was drawn since the environments were made."""
-
-    def close(self) -> None:
-        """Close them."""
 
 
 class LocalWorlds:
@@ -152,6 +139,9 @@ class ForkedWorlds:
         if failed:
             raise WorldError(f"an environment failed in a forked process: {answer}")
         return answer
+
+
+Worlds = LocalWorlds | ForkedWorlds
 
 
 def _serve(parent: Connection, make: Callable[[], Sequence[Env]], watched: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tpd.core.types import Array, Resumable, Stage
+from tpd.core.types import Array, Resumable, Stage, State
 from tpd.guards.atomic import atomic_write
 from tpd.guards.files import blame, read_arrays
 from tpd.guards.settings import whole_number
@@ -45,18 +45,15 @@ class Checkpoint:
         """Restore the parts and return the number of completed stages; 0 if there is no valid checkpoint."""
         if not self._path.exists():
             return 0
+        fresh = dict[str, State]()
         try:
             stage, arrays = self.read(stages)
+            fresh = {name: {k: _copied(a) for k, a in part.state().items()} for name, part in parts.items()}
+            self._restore(parts, arrays)
         except (ValueError, OSError) as error:
             log.warning("the checkpoint cannot be used (%s): the run starts from the beginning", error)
-            return 0
-        fresh = {name: {key: _copied(a) for key, a in part.state().items()} for name, part in parts.items()}
-        try:
-            self._restore(parts, arrays)
-        except ValueError as error:
-            log.warning("the checkpoint cannot be used (%s): the run starts from the beginning", error)
-            for name, part in parts.items():  # some of them are already restored
-                part.restore(fresh[name])
+            for name, state in fresh.items():  # some of these parts are already restored
+                parts[name].restore(state)
             return 0
         log.info("resumed from the checkpoint after stage %d of %d", stage, stages)
         return stage

@@ -50,16 +50,16 @@ def load_explanation(path: Path) -> Explanation:
         stored.take("support", batch, REAL, finite=False),
         legend,
         discount,
-        stored.take("agent_value", batch, REAL, finite=False, optional=True),
+        stored.optional("agent_value", batch, REAL, finite=False),
         unknown,
         verdicts=read_verdicts(stored, len(expected), expected.shape[1], len(legend.names) + 1),
-        rollouts=stored.take("rollouts", (None, *expected.shape), REAL, optional=True),
+        rollouts=stored.optional("rollouts", (None, *expected.shape), REAL),
         beyond=_read_beyond(stored, len(expected)),
     )
 
 
 def _read_beyond(stored: StoredArrays, batch: int) -> Beyond | None:
-    mean = stored.take("beyond_mean", (batch,), REAL, finite=False, optional=True)
+    mean = stored.optional("beyond_mean", (batch,), REAL, finite=False)
     if mean is None:
         return None
     return Beyond(

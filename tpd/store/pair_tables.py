@@ -39,7 +39,7 @@ def read_table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> 
         check_events(stored, "expected", expected[..., :-1], legend)
     visits = stored.take("support", (len(pairs),), REAL, finite=False)
     stored.check("support", visits >= 0)
-    unknown = stored.take("into_unknown", expected.shape[:2], REAL, optional=True)
+    unknown = stored.optional("into_unknown", expected.shape[:2], REAL)
     if unknown is not None:
         check_between(stored, "into_unknown", unknown, 0, 1)
     if limits is not None:
@@ -50,7 +50,7 @@ def read_table(stored: StoredArrays, shape: tuple[int, ...], legend: Legend) -> 
 
 
 def _edges(stored: StoredArrays, pairs: Array, num_states: int, width: int) -> Edges | None:
-    pair = stored.take(f"{EDGE}pair", (None,), WHOLE, optional=True)
+    pair = stored.optional(f"{EDGE}pair", (None,), WHOLE)
     if pair is None:
         return None
     stored.check(f"{EDGE}pair", np.isin(pair, pairs))

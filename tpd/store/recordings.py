@@ -47,7 +47,7 @@ def load_recording(path: Path) -> Recording:
     seeds = stored.take("seeds", begins.shape, WHOLE)
     stored.check("seeds", seeds >= 0)
     happened = stored.take("happened", (*batch, None), REAL)
-    masks = stored.take("masks", (*batch, None), "b", optional=True)
+    masks = stored.optional("masks", (*batch, None), "b")
     frames = _frames(stored, len(begins))
     rows = stored.take("frame_rows", (len(frames),), WHOLE)
     stored.check("frame_rows", (np.diff(rows, prepend=-1) > 0) & (rows < batch[0]))

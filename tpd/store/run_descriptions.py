@@ -216,8 +216,7 @@ def read(folder: Path) -> RunDescription:
         raise ValueError(f"{path}: expected a description of a run, got a {type(plain).__name__}")
     require_version(path, plain)
     with blame(path):
-        run: RunDescription = validated(RunDescription, plain)
-    return run
+        return validated(RunDescription, plain)
 
 
 def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment:
@@ -242,10 +241,9 @@ def describe_env(env: Environment) -> EnvironmentDescription | AbsentEnvironment
             "observation_names": [str(name) for name in env.observation_names],
             "choice_names": [str(name) for name in env.choice_names],
         }
-        made: EnvironmentDescription = validated(EnvironmentDescription, plain)
+        return validated(EnvironmentDescription, plain)
     except (ValueError, TypeError) as error:
         return AbsentEnvironment(id=str(env.id)[:1000], reason=brief(error))
-    return made
 
 
 def describe_outcomes(outcomes: OutcomeSet) -> OutcomesDescription:
@@ -264,8 +262,7 @@ def describe_outcomes(outcomes: OutcomeSet) -> OutcomesDescription:
         for outcome in outcomes.outcomes
     ]
     claims = {"partition": outcomes.partition, "accounts_for_reward": outcomes.accounts_for_reward}
-    made: OutcomesDescription = validated(OutcomesDescription, {"outcomes": plain, **claims})
-    return made
+    return validated(OutcomesDescription, {"outcomes": plain, **claims})
 
 
 def _function(outcome: Outcome) -> NamedFunction | Unnamed:
@@ -278,8 +275,7 @@ def _function(outcome: Outcome) -> NamedFunction | Unnamed:
 def describe_actions(env: Environment) -> Actions:
     """The names of the environment's actions."""
     names = env.numbered_action_names or env.action_names
-    made: Actions = validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
-    return made
+    return validated(Actions, {"numbered": env.discrete, "names": [str(name) for name in names]})
 
 
 @contextmanager

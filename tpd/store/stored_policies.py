@@ -72,7 +72,8 @@ def describe(policy: Policy, env: Environment, as_table: bool) -> tuple[dict[str
 def _described(policy: Policy, env: Environment, as_table: bool) -> tuple[Stored, Arrays]:
     if isinstance(policy, AbsentPolicy):
         return Absent(reason=policy.reason), {}
-    library = _library_of(policy)
+    libraries = {kind["policies"]: library for library, kind in _kinds().items()}
+    library = libraries.get(type(policy).__module__)
     if not as_table and library is not None:
         settings, arrays = _module(library).describe(policy, env)
         return Agent(library=library, settings=settings), arrays
@@ -96,7 +97,7 @@ def make(
     match record:
         case Table():
             probabilities = arrays.take("probabilities", (None, None), REAL)
-            values = arrays.take("action_values", probabilities.shape, REAL, finite=False, optional=True)
+            values = arrays.optional("action_values", probabilities.shape, REAL, finite=False)
             if values is not None:  # invalid actions may have the value -inf
                 arrays.check("action_values", values < np.inf)
             return TabularPolicy(probabilities, discount, values)
@@ -115,10 +116,6 @@ def make(
             return made
         case Absent():
             return AbsentPolicy(discount, record.reason)
-
-
-def _library_of(policy: Policy) -> str | None:
-    return {kind["policies"]: library for library, kind in _kinds().items()}.get(type(policy).__module__)
 
 
 def _module(library: str) -> Any:

@@ -21,7 +21,7 @@ def read_verdicts(
 ) -> Verdicts | None:
     """Read verdicts for this many pairs, steps and outcomes (with termination); None if there are none."""
     shapes = {"at": (pairs, horizon, width), "by": (pairs, horizon, width), "returns": (pairs, horizon)}
-    if stored.take(f"{prefix}at", shapes["at"], WHOLE, optional=True) is None:
+    if stored.optional(f"{prefix}at", shapes["at"], WHOLE) is None:
         return None
     taken = {}
     for name, shape in shapes.items():

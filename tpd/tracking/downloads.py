@@ -33,7 +33,9 @@ def download(name: str, uri: str, folder: Path) -> Path:
         explainer = client.get_logged_model(models[-1])
         for place in own_places(uri, run.info.artifact_uri, explainer.artifact_location):
             _require_modest(place)
-        _download(client, run, folder)
+        kept = {file.path for file in client.list_artifacts(run.info.run_id)}
+        for file in kept & {EPISODES, RESULT, FORECASTS}:
+            client.download_artifacts(run.info.run_id, file, str(folder))
         mlflow.artifacts.download_artifacts(
             artifact_uri=explainer.artifact_location, dst_path=str(folder / "model"), tracking_uri=uri
         )
@@ -70,12 +72,6 @@ def _run_of_model(client: MlflowClient, name: str) -> str:
     if alias:
         return str(client.get_model_version_by_alias(model, alias).run_id)
     return str(client.get_model_version(model, version).run_id)
-
-
-def _download(client: MlflowClient, run: Run, folder: Path) -> None:
-    kept = {file.path for file in client.list_artifacts(run.info.run_id)}
-    for name in kept & {EPISODES, RESULT, FORECASTS}:
-        client.download_artifacts(run.info.run_id, name, str(folder))
 
 
 def _without_explainer(client: MlflowClient, run: Run) -> str:

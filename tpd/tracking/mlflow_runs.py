@@ -20,21 +20,8 @@ from PIL import Image
 
 import tpd
 from tpd.guards.files import require_own_files
-from tpd.tracking import notes, served_model
+from tpd.tracking import notes, runs, served_model
 from tpd.tracking.backend_store import RUN_VERSION, absolute, locked_store, own_places, prepare
-from tpd.tracking.runs import (
-    ABOUT,
-    LOOPBACK,
-    PROGRAM,
-    SEED,
-    THIS_EXPERIMENT,
-    THIS_RUN,
-    UNQUOTED,
-    Run,
-    Tracking,
-    page,
-    serve_command,
-)
 from tpd.tracking.served_requests import questions
 from tpd.tracking.ui import ui_command
 
@@ -52,7 +39,7 @@ SOURCE = "mlflow.source."  # the tags that name program and commit
 TOKEN = "tpd.token"  # the tag by which a run is found again
 
 
-class MlflowTracking(Tracking):
+class MlflowTracking(runs.Tracking):
     """Tracks runs in an MLflow store: an SQLite file, a server, or any other URI.
 
     register: the model name under which the explainer of every finished run is registered; None for none.
@@ -60,7 +47,9 @@ class MlflowTracking(Tracking):
 
     def __init__(self, *, uri: str, experiment: str, register: str | None = None) -> None:
         self.uri, self.experiment = uri, experiment
-        if register is not None and (not isinstance(register, str) or not re.fullmatch(UNQUOTED, register)):
+        if register is not None and (
+            not isinstance(register, str) or not re.fullmatch(runs.UNQUOTED, register)
+        ):
             raise ValueError(f"register must be a name without / : @ or quotes, or null, got {register!r}")
         self.register = register
 
@@ -80,7 +69,7 @@ class MlflowTracking(Tracking):
         client = MlflowClient(tracking_uri=self.uri)
         require_places(client, self.uri, experiment_id)
         every = {**tags, **_origin()} | ({} if token is None else {TOKEN: token})
-        every |= {f"{SOURCE}name": every.pop(PROGRAM, COMMAND), f"{SOURCE}type": "LOCAL"}
+        every |= {f"{SOURCE}name": every.pop(runs.PROGRAM, COMMAND), f"{SOURCE}type": "LOCAL"}
         if parent is not None:
             if client.get_run(parent).info.experiment_id != experiment_id:
                 raise ValueError(f"the run {parent} does not belong to the experiment {self.experiment!r}")
@@ -112,20 +101,20 @@ class MlflowTracking(Tracking):
 
     @property
     def address(self) -> str:
-        return self.uri if self.uri.startswith("http") else f"http://{LOOPBACK}:5000"
+        return self.uri if self.uri.startswith("http") else f"http://{runs.LOOPBACK}:5000"
 
     def keeps_in(self, uri: str) -> bool:
         return absolute(uri) == absolute(self.uri)
 
 
-class MlflowRun(Run):
+class MlflowRun(runs.Run):
     """A run in an MLflow store; metrics are sent in batches."""
 
     def __init__(self, client: MlflowClient, uri: str, run: entities.Run, register: str | None) -> None:
         self._run_id = str(run.info.run_id)
         self._client, self._uri = client, uri
         self._experiment_id = str(run.info.experiment_id)
-        self._about = {name: run.data.tags[name] for name in ABOUT if name in run.data.tags}
+        self._about = {name: run.data.tags[name] for name in runs.ABOUT if name in run.data.tags}
         self._source = {name: tag for name, tag in run.data.tags.items() if name.startswith(SOURCE)}
         self._register = register
         self._pending: list[Metric] = []
@@ -155,8 +144,8 @@ class MlflowRun(Run):
             if self._client.search_model_versions(f"name = '{name}' and run_id = '{self._run_id}'"):
                 return
             version = mlflow.register_model(model_uri, name, tags=self._about)
-            if SEED in self._about:
-                alias = f"seed-{self._about[SEED]}"
+            if runs.SEED in self._about:
+                alias = f"seed-{self._about[runs.SEED]}"
                 self._client.set_registered_model_alias(name, alias, version.version)
 
     def abandon(self) -> None:
@@ -254,13 +243,13 @@ class MlflowRun(Run):
         return f"![{notes.escaped(path.stem)}](get-artifact?{query})"
 
     def page(self, run_id: str | None = None, file: str | None = None) -> str:
-        return self._resolved(page(run_id, file))
+        return self._resolved(runs.page(run_id, file))
 
     def serve_command(self, name: str) -> list[str]:
-        return [self._resolved(word) for word in serve_command(self._uri, name)]
+        return [self._resolved(word) for word in runs.serve_command(self._uri, name)]
 
     def _resolved(self, text: str) -> str:
-        return text.replace(THIS_RUN, self._run_id).replace(THIS_EXPERIMENT, self._experiment_id)
+        return text.replace(runs.THIS_RUN, self._run_id).replace(runs.THIS_EXPERIMENT, self._experiment_id)
 
 
 def require_places(client: MlflowClient, uri: str, experiment_id: str, *locations: str | None) -> None:

@@ -48,7 +48,8 @@ class PairSummaries:
         self.risk: list[list[bool]] = risks(explanation, self.terms, ending).tolist()
         self.counted = explanation.counted
         self.rolled_out = explanation.rollouts is not None
-        self.verdicts = _verdicts(explanation)
+        verdicts = explanation.verdicts
+        self.verdicts = None if verdicts is None else verdicts.by[:, -1, :-1].tolist()
         self.endless = explanation.endless
         self.terms_told: list[list[bool]] = told.terms[:, own].tolist()
         self.rewarded = legend.reward_bound is not None
@@ -161,8 +162,6 @@ class PairSummary:
         """Whether returns are over an infinite horizon, and outcomes have no values at single steps."""
         self.rewarded = summaries.rewarded
         """Whether the outcomes account for the reward."""
-        self.rewarded = summaries.rewarded
-        """Whether the outcomes account for the reward."""
         self.terms_told = summaries.terms_told[row]
         """[term]: whether its contribution to the return may be reported."""
         self.rewards = summaries.rewards[row] if summaries.stepwise[row] else None
@@ -243,11 +242,6 @@ def _taken(values: Array, steps: IntArray) -> Array:
 def _reached(sums: FloatArray, amount: FloatArray) -> IntArray:
     """[batch, term]: the first step at which sums [batch, horizon, term] reach an amount [batch, term]."""
     return np.asarray((sums >= (amount * (1 - 1e-9))[:, None]).argmax(axis=1))
-
-
-def _verdicts(explanation: Explanation) -> list[list[int]] | None:
-    """[batch][outcome]: verdicts on sums over the horizon."""
-    return None if explanation.verdicts is None else explanation.verdicts.by[:, -1, :-1].tolist()
 
 
 def _plateau(likely: FloatArray) -> IntArray:

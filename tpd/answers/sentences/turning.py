@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpd.answers.sentences.formatting import percent
-from tpd.core.outcomes import FIRST, Legend
+from tpd.core.outcomes import FIRST
+from tpd.envs import Environment
+from tpd.predictors.explainer import Explainer
 
 
-def turning_point_in_words(point: Mapping[Any, Any], legend: Legend, horizon: int, action: str) -> str:
+def turning_point_in_words(point: Mapping[Any, Any], explainer: Explainer, env: Environment) -> str:
     """A row of `turning_points` as text. The cause is the event for a partition, else the action."""
-    cause = str(point["happened"]) if legend.partition else action
-    changed = str(point["outcome"]), f"within {horizon} steps", point["before"], point["after"]
-    return turned(cause, *changed, once=bool(point["once"]))
+    cause = str(point["happened"]) if explainer.legend.partition else env.name_of_action(point["action"])
+    when = f"within {explainer.predictor.horizon} steps"
+    change = turned(cause, str(point["outcome"]), when, point["before"], point["after"], bool(point["once"]))
+    return f"step {point['step']}: {change}"
 
 
 def turned(cause: str, outcome: str, when: str, before: float, after: float, once: bool = True) -> str:

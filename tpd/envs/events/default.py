@@ -71,14 +71,8 @@ def next_actions(env: Environment) -> list[Outcome]:
 
 def _dimensions(env: Environment) -> list[Outcome]:
     """The components of a vector action, without constant ones."""
-    space = env.action_space
-    if isinstance(space, spaces.Box):
-        low, high = np.ravel(space.low), np.ravel(space.high)
-    else:
-        raise TypeError(
-            f"{env.id} has actions of {space}, which is not supported: use Discrete, Box, MultiDiscrete or "
-            "MultiBinary"
-        )
+    assert isinstance(env.action_space, spaces.Box)
+    low, high = np.ravel(env.action_space.low), np.ravel(env.action_space.high)
     names: Sequence[str] = tuple(env.action_names) or [str(index) for index in range(len(low))]
     if len(names) != len(low):
         raise ValueError(f"an action of {env.id} has {len(low)} numbers but {len(names)} names: {names}")

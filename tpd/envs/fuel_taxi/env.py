@@ -7,30 +7,17 @@ import numpy as np
 from gymnasium.envs.toy_text.utils import categorical_sample
 
 from tpd.core.types import Array, BoolArray, IntArray
-from tpd.envs.fuel_taxi import drawing
-from tpd.envs.fuel_taxi.rules import (
-    ACTION_NAMES,
-    EVENT_NAMES,
-    FULL_TANK,
-    NUM_STATES,
-    SIZE,
-    Action,
-    Event,
-    decode,
-    describe,
-    dynamics,
-    encode,
-)
+from tpd.envs.fuel_taxi import drawing, rules
 from tpd.envs.tabular import TabularVectorEnv
 
-EVENT_OBJECTS = np.array(EVENT_NAMES, dtype=object)
+EVENT_OBJECTS = np.array(rules.EVENT_NAMES, dtype=object)
 
 
 class FuelTaxiEnv(gym.Env[Any, Any]):
     """One taxi: pick up the passenger, drive to the destination, and do not run out of fuel."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
-    action_names: ClassVar[tuple[str, ...]] = ACTION_NAMES
+    action_names: ClassVar[tuple[str, ...]] = rules.ACTION_NAMES
     map_layout: ClassVar[dict[str, str]] = {
         "across": "col",
         "down": "row",
@@ -38,13 +25,13 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
         "pages": "passenger",
     }
     state_fields: ClassVar[dict[str, tuple[int | bool, ...]]] = {
-        "row": tuple(range(SIZE)),
-        "col": tuple(range(SIZE)),
-        "fuel": tuple(range(FULL_TANK + 1)),
+        "row": tuple(range(rules.SIZE)),
+        "col": tuple(range(rules.SIZE)),
+        "fuel": tuple(range(rules.FULL_TANK + 1)),
         "passenger": (False, True),
     }
-    encode = staticmethod(encode)
-    describe_state = staticmethod(describe)
+    encode = staticmethod(rules.encode)
+    describe_state = staticmethod(rules.describe)
 
     def __init__(self, render_mode: str | None = None) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -52,12 +39,12 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
                 f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}"
             )
         self.render_mode = render_mode
-        self.observation_space = gym.spaces.Discrete(NUM_STATES)
-        self.action_space = gym.spaces.Discrete(len(Action))
-        self.P = dynamics().table
-        self.initial_state_distrib = dynamics().model.start
+        self.observation_space = gym.spaces.Discrete(rules.NUM_STATES)
+        self.action_space = gym.spaces.Discrete(len(rules.Action))
+        self.P = rules.dynamics().table
+        self.initial_state_distrib = rules.dynamics().model.start
         self.s = int(np.argmax(self.initial_state_distrib))
-        self._last_event: Event | None = None
+        self._last_event: rules.Event | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -75,18 +62,18 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
         """Take one step; `info["event"]` names what happened."""
         outcomes = self.P[self.s][int(action)]
         branch = int(categorical_sample([p for p, *_ in outcomes], self.np_random))
-        self._last_event = Event(dynamics().events[self.s, action, branch])
+        self._last_event = rules.Event(rules.dynamics().events[self.s, action, branch])
         probability, self.s, reward, terminated = outcomes[branch]
         info = {
             "prob": probability,
             "action_mask": self.action_mask(self.s),
-            "event": EVENT_NAMES[self._last_event],
+            "event": rules.EVENT_NAMES[self._last_event],
         }
         return self.s, reward, terminated, False, info
 
     def action_mask(self, state: int) -> Array:
         """[num_actions]: 1 if the action is valid in that state; all 1 if none is valid."""
-        return np.asarray(dynamics().model.mask[state], dtype=np.int8)
+        return np.asarray(rules.dynamics().model.mask[state], dtype=np.int8)
 
     def action_masks(self) -> BoolArray:
         """[num_actions]: which actions are valid now."""
@@ -94,8 +81,8 @@ class FuelTaxiEnv(gym.Env[Any, Any]):
 
     def render(self) -> Any:
         """The current state, as text or as a picture."""
-        state = decode(self.s)
-        delivered = self._last_event == Event.DROPOFF
+        state = rules.decode(self.s)
+        delivered = self._last_event == rules.Event.DROPOFF
         if self.render_mode == "ansi":
             return drawing.text(state, delivered)
         if self.render_mode == "rgb_array":
@@ -112,11 +99,11 @@ class FuelTaxiVectorEnv(TabularVectorEnv):
     ) -> None:
         if render_mode is not None:
             raise ValueError("the vector env cannot be rendered: use gymnasium.make for pictures")
-        super().__init__(dynamics().model, num_envs, max_episode_steps)
+        super().__init__(rules.dynamics().model, num_envs, max_episode_steps)
 
     def _step_info(
         self, state: IntArray, actions: IntArray, branch: IntArray, reset: BoolArray
     ) -> dict[str, Any]:
-        events = EVENT_OBJECTS[dynamics().events[state, actions, branch]]
+        events = EVENT_OBJECTS[rules.dynamics().events[state, actions, branch]]
         events[reset] = None
         return {"event": events}

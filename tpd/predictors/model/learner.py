@@ -118,7 +118,9 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         if not len(self._kept):
             return
         if self._fitted == 0 and self.fit_updates:
-            self._measure()
+            steps = self._kept[slice(None)]
+            for model in (self._model, self._predictor.model):
+                model.measure(steps.observation, steps.next_observation, steps.reward, steps.end)
         check_every = max(1, self.fit_updates // CHECKS)
         end = self._end(at_most)
         while self._fitted < end:
@@ -152,12 +154,6 @@ class LearnedModel(FittedLearner[ModelPredictor]):
         """Training metrics since the last call."""
         figures, loss = {"explainer/model_updates": float(self.updates)}, self._mean_loss()
         return figures if loss is None else figures | {"explainer/model_loss": loss}
-
-    def _measure(self) -> None:
-        """Measure the scales on all kept transitions."""
-        steps = self._kept[slice(None)]
-        for model in (self._model, self._predictor.model):
-            model.measure(steps.observation, steps.next_observation, steps.reward, steps.end)
 
     def _learn(self) -> None:
         """One update of each ensemble member, on a random batch of its own."""

@@ -10,11 +10,11 @@ from tpd.core.types import Array, BoolArray, FloatArray, State, Transitions
 from tpd.guards.files import CheckedArrays
 from tpd.predictors.model.simulation import encode_actions
 from tpd.predictors.model.world_model import Batch
-from tpd.predictors.network.replay_buffer import Ring
+from tpd.predictors.network.replay_buffer import Ring, Rows
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Rows):
     """A batch of transitions, encoded as numbers."""
 
     observation: FloatArray
@@ -43,16 +43,6 @@ class Steps:
         """An empty batch with these sizes."""
         seen, done = np.zeros((0, observed), np.float32), np.zeros((0, acted), np.float32)
         return cls(seen, done, seen, np.zeros(0, np.float32), np.zeros(0, np.bool_))
-
-    def __len__(self) -> int:
-        return len(self.reward)
-
-    def columns(self) -> tuple[Array, ...]:
-        """The arrays, in order."""
-        return (self.observation, self.action, self.next_observation, self.reward, self.end)
-
-    def __getitem__(self, index: Array | slice) -> "Steps":
-        return Steps(*(column[index] for column in self.columns()))
 
     def tensors(self, device: torch.device) -> Batch:
         """The batch as tensors for the model."""

@@ -11,6 +11,7 @@ from torch import nn
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray, Rng, State, Transitions
 from tpd.guards.files import CheckedArrays
+from tpd.guards.settings import numbered
 from tpd.predictors.network.device import seed_torch
 from tpd.predictors.network.state import (
     generator_state,
@@ -129,9 +130,8 @@ class FittedLearner(SolvingLearner[P]):
 
 def check_actions(actions: Array, tried: IntArray, discrete: bool) -> None:
     """Refuse numbered actions that are not among those counted in `tried`."""
-    wrong = (actions < 0) | (actions >= len(tried))
-    if discrete and wrong.any():
-        raise ValueError(f"actions must be numbered from 0 to {len(tried) - 1}, got {actions[wrong][0]}")
+    if discrete:
+        numbered("actions", actions, len(tried))
 
 
 def tries(actions: Array, tried: IntArray, discrete: bool, unseen: BoolArray) -> FloatArray:

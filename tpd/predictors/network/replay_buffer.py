@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -15,7 +15,22 @@ from tpd.guards.sizes import require_memory
 
 
 @dataclass(frozen=True)
-class Experience:
+class Rows:
+    """A batch whose fields are all arrays [batch, ...]."""
+
+    def __len__(self) -> int:
+        return len(self.columns()[0])
+
+    def columns(self) -> tuple[Array, ...]:
+        """The arrays, in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+    def __getitem__(self, index: Array | slice) -> Self:
+        return type(self)(*(column[index] for column in self.columns()))
+
+
+@dataclass(frozen=True)
+class Experience(Rows):
     """A batch of transitions with their outcomes."""
 
     observation: Array
@@ -34,16 +49,6 @@ class Experience:
     """[batch]: whether it belongs to an episode that is held out for model selection"""
     following: IntArray
     """[batch]: the row of the next transition of the same episode; -1 if there is none so far"""
-
-    def __len__(self) -> int:
-        return len(self.outcome)
-
-    def columns(self) -> tuple[Array, ...]:
-        """The arrays, in order."""
-        return tuple(getattr(self, field.name) for field in fields(self))
-
-    def __getitem__(self, index: IntArray | slice) -> "Experience":
-        return Experience(*(column[index] for column in self.columns()))
 
 
 class Ring:
@@ -115,7 +120,8 @@ class ReplayBuffer(Ring):
         self._write(experience[-self.capacity :].columns(), rows[-self.capacity :], count)
         before = np.where(before < self._written - self.capacity, -1, before)  # overwritten by now
         linked = before >= 0
-        linked[linked] = self._leads_to(before[linked], transitions.observation[linked])
+        led_to = self.kept.next_observation[before[linked] % self.capacity]
+        linked[linked] = _alike(led_to, transitions.observation[linked])
         self.kept.following[before[linked] % self.capacity] = rows[linked]
 
     def _before(self, transitions: Transitions) -> IntArray:
@@ -133,10 +139,6 @@ class ReplayBuffer(Ring):
         ends = np.append(begins[1:], len(stream)) - 1
         self._latest |= zip(stream[ends].tolist(), numbers[order[ends]].tolist(), strict=True)
         return before
-
-    def _leads_to(self, numbers: IntArray, observations: Array) -> BoolArray:
-        """[batch]: whether the transitions of these numbers led to these observations."""
-        return _alike(self.kept.next_observation[numbers % self.capacity], observations)
 
     @property
     def kept(self) -> Experience:

@@ -78,12 +78,8 @@ class WindowTargets:
         cached = self._cached_margins(network)
         return None if cached is None else cached[0][rows]
 
-    def _margins_after(self, rows: IntArray, network: OutcomeNetwork) -> FloatArray | None:
-        """[batch, 1]: the agent's margins at the next observations of these rows, likewise."""
-        cached = self._cached_margins(network)
-        return None if cached is None else cached[1][rows]
-
     def _cached_margins(self, network: OutcomeNetwork) -> tuple[FloatArray, FloatArray] | None:
+        """[row, 1] both: the margins at all observations, and at the next ones."""
         if self._next is None or not network.margin:
             return None
         if self._margins is None:
@@ -144,7 +140,8 @@ class WindowTargets:
         unfinished = np.flatnonzero(known < horizon) if bootstrap else np.zeros(0, dtype=np.int64)
         after = np.zeros((0, *seen.shape[1:]), dtype=np.float32)
         if len(unfinished):
-            margins = self._margins_after(last[unfinished], network)
+            cached = self._cached_margins(network)
+            margins = None if cached is None else cached[1][last[unfinished]]
             following = replace(self.following(last[unfinished]), margins=margins)
             after = following.mean(network.expected(following.outputs(network))).numpy(force=True)
             if backups and self._next is not None and self._window == horizon:

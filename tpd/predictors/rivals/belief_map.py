@@ -6,12 +6,14 @@ pair. A map has no time axis, so it predicts neither single steps nor first occu
 number of pairs squared, so it needs discrete states.
 """
 
+from typing import Any
+
 import numpy as np
 
 from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.predictors.replayed.pair_chain import PairChain
-from tpd.predictors.rivals.discounted_totals import DiscountedTotals, Totals
+from tpd.predictors.rivals.discounted_totals import DiscountedTotals, Totals, visits_solver
 
 AT_ONCE = 256
 """Maps that are kept in memory at the same time."""
@@ -32,35 +34,23 @@ class BeliefMap(DiscountedTotals):
         chain = self._chain()
         row, known = locate(chain.pairs, pair_of(observations, actions, chain.num_actions))
         maps = np.full((len(row), len(chain.pairs)), np.nan)
-        maps[known] = _Visits(chain, self.discount).after(row[known])
+        solver, _ = visits_solver(chain, self.discount, chain.edges.continuation[:, -1])
+        maps[known] = _maps(solver, row[known], len(chain.pairs))
         return chain.pairs, maps
 
     def _solve_totals(self, chain: PairChain) -> Totals:
-        visits = _Visits(chain, self.discount)
+        solver, into_unknown = visits_solver(chain, self.discount, chain.edges.continuation[:, -1])
         immediate = np.where(self.tells, chain.mean(chain.edges.outcome), 0)
         outcome, unknown = np.zeros_like(immediate), np.zeros(len(chain.pairs))
         for start in range(0, len(chain.pairs), AT_ONCE):
             rows = np.arange(start, min(start + AT_ONCE, len(chain.pairs)))
-            maps = visits.after(rows)
-            outcome[rows], unknown[rows] = maps @ immediate, maps @ visits.into_unknown
+            maps = _maps(solver, rows, len(chain.pairs))
+            outcome[rows], unknown[rows] = maps @ immediate, maps @ into_unknown
         return Totals(outcome, np.clip(unknown, 0, 1))
 
 
-class _Visits:
-    """Solves the linear system for the maps of a few pairs at a time."""
-
-    def __init__(self, chain: PairChain, discount: float) -> None:
-        from scipy.sparse import identity
-        from scipy.sparse.linalg import splu
-
-        self._size = len(chain.pairs)
-        matrix = discount * chain.transition_matrix(chain.edges.continuation[:, -1])
-        self._solver = splu((identity(self._size, format="csc") - matrix[:, : self._size]).tocsc())
-        self.into_unknown = matrix[:, self._size].toarray()[:, 0]
-        """[pair]: the discounted probability that the next pair is untried"""
-
-    def after(self, rows: IntArray) -> FloatArray:
-        """[row, pair]"""
-        starts = np.zeros((self._size, len(rows)))
-        starts[rows, np.arange(len(rows))] = 1
-        return np.asarray(self._solver.solve(starts, trans="T").T)
+def _maps(solver: Any, rows: IntArray, pairs: int) -> FloatArray:
+    """[row, pair]: the maps of a few pairs."""
+    starts = np.zeros((pairs, len(rows)))
+    starts[rows, np.arange(len(rows))] = 1
+    return np.asarray(solver.solve(starts, trans="T").T)

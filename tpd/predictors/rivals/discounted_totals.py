@@ -3,11 +3,11 @@
 `G_k(s, a) = E[o_k + discount * G_k(s', a')]` with `a' ~ pi`, for the fixed policy, from the counted model.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
 from tpd.core.pairs import locate, pair_of
 from tpd.core.types import Array, BoolArray, DiscretePolicy, FloatArray
 from tpd.core.verdicts import Verdict, Verdicts
@@ -31,21 +31,30 @@ def solve_totals(chain: PairChain, discount: float, outcome: FloatArray, continu
 
     The last outcome continues as long as the episode.
     """
+    totals, immediate = np.zeros((len(chain.pairs), outcome.shape[1])), chain.mean(outcome)
+    unknown = np.zeros(len(chain.pairs))
+    kinds, kind = np.unique(continuation, axis=1, return_inverse=True)
+    for number, goes_on in enumerate(kinds.T):
+        solver, into_unknown = visits_solver(chain, discount, goes_on)
+        columns = np.flatnonzero(kind.ravel() == number)
+        totals[:, columns] = solver.solve(immediate[:, columns])
+        if outcome.shape[1] - 1 in columns:
+            unknown = solver.solve(into_unknown)
+    return Totals(totals, np.clip(unknown, 0, 1))
+
+
+def visits_solver(chain: PairChain, discount: float, goes_on: FloatArray) -> tuple[Any, FloatArray]:
+    """Solves linear systems in the discounted visits of all pairs, which continue with `goes_on` [edge].
+
+    Also returns [pair]: the discounted probability that the next pair is untried.
+    """
     from scipy.sparse import identity
     from scipy.sparse.linalg import splu
 
     size = len(chain.pairs)
-    totals, immediate = np.zeros((size, outcome.shape[1])), chain.mean(outcome)
-    unknown = np.zeros(size)
-    kinds, kind = np.unique(continuation, axis=1, return_inverse=True)
-    for number, goes_on in enumerate(kinds.T):
-        matrix = chain.transition_matrix(goes_on)
-        solver = splu((identity(size, format="csc") - discount * matrix[:, :size]).tocsc())
-        columns = np.flatnonzero(kind.ravel() == number)
-        totals[:, columns] = solver.solve(immediate[:, columns])
-        if outcome.shape[1] - 1 in columns:
-            unknown = solver.solve(discount * matrix[:, size].toarray()[:, 0])
-    return Totals(totals, np.clip(unknown, 0, 1))
+    matrix = discount * chain.transition_matrix(goes_on)
+    solver = splu((identity(size, format="csc") - matrix[:, :size]).tocsc())
+    return solver, matrix[:, size].toarray()[:, 0]
 
 
 def limits(horizon: int, tells: BoolArray) -> Verdicts:
@@ -78,10 +87,14 @@ class DiscountedTotals(ReplayedFHTD):
     """
 
     method = "this method"
+    needs_reward = False
+    """Whether the outcomes must account for the reward."""
 
     def __init__(
         self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
     ) -> None:
+        if self.needs_reward and outcomes.legend.reward_bound is None:
+            raise ValueError(f"{self.method}: {UNACCOUNTED}")
         super().__init__(env, policy, outcomes, horizon=horizon)
         self.discount = check_discount(policy.discount, self.method)
         self._totals: FloatArray = np.empty(0)

@@ -7,9 +7,7 @@ they are learned by expected Sarsa. They tell *how much* each term adds to the r
 
 import numpy as np
 
-from tpd.core.outcomes import UNACCOUNTED, OutcomeSet
-from tpd.core.types import BoolArray, DiscretePolicy
-from tpd.envs import Environment
+from tpd.core.types import BoolArray
 from tpd.predictors.rivals.discounted_totals import DiscountedTotals
 
 
@@ -17,13 +15,7 @@ class RewardDecomposition(DiscountedTotals):
     """Q functions of the terms of the reward, as a table."""
 
     method = "reward decomposition"
-
-    def __init__(
-        self, env: Environment, policy: DiscretePolicy, outcomes: OutcomeSet, *, horizon: int
-    ) -> None:
-        if outcomes.legend.reward_bound is None:
-            raise ValueError(f"reward decomposition: {UNACCOUNTED}")
-        super().__init__(env, policy, outcomes, horizon=horizon)
+    needs_reward = True
 
     @property
     def tells(self) -> BoolArray:

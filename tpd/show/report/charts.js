@@ -192,11 +192,7 @@ class Charts {
     const said = this.tooLittle(fact, foil);
     const reachOfLines = said.length ? 0 : reach;
     said.push(...this.untold([fact, foil], book.rewarded ? this.components : this.lines, book.rewarded));
-    if (!book.known(fact) || !book.known(foil)) {
-      const layout = this.layout("difference", {}, "relative");
-      this.draw(id, this.blank(), { ...layout, annotations: [this.note("never tried: unknown")] });
-      return;
-    }
+    if (!book.known(fact) || !book.known(foil)) return this.nothing(id, "difference", "never tried: unknown");
     if (!book.rewarded) {
       const traces = this.lines.map((k) => {
         const foilValues = book.expected(foil, k);
@@ -248,11 +244,8 @@ class Charts {
     const { book } = this;
     const difference = (of) => pairs.map(of).reduce((fact, foil) => fact - foil);
     const annotations = this.tooLittle(...pairs);
-    if (pairs.some((pair) => book.arrays.reach[pair] < book.horizon)) {
-      const layout = this.layout("", {}, "relative");
-      this.draw(id, this.blank(), { ...layout, annotations: [this.note("unknown: leads to untried pairs")] });
-      return;
-    }
+    if (pairs.some((pair) => book.arrays.reach[pair] < book.horizon))
+      return this.nothing(id, "", "unknown: leads to untried pairs");
     if (book.endless === "steps") {
       const rewards = pairs.map((pair) => {
         const terms = this.components.map((k) => book.expected(pair, k).map((v) => v * book.originalWeights[k]));
@@ -365,6 +358,11 @@ class Charts {
 
   blank() {
     return [{ type: "scatter", mode: "markers", x: [], y: [] }];
+  }
+
+  // a chart of nothing, and why
+  nothing(id, title, why) {
+    this.draw(id, this.blank(), { ...this.layout(title, {}, "relative"), annotations: [this.note(why)] });
   }
 
   // the note that one of the pairs was tried too rarely, as a list; none where all were tried often enough

@@ -1,6 +1,6 @@
 """The contents of a report: recorded steps, all valid actions there, and their explanations."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -26,8 +26,8 @@ from tpd.show.report.dynamics import dynamics
 from tpd.show.report.packing import Quantised
 from tpd.show.report.pictures import Pictures
 from tpd.show.report.rolled_out import RolledOut, rolled_out_pairs
-from tpd.show.report.rows import Rows, each_step, numbered_states, some_episodes
-from tpd.sources.episodes import Recording
+from tpd.show.report.rows import Rows, each_step, numbered_states
+from tpd.sources.episodes import Recording, some_episodes
 from tpd.store.saved_runs import SavedRun
 
 MOST_TURNING_POINTS = 6
@@ -66,7 +66,7 @@ def gather(
     options[state, column] = np.arange(len(state))
     shown = _pictures(env, recording, rows, explorable=bool(fields))
     simulated = [one for one in rolled_out if one.episode in numbers]
-    beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
+    told, beside = rolled_out_pairs(simulated, recording, numbers, rows, learned, options)
     names = [env.name_of_state(one) for one in rows.observations]
     answers = _answers(run, learned, rows, options, names)
     ranges, arrays = _numbers([learned, *(one.explanation for one in simulated)])
@@ -89,10 +89,10 @@ def gather(
         **_about_outcomes(learned),
         "episodes": [] if recording is None else _endings(recording),
         "turning_points": [] if points is None else _turning_points(explainer, env, points, numbers),
-        **beside.metadata,
+        **told,
     }
     arrays |= {"options": options, "picture": shown.shown, **_placed(run, recording, rows)}
-    arrays |= {**_certain(learned, options), **beside.arrays, "foil": _foils(run, learned, rows, options)}
+    arrays |= {**_certain(learned, options), **beside, "foil": _foils(run, learned, rows, options)}
     return Contents(metadata, arrays, shown.files)
 
 
@@ -285,19 +285,13 @@ def _turning_points(
     """The steps of these episodes at which the forecasts change most."""
     least = LEAST_CHANGE if explainer.predictor.tie == 0 else LEAST_CHANGE_OF_NETWORKS
     shown = points["episode"].isin(numbers) & (points["change"] >= least)
-    largest = points[shown].head(MOST_TURNING_POINTS)
-
-    def story(row: dict[Hashable, Any]) -> str:
-        action, horizon = env.name_of_action(row["action"]), explainer.predictor.horizon
-        return turning_point_in_words(row, explainer.legend, horizon, action)
-
     return [
         {
             "episode": numbers.index(row["episode"]),
             "step": int(row["step"]),
-            "text": f"Episode {row['episode']}, step {row['step']}: {story(row)}",
+            "text": f"Episode {row['episode']}, {turning_point_in_words(row, explainer, env)}",
         }
-        for row in largest.to_dict("records")
+        for row in points[shown].head(MOST_TURNING_POINTS).to_dict("records")
     ]
 
 

@@ -34,12 +34,6 @@ class Quantised:
         levels = np.rint((values - low.reshape(shape)) / span.reshape(shape) * LEVELS).astype("<u2")
         return cls(np.stack([levels & 255, levels >> 8]).astype(np.uint8), low, span)
 
-    def values(self) -> FloatArray:
-        """[kind, ...]: the dequantised values, each within half a level."""
-        levels = self.planes[0] + 256.0 * self.planes[1]
-        shape = (-1,) + (1,) * (levels.ndim - 1)
-        return np.asarray(self.low.reshape(shape) + levels / LEVELS * self.span.reshape(shape))
-
 
 def pack(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     """The metadata as JSON with the offset of each array, followed by the arrays; compressed."""
@@ -52,16 +46,3 @@ def pack(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     text = json.dumps({**metadata, "arrays": places}, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 4) % ALIGNMENT)
     return gzip.compress(len(text).to_bytes(4, "little") + text + bytes(body), mtime=0)
-
-
-def unpack(packed: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The metadata and arrays packed by `pack`."""
-    plain = gzip.decompress(packed)
-    begin = 4 + int.from_bytes(plain[:4], "little")
-    metadata = json.loads(plain[4:begin])
-    arrays = {}
-    for name, place in metadata.pop("arrays").items():
-        count = int(np.prod(place["shape"]))
-        flat = np.frombuffer(plain, f"<{place['kind']}", count, begin + place["begin"])
-        arrays[name] = flat.reshape(place["shape"])
-    return metadata, arrays

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tpd.evaluation.played_return import episode_returns
 from tpd.show.report.contents import Contents, gather
-from tpd.show.report.packing import pack, unpack
+from tpd.show.report.packing import pack
 from tpd.show.report.rolled_out import RolledOut
 from tpd.show.report.rows import choices_of_each_step
 from tpd.sources.episodes import Recording
@@ -86,20 +86,6 @@ def render(contents: Contents, headline: str = "") -> bytes:
         "pictures": "\n".join(map(_base64, contents.files)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("template.html")).encode()
-
-
-def read(path: Path) -> Contents:
-    """Read the contents of a report from its file."""
-    text = path.read_text(encoding="utf-8")
-    metadata, arrays = unpack(base64.b64decode(_block(text, "data")))
-    return Contents(metadata, arrays, tuple(map(base64.b64decode, _block(text, "pictures").split())))
-
-
-def _block(text: str, name: str) -> str:
-    found = re.search(rf'<script type="text/plain" id="{name}">(.*?)</script>', text, re.DOTALL)
-    if found is None:
-        raise ValueError(f"this is not a report of tpd: it has no script element {name!r}")
-    return found[1]
 
 
 def _asset(name: str) -> str:

@@ -137,29 +137,27 @@ class Page {
     $("play").addEventListener("click", () => this.togglePlaying());
     $("play-episodes").addEventListener("click", () => this.explore(false));
     $("explore").addEventListener("click", () => this.explore(true));
-    $("foil").addEventListener("change", () => {
-      this.wantedFoil = Number($("foil").value);
-      this.show();
-    });
-    $("view").addEventListener("change", () => {
-      this.view = $("view").value;
-      this.show();
-    });
-    $("other-answer").addEventListener("click", () => {
-      this.simulating = !this.simulating;
-      this.show();
-    });
-    $("reset").addEventListener("click", () => {
+    this.on("foil", "change", () => (this.wantedFoil = Number($("foil").value)));
+    this.on("view", "change", () => (this.view = $("view").value));
+    this.on("other-answer", "click", () => (this.simulating = !this.simulating));
+    this.on("reset", "click", () => {
       this.weights = [...this.book.originalWeights];
       this.touched = this.solution = null;
       this.showRewards(null);
-      this.show();
     });
     $("solve").addEventListener("click", () => {
       this.solution = solved(this.book, this.weights);
       this.showSolution(this.entry);
     });
     document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  // changes something when an element is touched, and shows it
+  on(id, event, change) {
+    $(id).addEventListener(event, () => {
+      change();
+      this.show();
+    });
   }
 
   key(event) {

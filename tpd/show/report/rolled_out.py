@@ -31,14 +31,6 @@ class RolledOut:
     """The drivers of the learned forecast after the action taken, as a sentence."""
 
 
-@dataclass(frozen=True)
-class RolledOutPairs:
-    """The contents of a page for the steps that were rolled out."""
-
-    metadata: dict[str, Any]
-    arrays: dict[str, Array]
-
-
 def rolled_out_pairs(
     found: Sequence[RolledOut],
     recording: Recording | None,
@@ -46,8 +38,8 @@ def rolled_out_pairs(
     rows: Rows,
     learned: Explanation,
     options: IntArray,
-) -> RolledOutPairs:
-    """The indices of the pairs, which continue those of the learned ones, and their texts.
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The texts and arrays of a page about the pairs, whose indices continue those of the learned ones.
 
     recording: only of the episodes with these numbers.
     """
@@ -75,9 +67,7 @@ def rolled_out_pairs(
         text += _headline(one.explanation[one.columns == taken], beside)
         points.append({"episode": shown, "step": one.step, "state": state, "text": text})
     metadata = {"rolled_out": points, "rolled_out_sentences": sentences, "obtained": obtained}
-    return RolledOutPairs(
-        metadata, {"rolled_out_options": places, "rolled_out_sign_certain": certain} if found else {}
-    )
+    return metadata, {"rolled_out_options": places, "rolled_out_sign_certain": certain} if found else {}
 
 
 def _answers(one: RolledOut, rows: Rows, state: int, taken: int, place: str) -> Answers:

@@ -1,12 +1,11 @@
 """The rows of a report: states, their actions, and the recorded steps."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tpd.answers.foil import others
-from tpd.core.types import Array, Episodes, IntArray
+from tpd.core.types import Array, IntArray
 from tpd.envs import Environment
 from tpd.predictors.explainer import Explainer
 from tpd.show.report import pictures
@@ -35,20 +34,6 @@ class Rows:
 
     def name(self, state: int, column: int) -> str:
         return self.names[state if len(self.names) > 1 else 0][column]
-
-
-def some_episodes(recording: Recording, numbers: Sequence[int]) -> Recording:
-    """The recording with these episodes only."""
-    episodes = recording.episodes
-    ends = np.append(episodes.begins[1:], len(episodes.transitions))
-    lengths = (ends - episodes.begins)[list(numbers)]
-    steps = np.concatenate([np.arange(episodes.begins[number], ends[number]) for number in numbers])
-    kept = Episodes(episodes.transitions[steps], np.cumsum(lengths) - lengths)
-    framed = np.isin(recording.frame_rows, steps)
-    frames = tuple(recording.frames[k] for k in np.flatnonzero(framed))
-    rows = np.searchsorted(steps, recording.frame_rows[framed])
-    masks = None if recording.masks is None else recording.masks[steps]
-    return Recording(kept, recording.happened[steps], recording.seeds[list(numbers)], masks, frames, rows)
 
 
 def numbered_states(

@@ -170,11 +170,6 @@ class RivalNetwork(FittedLearner[RivalPredictor]):
         """[1, ...]"""
         return self._predictor.limits
 
-    @property
-    def tells_outcomes(self) -> bool:
-        """Whether it learns the totals of all outcomes."""
-        return type(self.quantity) is _Quantity
-
     def update(self, transitions: Transitions) -> None:
         """Add a batch to the replay buffer."""
         observed = self.outcomes.observe(transitions)
