@@ -119,12 +119,15 @@ def parse(arguments: Sequence[str]) -> Question:
 
 def _values(arguments: Sequence[str]) -> dict[str, Any]:
     """The values of settings, parsed as YAML."""
-    try:
-        given = OmegaConf.to_container(OmegaConf.from_dotlist(list(arguments)))
-    except (OmegaConfBaseException, YAMLError, RecursionError) as error:
-        raise QuestionError(f"an argument is not valid YAML: {brief(error)}") from error
-    assert isinstance(given, dict)
-    return {str(key): value for key, value in given.items()}
+    given = OmegaConf.create()
+    for argument in arguments:
+        try:
+            given.merge_with_dotlist([argument])
+        except (OmegaConfBaseException, YAMLError, RecursionError) as error:
+            raise QuestionError(f"{shown(argument)} is not valid YAML: {brief(error)}") from error
+    values = OmegaConf.to_container(given)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
 
 
 def checked(question: Question) -> Question:
