@@ -16,6 +16,7 @@ from tpd.answers.sentences.overtakes import overtakes
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.types import concatenate
+from tpd.core.verdicts import Verdict
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.replayed.learner import ReplayedFHTD
@@ -91,6 +92,24 @@ def test_rewards_by_step_are_told_and_sum_to_the_return() -> None:
     assert "mostly from step" in said
     assert "but not which outcomes it comes from" in said
     assert "not learned" not in said
+
+
+def test_rewards_of_steps_that_are_not_learned_are_not_told() -> None:
+    contrast, _ = explained(TemporalReward)
+    verdicts = contrast.fact.verdicts
+    assert verdicts is not None
+    returns = verdicts.returns.copy()
+    returns[:, 3] = Verdict.NOT_LEARNED
+    judged = replace(contrast.fact, verdicts=replace(verdicts, returns=returns)) - contrast.foil
+    said = ContrastNarrator(judged).paragraph(0, "a", "b")
+    assert "it is not learned at every step when the reward is expected" in said
+    assert "no outcome adds to it" not in said
+    rows = cells(endless_tables.comparison(judged, "a", "b"))
+    assert [cell[0] for name, cell in rows.items() if name.startswith("reward ")].count("not learned") == 1
+    whole, bars = drawn(contrast).axes, drawn(judged).axes
+    heights = [[bar.get_height() for bar in axes[0].patches] for axes in (whole, bars)]
+    assert np.isnan(heights[1][3])
+    assert heights[0][:3] == heights[1][:3]
 
 
 @pytest.mark.parametrize("kind", [*TERMS, TemporalReward])

@@ -164,16 +164,21 @@ def deterministic() -> tuple[TabularPolicy, Transitions]:
     return small_mdp.policy(stochastic=False), Transitions(states, actions, after, after % 2.0, ends, going)
 
 
+def kept_deviating(policy: TabularPolicy) -> MostLikelyTrajectory:
+    env, outcomes = small_mdp.environment(), small_mdp.outcomes()
+    return MostLikelyTrajectory(env, policy, outcomes, horizon=10, foil_steps=None)
+
+
 def test_the_most_likely_trajectory_is_exact_where_nothing_is_random() -> None:
     policy, seen = deterministic()
     ours, rival = (
         kind(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=10, **settings)
-        for kind, settings in ((ReplayedFHTD, {}), (MostLikelyTrajectory, {"foil_steps": 1}))
+        for kind, settings in ((ReplayedFHTD, {}), (MostLikelyTrajectory, {}))
     )
     ours.update(seen)
     rival.update(seen)
     np.testing.assert_array_equal(rival.predict(*PAIRS), ours.predict(*PAIRS))
-    deviating = MostLikelyTrajectory(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=10)
+    deviating = kept_deviating(policy)
     deviating.update(seen)
     same = (deviating.predict(*PAIRS) == ours.predict(*PAIRS)).all(axis=(1, 2))
     own = table_of(policy)[PAIRS] == 1
@@ -183,7 +188,7 @@ def test_the_most_likely_trajectory_is_exact_where_nothing_is_random() -> None:
 
 def test_a_foil_that_keeps_deviating_repeats_its_action() -> None:
     policy, seen = deterministic()
-    rival = MostLikelyTrajectory(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=10)
+    rival = kept_deviating(policy)
     rival.update(seen)
     stubborn: IntArray = np.argwhere(table_of(policy) == 0)
     for state, action in stubborn.tolist():
@@ -201,6 +206,35 @@ def test_the_most_likely_trajectory_says_0_or_1_where_chance_decides(seen: Trans
     said = taught(MostLikelyTrajectory, seen, horizon=6).predict(*PAIRS)
     assert set(np.unique(said)) == {0.0, 1.0}
     assert np.abs(said - efos(seen)[:, :6]).max() > 0.3
+
+
+def test_the_most_likely_trajectory_begins_with_the_most_frequent_transition(seen: Transitions) -> None:
+    rival, checked = taught(MostLikelyTrajectory, seen, horizon=1), 0
+    column = rival.outcomes.legend.names.index("odd")
+    for state, action in zip(*PAIRS, strict=True):
+        rows = (seen.observation == state) & (seen.action == action)
+        counts = np.bincount(seen.next_observation[rows], minlength=NUM_STATES)
+        odd = small_mdp.odd(seen[rows])
+        likeliest = counts.argmax()
+        if np.sort(counts)[-2] < counts[likeliest]:
+            checked += 1
+            wanted = odd[seen.next_observation[rows] == likeliest][0]
+            said = rival.predict(np.array([state]), np.array([action]))
+            assert said[0, 0, column] == wanted
+    assert checked > 5
+
+
+def test_a_method_of_one_trajectory_says_so_also_after_loading(seen: Transitions, tmp_path: Path) -> None:
+    for foil_steps, words in ((1, ""), (3, "; a foil is repeated for 3 steps")):
+        rival = taught(MostLikelyTrajectory, seen, horizon=6, foil_steps=foil_steps)
+        explainer = Explainer(rival, rival.policy, rival.outcomes.legend)
+        explainers.save(explainer, small_mdp.environment(), tmp_path / str(foil_steps))
+        for each in (explainer, explainers.load(tmp_path / str(foil_steps))):
+            assert each.explain(*PAIRS).remark.endswith(f"so probabilities are 0 or 100 %{words}")
+    description = tmp_path / "1" / "explainer.json"
+    description.write_text(description.read_text().replace("it predicts only", "\\u001b[2J"))
+    with pytest.raises(ValueError, match="remark must be printable text"):
+        explainers.load(tmp_path / "1")
 
 
 @pytest.mark.parametrize("kind", [RewardDecomposition, OutcomeGVFs, BeliefMap, TemporalReward])

@@ -118,12 +118,13 @@ class Answers:
                 run=self.run,
                 verdicts=verdict_words(fact.explanation),
             ),
-            remarks=_discounted(fact.explanation),
+            remarks=_remarks(fact.explanation),
         )
 
 
-def _discounted(explanation: Explanation) -> tuple[str, ...]:
-    """A remark on the discount, if it is below 1."""
+def _remarks(explanation: Explanation) -> tuple[str, ...]:
+    """Remarks on the method, and on the discount if it is below 1."""
+    method = (explanation.remark,) if explanation.remark else ()
     if explanation.legend.reward_bound is None or explanation.discount == 1:
-        return ()
-    return (f"returns are discounted by {explanation.discount:g} a step",)
+        return method
+    return (*method, f"returns are discounted by {explanation.discount:g} a step")

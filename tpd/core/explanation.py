@@ -111,6 +111,8 @@ class Explanation:
     """Which predictions were found to be learned; None if the predictor was not judged or needs no judging"""
     action_names: tuple[str, ...] = ()
     """Names of the actions by their number; empty if they have none"""
+    remark: str = ""
+    """What users must know about the method to read its numbers, as a clause; empty if nothing"""
     beyond: Beyond | None = None
     """The return from the horizon to the end of the episode, if asked for and if it can be estimated"""
 
@@ -190,8 +192,8 @@ class Explanation:
 
     @property
     def stepwise(self) -> bool:
-        """Whether the reward of each step may be reported."""
-        return bool(self.told.returns.all(axis=1).any())
+        """Whether the method predicts the reward of each step, and not which outcomes it comes from."""
+        return not self.told.terms.any()
 
     @property
     def _numbered(self) -> bool:

@@ -5,6 +5,11 @@ from typing import Protocol, runtime_checkable
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, BoolArray, FloatArray, Policy, Predictor
 
+ONE_TRAJECTORY = (
+    "it predicts only the most likely trajectory after each action, so probabilities are 0 or 100 %"
+)
+"""The remark of methods that predict one trajectory."""
+
 
 @runtime_checkable
 class SolvingPredictor(Predictor, Protocol):

@@ -137,6 +137,7 @@ class Explainer:
             unknown=unknown,
             draws=drawn,
             verdicts=self._verdicts_of(observations, actions),
+            remark=getattr(predictor, "remark", ""),
         )
 
     def to_the_end(self, explanation: Explanation) -> Explanation:

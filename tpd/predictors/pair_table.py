@@ -48,6 +48,8 @@ class PairTable:
     """[pair, horizon]: probability of having reached an unknown pair by step h; None if not tracked"""
     edges: Edges | None = None
     """The counted transitions that the predictions were solved from, if any."""
+    remark: str = field(default="", kw_only=True)
+    """What users must know about the method to read its numbers, as a clause; empty if nothing."""
     tie: ClassVar[float] = 0.0
 
     @property

@@ -30,7 +30,8 @@ def panel(axes: Axes, explained: Explained, row: int) -> None:
     if shown:
         _terms(axes, [of.legend.names[k] for k in shown], totals[shown], of)
     else:
-        _steps(axes, of.discounts * (explained.expected[row] @ of.legend.rewards))
+        rewards = of.discounts * (explained.expected[row] @ of.legend.rewards)
+        _steps(axes, np.where(explained.told.returns[row], rewards, np.nan))
 
 
 def _terms(axes: Axes, names: list[str], totals: FloatArray, of: Explanation) -> None:
@@ -50,7 +51,7 @@ def _terms(axes: Axes, names: list[str], totals: FloatArray, of: Explanation) ->
 
 
 def _steps(axes: Axes, rewards: FloatArray) -> None:
-    """One bar per step; the last one holds all later steps."""
+    """One bar per step, without those that are not learned; the last one holds all later steps."""
     last = len(rewards) - 1
     axes.bar(range(len(rewards)), rewards, color=["black"] * last + ["#888888"])
     axes.axhline(0, color="black", linewidth=0.8)

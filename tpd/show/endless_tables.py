@@ -8,7 +8,7 @@ from tpd.answers.sentences.formatting import worth
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.types import IntArray
-from tpd.show.answer_tables import SMALLEST_LISTED, UNANSWERED, data_behind, gains, return_of
+from tpd.show.answer_tables import SMALLEST_LISTED, UNANSWERED, UNTOLD, data_behind, gains, return_of
 from tpd.show.console import empty_table
 
 STEP_RANGES = 6
@@ -48,7 +48,9 @@ def _rewards(contrast: Contrast, steps: IntArray) -> list[str]:
     """The discounted reward of both sides in these steps, and the difference."""
     both = (contrast.fact, contrast.foil)
     fact, foil = (float((side.discounts * side.expected_reward[0])[steps].sum()) for side in both)
-    return [f"{fact:z.2f}", f"{foil:z.2f}", f"{fact - foil:+z.2f}"]
+    told = [side.told.returns[0, steps].all() for side in (*both, contrast)]
+    said = f"{fact:z.2f}", f"{foil:z.2f}", f"{fact - foil:+z.2f}"
+    return [text if learned else UNTOLD for text, learned in zip(said, told, strict=True)]
 
 
 def _total(side: Explanation, k: int) -> str:

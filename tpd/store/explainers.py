@@ -7,7 +7,7 @@ import itertools
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 DESCRIPTION, ARRAYS, AGENT = "explainer.json", "arrays.npz", "agent.npz"
 FORMAT = 7
+LONGEST_REMARK = 300
 ERROR = "known_error_"
 BOTH = 2
 """The kinds of pairs that have verdicts: the policy's own actions, and foils."""
@@ -79,7 +80,8 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
         arrays = dict(explainer.predictor.arrays())
     else:
         assert isinstance(explainer.predictor, HasTable)
-        arrays = table_arrays(explainer.predictor.table())
+        table = explainer.predictor.table()
+        arrays, description["remark"] = table_arrays(table), table.remark
     arrays |= verdict_arrays(explainer.verdicts)
     if explainer.errors is not None:
         arrays |= {f"{ERROR}{name}": values for name, values in explainer.errors.arrays().items()}
@@ -87,6 +89,14 @@ def save(explainer: Explainer, env: Environment, folder: Path) -> None:
     write_arrays(folder / ARRAYS, arrays)
     write_arrays(folder / AGENT, agent)
     atomic_write_text(folder / DESCRIPTION, json.dumps(description, indent=2))
+
+
+def _remark(folder: Path, description: Mapping[str, Any]) -> str:
+    with blame(folder / DESCRIPTION):
+        remark = description.get("remark")
+        if not isinstance(remark, str) or len(remark) > LONGEST_REMARK or not remark.isprintable():
+            raise ValueError(f"remark must be printable text of at most {LONGEST_REMARK} characters")
+        return remark
 
 
 def load(
@@ -124,6 +134,7 @@ def load(
         predictor = _completed(predictor, policy, folder, trusted, outcomes)
     else:
         predictor = read_table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
+        predictor = replace(predictor, remark=_remark(folder, description))
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
     return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
 

@@ -23,8 +23,10 @@ def endless(pair: PairSummary) -> str:
     parts = [f"{name} {gain(totals[name])}" for name in largest if abs(totals[name]) > least]
     what = f"a return of {worth(pair.worth)}" if pair.rewarded else "discounted totals"
     said = f"{what} over an infinite horizon"
-    if terms or pair.rewards is None:
+    if terms:
         return f"{said}: {', '.join(parts)}" if parts else f"{said}; no outcome adds to it"
+    if pair.rewards is None:
+        return f"{said}; it is not learned at every step when the reward is expected"
     begin, end = narrowest(pair.rewards, MOST_OF_IT)
     steps = f"step {begin}" if begin == end else f"steps {begin} to {end}"
     return f"{said}, mostly from {steps}{' or later' if end == pair.horizon - 1 else ''}"

@@ -13,6 +13,7 @@ from tpd.core.types import Array, FloatArray, IntArray, Policy
 from tpd.envs import Environment
 from tpd.envs.spaces import from_plain, size_of, to_plain
 from tpd.guards.settings import boolean, shown
+from tpd.predictors.abilities import ONE_TRAJECTORY
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.fitted import check_actions, tries
@@ -77,6 +78,11 @@ class ModelPredictor:
         self.horizon, self.particles, self.mean = horizon, particles, mean
         self.policy: Policy | None = None
         self.outcomes: OutcomeSet | None = None
+
+    @property
+    def remark(self) -> str:
+        """What users must know about the method to read its numbers; empty if nothing."""
+        return ONE_TRAJECTORY if self.mean else ""
 
     def completed(self, policy: Policy | None, outcomes: OutcomeSet | None) -> "ModelPredictor":
         """The same predictor with this policy and these outcomes; it needs both to predict."""

@@ -1,8 +1,8 @@
 """The most likely trajectory (van der Waa, van Diggelen, van den Bosch, Neerincx 2018, IJCAI XAI workshop).
 
 Each step takes the most frequent transition of the counted model and the policy's most likely action. So
-every event is predicted to happen or not, without a probability. A foil is a policy of its own: it repeats
-the foil's action in later states too, wherever that action was tried.
+every event is predicted to happen or not, without a probability. In the original, a foil is a policy of its
+own: it repeats the foil's action in later states too, wherever that action was tried (`foil_steps=None`).
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import DiscretePolicy
 from tpd.envs import Environment
 from tpd.guards.settings import whole_number
+from tpd.predictors.abilities import ONE_TRAJECTORY
 from tpd.predictors.pair_table import PairTable
 from tpd.predictors.replayed.learner import ReplayedFHTD
 
@@ -18,8 +19,8 @@ from tpd.predictors.replayed.learner import ReplayedFHTD
 class MostLikelyTrajectory(ReplayedFHTD):
     """Predicts the most likely trajectory of each pair.
 
-    foil_steps: number of steps in which a foil repeats its action; None for all steps, as in the original.
-    With 1 it predicts the same quantity as the other predictors.
+    foil_steps: number of steps in which a foil takes its action; None for all steps, as in the original. Only
+    with 1, it predicts the same quantity as the other predictors.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class MostLikelyTrajectory(ReplayedFHTD):
         outcomes: OutcomeSet,
         *,
         horizon: int,
-        foil_steps: int | None = None,
+        foil_steps: int | None = 1,
     ) -> None:
         super().__init__(env, policy, outcomes, horizon=horizon)
         kept = horizon if foil_steps is None else foil_steps
@@ -56,4 +57,7 @@ class MostLikelyTrajectory(ReplayedFHTD):
             deviating = chain.next_rows[arrival, actions]
             stays = foil & (h + 1 < self.foil_steps) & (deviating < pairs)
             current = np.where(lost, pairs, np.where(stays, deviating, after))
-        return PairTable(chain.num_actions, chain.pairs, expected, chain.visits, unknown)
+        repeated = f"; a foil is repeated for {self.foil_steps} steps" if self.foil_steps > 1 else ""
+        return PairTable(
+            chain.num_actions, chain.pairs, expected, chain.visits, unknown, remark=ONE_TRAJECTORY + repeated
+        )

@@ -251,7 +251,8 @@ class Charts {
         const terms = this.components.map((k) => book.expected(pair, k).map((v) => v * book.originalWeights[k]));
         return this.steps.map((h) => terms.reduce((sum, term) => sum + book.discount ** h * term[h], 0));
       });
-      const bars = this.bar("reward", this.steps.map((h) => difference((_, i) => rewards[i][h])), { color: this.steps.map((h) => (h < book.horizon - 1 ? "black" : "#888888")) }, ".2f");
+      const heights = this.steps.map((h) => (book.learned_steps[h] ? difference((_, i) => rewards[i][h]) : null));
+      const bars = this.bar("reward", heights, { color: this.steps.map((h) => (h < book.horizon - 1 ? "black" : "#888888")) }, ".2f");
       const layout = this.layout("discounted reward", { zeroline: true, zerolinecolor: "black" }, "relative");
       layout.xaxis.title.text = `steps ahead (grey: step ${book.horizon - 1} and all later ones)`;
       this.draw(id, [bars], { ...layout, annotations });

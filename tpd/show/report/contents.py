@@ -133,6 +133,7 @@ def _about_outcomes(explanation: Explanation) -> dict[str, Any]:
         "enough_visits": ENOUGH_VISITS,
         "counted": explanation.counted,
         "endless": _endless(explanation),
+        "learned_steps": explanation.told.returns.all(axis=0).tolist(),
     }
 
 
@@ -140,7 +141,7 @@ def _endless(explanation: Explanation) -> str | None:
     """What is predicted over an infinite horizon: terms of the return, or rewards by steps; None: neither."""
     if not explanation.endless:
         return None
-    return "terms" if explanation.told.terms.any() else "steps"
+    return "steps" if explanation.stepwise else "terms"
 
 
 def _figures(explanation: Explanation) -> dict[str, Array]:
