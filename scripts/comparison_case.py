@@ -52,7 +52,7 @@ TABLES = {
     "replayed": ("explainer=replayed",),
     "paper": ("explainer=paper",),
     "model_rollouts": ("explainer=model_rollouts",),
-    "most_likely_trajectory": ("explainer=most_likely_trajectory", "explainer.foil_steps=1"),
+    "most_likely_trajectory": ("explainer=most_likely_trajectory",),
     "temporal_reward": ("explainer=temporal_reward",),
     "reward_decomposition": ("explainer=reward_decomposition",),
     "outcome_gvfs": ("explainer=outcome_gvfs",),
@@ -103,9 +103,13 @@ class Settings:
         for name in ("worlds", "methods", "transitions", "overrides"):
             if isinstance(getattr(settings, name), str):
                 sys.exit(f"{name} must be a list, for example {name}=[{getattr(settings, name)}]")
-        for name in ("seeds", "moments", "episodes"):
-            if not isinstance(getattr(settings, name), int) or getattr(settings, name) < 1:
-                sys.exit(f"{name} must be a whole number of at least 1, got {getattr(settings, name)!r}")
+        counts = {name: getattr(settings, name) for name in ("seeds", "moments", "episodes")}
+        counts |= {f"transitions[{i}]": size for i, size in enumerate(settings.transitions)}
+        for name, count in counts.items():
+            if not _whole(count, 1):
+                sys.exit(f"{name} must be a whole number of at least 1, got {count!r}")
+        if settings.fit_updates is not None and not _whole(settings.fit_updates, 0):
+            sys.exit(f"fit_updates must be a whole number, got {settings.fit_updates!r}")
         for what, names, known in (
             ("worlds", settings.worlds, WORLDS),
             ("methods", settings.methods or (), TABLES | VECTORS | ROLLOUTS),
@@ -113,9 +117,23 @@ class Settings:
             if missing := [name for name in names if name not in known]:
                 sys.exit(f"{what}: there is no {missing[0]!r}; there are {', '.join(known)}")
         for name in settings.worlds:
-            if WORLDS[name].agent and not settings.agents_folder:
+            if (agent := WORLDS[name].agent) is None:
+                continue
+            if not settings.agents_folder:
                 sys.exit(f"{name} needs downloaded agents: set their folder, agents_folder=...")
+            if not (zipped := settings.zip_of(agent)).is_file():
+                sys.exit(f"{name} needs the agent {zipped}, but there is no such file")
+        for name in settings.worlds if settings.methods is not None else ():
+            learned = TABLES if WORLDS[name].agent is None else VECTORS
+            if not settings.wanted([*learned, *ROLLOUTS]):
+                sys.exit(
+                    f"none of the methods {list(settings.methods)} is for {name}; try {', '.join(learned)}"
+                )
         return settings
+
+    def zip_of(self, agent: str) -> Path:
+        """The file of a downloaded agent."""
+        return Path(self.agents_folder).expanduser() / f"{agent}.zip"
 
     @property
     def changed(self) -> list[str]:
@@ -146,7 +164,7 @@ class Case:
     def _built(self, *overrides: str, **given: Any) -> Parts:
         named = [*self.world.overrides, f"seed={self.seed}", "tracking=none"]
         if self.world.agent is not None:
-            zipped = Path(self.settings.agents_folder).expanduser() / f"{self.world.agent}.zip"
+            zipped = self.settings.zip_of(self.world.agent)
             named.append(f"policy.path={zipped}")
             if (statistics := zipped.with_suffix(".vecnormalize.pkl")).exists():
                 named.append(f"policy.vec_normalize={statistics}")
@@ -273,6 +291,10 @@ class Case:
             rollouts=CALIBRATION_ROLLOUTS,
         ).cases(CALIBRATION_MOMENTS, generator(self.seed, "comparison calibration"))
         calibrate(explainer, cases, generator(self.seed, "calibration"))
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _standard_error(samples: FloatArray) -> float:

@@ -17,6 +17,15 @@ OURS = ("replayed", "auto")
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 WITHIN = 0.05
 """The skill that ours may lose, relative to the best learning method."""
+LEGEND = """Red: tpd's default methods.
+
+Higher and further to the left is better.
+
+Rollouts of the simulator are drawn
+at their number.
+
+Deterministic environments are left out:
+there, a single rollout is exact."""
 R_SQUARED = "R² of the surrogate"
 NEAR = (1.3, 0.4)
 """Distances in powers of ten, of cost and accuracy, within which names of points would overlap."""
@@ -24,11 +33,13 @@ NEAR = (1.3, 0.4)
 
 def write_report(folder: Path, page: Path) -> None:
     """Insert the tables between two marks of the page; write the picture and all results beside it."""
+    markdown = page.with_suffix(".md")
+    if not markdown.exists():
+        raise SystemExit(f"there is no page {markdown}: make one with the lines {BEGIN} and {END}")
     found = by_world(gathered(folder, page.with_suffix(".json")))
     if not found:
         raise SystemExit(f"nothing was measured in {folder}")
     text = "\n\n".join([best(found), *(section(world, rows) for world, rows in found.items())])
-    markdown = page.with_suffix(".md")
     before = markdown.read_text()
     pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     if not pattern.search(before):
@@ -196,7 +207,8 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
         lines, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
     )
     for panel in axes.flat[len(panels) :]:
-        panel.remove()
+        panel.axis("off")
+        panel.text(0, 0.5, LEGEND, transform=panel.transAxes, va="center", fontsize=9)
     for panel, (world, rows) in zip(axes.flat, panels.items(), strict=False):
         most = max(row.transitions for row in rows)
         shown = [row for row in rows if row.transitions in (0, most)]
@@ -205,15 +217,16 @@ def picture(found: Mapping[str, Sequence[Row]], path: Path) -> None:
             ours, simulated = row.method in OURS, not row.transitions
             accuracy = float(row.method.removeprefix("rollouts_")) if simulated else row.mean("by rollouts")
             place = row.median("seconds an answer"), accuracy
-            near = [bool((np.abs(np.log10(place) - np.log10(other)) < NEAR).all()) for other in named]
+            near = sum((np.abs(np.log10(place) - np.log10(other)) < NEAR).all() for other in named)
+            left = simulated or near > 1
             named.append(place)
             panel.plot(*place, "o", color="C3" if ours else "C0", markersize=9 if ours else 6)
             panel.annotate(
                 row.name,
                 place,
                 textcoords="offset points",
-                xytext=(-7, -13) if simulated else (7, 4 - 13 * sum(near)),
-                ha="right" if simulated else "left",
+                xytext=(-7, -13) if left else (7, 4 - 13 * near),
+                ha="right" if left else "left",
                 fontsize=8,
                 fontweight="bold" if ours else "normal",
             )

@@ -39,6 +39,7 @@ WORLDS = {
 NONE = "n/a"
 DIGITS = 4
 """Significant digits that are kept."""
+Effort = tuple[bool, float, int, int]
 Result = dict[str, Any]
 """World, method, transitions, seed, moments, episodes, updates if they were reduced, and the figures."""
 
@@ -100,6 +101,8 @@ def gathered(folder: Path, kept: Path) -> list[Result]:
     Of several results for the same case, the one without overrides and with the most updates, moments and
     episodes counts; the folder's if they are equal.
     """
+    if not kept.exists() and not folder.is_dir():
+        raise SystemExit(f"there are no results: neither a file {kept} nor a folder {folder}")
     results = json.loads(kept.read_text()) if kept.exists() else []
     results += [_read(path) for path in folder.glob("*.json")]
     results.sort(key=_effort)
@@ -123,7 +126,13 @@ def _read(path: Path) -> Result:
     return result
 
 
-def _effort(result: Result) -> tuple[bool, float, int, int]:
+def _comparable(effort: Effort, most: Effort) -> bool:
+    return effort[:2] == most[:2] and all(
+        2 * count >= largest for count, largest in zip(effort[2:], most[2:], strict=True)
+    )
+
+
+def _effort(result: Result) -> Effort:
     """Whether it has the usual settings, updates of networks (by default all), moments and episodes."""
     updates = result.get("fit_updates")
     updates = np.inf if updates is None else updates
@@ -135,14 +144,21 @@ def _rounded(figures: Figures) -> Figures:
 
 
 def by_world(results: Iterable[Result]) -> dict[str, list[Row]]:
-    """The rows of each world, in the order of the tables."""
-    rows: dict[str, dict[tuple[str, int], Row]] = defaultdict(dict)
+    """The rows of each world, in the order of the tables.
+
+    A row has only its seeds with the most updates, and with at least half of the most moments and episodes: a
+    small trial of another seed is not averaged with them.
+    """
+    every: dict[tuple[str, str, int], list[Result]] = defaultdict(list)
     for one in sorted(results, key=_key):
-        key = one["method"], one["transitions"]
-        row = rows[one["world"]].setdefault(key, Row(*key))
-        row.seeds.append(one["figures"])
-        row.sizes.append((one["moments"], one["episodes"]))
-    return {world: list(found.values()) for world, found in rows.items()}
+        every[one["world"], one["method"], one["transitions"]].append(one)
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for (world, method, transitions), seeds in every.items():
+        most = max(map(_effort, seeds))
+        equal = [one for one in seeds if _comparable(_effort(one), most)]
+        sizes = [(one["moments"], one["episodes"]) for one in equal]
+        rows[world].append(Row(method, transitions, [one["figures"] for one in equal], sizes))
+    return dict(rows)
 
 
 def number(value: float) -> str:

@@ -147,3 +147,35 @@ def _run(words: list[str], folder: Path) -> str:
     done = fork_server().run(SCRIPTS / "comparison.py", words, folder, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A script that imports its neighbours."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return SimpleNamespace(**runpy.run_path(str(SCRIPTS / f"{name}.py")))
+
+
+def test_a_small_trial_of_another_seed_is_not_averaged_with_larger_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_world = script("comparison_results", monkeypatch).by_world
+    sizes = [(0, 100, {}), (1, 98, {}), (2, 3, {}), (3, 100, {"fit_updates": 10})]
+    results: list[dict[str, Any]] = [
+        {"world": "acrobot", "method": "auto", "transitions": 100_000, "seed": seed, "episodes": 300}
+        | {"moments": moments, "figures": {"by 29": float(seed)}, **more}
+        for seed, moments, more in sizes
+    ]
+    (row,) = by_world(results)["acrobot"]
+    assert row.values("by 29") == [0, 1]
+
+
+def test_a_damaged_result_is_measured_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intact, path = script("comparison", monkeypatch).intact, tmp_path / "one.json"
+    assert not intact(path)
+    path.write_text('{"world": "fuel')
+    assert not intact(path)
+    assert "is damaged, and measured again" in capsys.readouterr().out
+    path.write_text("{}")
+    assert intact(path)

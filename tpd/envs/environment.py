@@ -289,7 +289,7 @@ class Environment:
         if not isinstance(self.observation_space, gym.spaces.Discrete):
             raise TypeError(
                 f"a table needs discrete observations, but {self.id} has {self.observation_space}: use "
-                "explainer=auto"
+                "explainer=auto, or the method's version for vectors if it has one (explainer=..._network)"
             )
         if self.observation_space.start != 0 or self.action_space.start != 0:  # type: ignore[attr-defined]
             raise ValueError(

@@ -115,7 +115,7 @@ def forecast_table(title: str, frame: pd.DataFrame) -> Table:
         cells = [f"{rows.loc[(outcome, steps), 'skill']:.3f}" for steps in ranges]
         table.add_row(outcome, f"{rows.loc[(outcome, ranges[-1]), 'base_rate']:.3g}", *cells)
     table.caption = (
-        "skill: 1 is perfect, 0 is no better than the mean at that step; nan if the outcome never varies"
+        "skill: 1 is perfect, 0 is no better than the mean at that step; nan if the outcome never varies or is not predicted"
     )
     return table
 
