@@ -207,7 +207,7 @@ def _policy_class(agent: SavedAgent, algorithm: Algorithm, observations: Space) 
         if others := [other.__name__ for other in SIGNS if module in MODULES[other]]:
             raise ValueError(f"is an agent of {' or '.join(others)}, not of {algorithm.__name__}")
         raise ValueError(
-            f"has the policy class {saved or 'unknown'}, which {algorithm.__name__} does not have; {TRUST}"
+            f"its policy class ({saved or 'unknown'}) is not one of SB3's for {algorithm.__name__}; {TRUST}"
         )
     kind = "Linear" if name == "ARSLinearPolicy" else "Mlp"
     if isinstance(observations, spaces.Dict):

@@ -126,7 +126,7 @@ def _normalization(state: dict[str, Any], space: spaces.Space[Any]) -> Observati
     known = space.spaces.keys() & statistics.keys()
     if not isinstance(keys, list) or not all(isinstance(key, str) and key in known for key in keys):
         raise ValueError(
-            f"the statistics are of keys other than those of the observations, {sorted(space.spaces)}"
+            f"the keys of the statistics, {keys!r:.80}, do not match the observations' {[*space.spaces]}"
         )
     pairs = {key: _mean_and_variance(statistics[key], space[key], key) for key in keys}
     mean, variance = ({key: pair[i] for key, pair in pairs.items()} for i in range(2))

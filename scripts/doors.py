@@ -26,7 +26,7 @@ large or deeply nested data, settings of the wrong type. Each input is read in a
 names the input, or read as plain data without effect.
 
 The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
-executes code or hangs, or if a harmful input is not refused with a one-line error.
+executes code or hangs, or if an input that must be refused is not refused with a one-line error.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -106,7 +106,7 @@ OTHERS = (
     ),
     ("more images than tpd records per episode", "refused before they are opened", "sources/test_episodes"),
     (
-        "negative or too large numbers of environment copies (column `stream`)",
+        "indices of environment copies (column `stream`) that are out of range",
         "refused; the error names file and column",
         "sources/test_datasets",
     ),
@@ -145,7 +145,7 @@ OTHERS = (
     ),
     (
         "artifact paths in a store",
-        "refused, unless in the folder `mlruns` of the working directory or beside the store",
+        "refused, unless in a folder `mlruns`, either in the working directory or beside the store",
         "tracking/test_outbox",
     ),
     (
@@ -174,7 +174,7 @@ OTHERS = (
         "tracking/test_outbox",
     ),
     (
-        "many or large images in a note",
+        "many or large images in the description of an MLflow run",
         "their total size is limited; the rest is not opened",
         "tracking/test_runs",
     ),
@@ -190,7 +190,7 @@ OTHERS = (
     ),
     (
         "ids of Slurm jobs in the files of a sweep folder",
-        "ignored: Slurm lists the jobs whose script is in the folder",
+        "ignored: instead, tpd asks Slurm (`squeue`) for the jobs whose script is in the folder",
         "run/test_refusals",
     ),
 )

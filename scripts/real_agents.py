@@ -297,8 +297,8 @@ def bands(explainer: Explainer, found: ForecastSkill, judges: Judges) -> Figures
         and (learned[0] | learned[1])[found.names.index(name)]
         and happened[explainer.legend.names.index(name)] >= ENOUGH_MOMENTS
     ]
-    figures |= {f"{name}: interval score / the base rate's": float(ratio) for name, ratio in worse}
-    figures["events with a band worse than the base rate's"] = float(len(worse))
+    figures |= {f"{name}: interval score / the constant band's": float(ratio) for name, ratio in worse}
+    figures["events with a band worse than the constant band"] = float(len(worse))
     return figures | told_effects(explainer, judges)
 
 

@@ -176,14 +176,14 @@ def test_what_comes_after_the_horizon_decides_where_it_is_estimated() -> None:
     said = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 0.5), 0, "run", "jump")
     assert said.startswith(
         "Jump is worth 3.00 (2.53 to 3.47) more than run (8.80 against 5.80), "
-        "because of the return after step 1 (+4.00); against it: goal (-1.00, 40 % against 50 %)."
+        "because of the return after step 1 (+4.00), despite goal (-1.00, 40 % against 50 %)."
     )
     assert said.endswith(
-        "The return of run includes about +1.00 and the return of jump includes about +5.00 (4.53 to 5.47) "
-        "for the steps after step 1."
+        "For the steps after step 1, the return of run includes +1.00 and the return of jump includes +5.00 "
+        "(4.53 to 5.47)."
     )
     alike = compare(ends_with(fact, 5.0) - ends_with(foil, 5.0), 0, "run", "jump")
-    assert alike.endswith("Both returns include about +5.00 for the steps after step 1.")
+    assert alike.endswith("For the steps after step 1, both returns include +5.00.")
     wide = compare(ends_with(fact, 1.0) - ends_with(foil, 5.0, 20.0), 0, "run", "jump")
     assert wide.startswith(
         "The data do not tell which is worth more: a return of 5.80 for run, 8.80 for jump (a difference of"
@@ -260,7 +260,7 @@ def test_what_follows_the_horizon_includes_its_risks() -> None:
         weights=(10.0, -100.0, None, None),
     )
     said = compare(ends_with(one, -90.0) - ends_with(one, -20.0), 0, "run", "jump")
-    assert said.endswith("for the steps after step 1, including any later crash.")
+    assert "For the steps after step 1, including any later crash, the return of run" in said
 
 
 def test_what_repeats_is_not_said_to_happen_at_one_step() -> None:

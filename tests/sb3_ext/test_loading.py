@@ -551,7 +551,7 @@ class OwnPolicy(ActorCriticPolicy):
             "has features_extractor_class=<class 'tests",
         ),
         ("MlpPolicy", {"activation_fn": lambda: nn.ELU(0.5)}, "has activation_fn=<function <lambda>"),
-        (OwnPolicy, {}, "has the policy class tests.sb3_ext.test_loading."),
+        (OwnPolicy, {}, "its policy class (tests.sb3_ext.test_loading."),
     ],
 )
 def test_code_of_the_file_needs_trust(
@@ -582,7 +582,7 @@ def test_settings_that_are_not_plain(file: Path) -> None:
         ("policy_kwargs", {"activation_fn": "<class 'os.system'>"}, "has activation_fn="),
         ("policy_kwargs", {"features_extractor_kwargs": {"width": 3}}, "has width=3"),
         ("policy_kwargs", {"squash_output": True}, "does not fit observations"),
-        ("policy_class", None, "has the policy class unknown"),
+        ("policy_class", None, "its policy class (unknown)"),
     ):
         file.write_bytes(saved_ppo())
         change(file, lambda settings, name=name, value=value: settings.update({name: value}))  # type: ignore[misc]
@@ -749,7 +749,7 @@ def test_statistics_of_another_environment(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the statistics are of arrays"):
         load_normalization(file, spaces.Dict(a=VECTOR))
     normalised(spaces.Dict(a=VECTOR, b=VECTOR)).save(str(file))
-    with pytest.raises(ValueError, match=r"the statistics are of keys other than those of the observations"):
+    with pytest.raises(ValueError, match=r"the keys of the statistics, .*, do not match the observations'"):
         load_normalization(file, spaces.Dict(a=VECTOR))
     with pytest.raises(ValueError, match="no mean and variance of observations"):
         load_normalization(file, VECTOR)

@@ -474,8 +474,8 @@ def test_an_agent_of_other_people_plays_from_its_folder(tmp_path: Path) -> None:
             "env_wrapper: {gymnasium.wrappers.FrameStackObservation: {stack_size: 100000000}}",
             "stack_size is more",
         ),
-        ("env_kwargs: {xml_file: /somewhere/evil.xml}", "may name a file"),
-        ("env_kwargs: {options: [model.xml]}", "may name a file"),
+        ("env_kwargs: {xml_file: /somewhere/evil.xml}", "looks like a file name"),
+        ("env_kwargs: {options: [model.xml]}", "looks like a file name"),
         (
             "env_kwargs: {render_mode: human, inner: {render_mode: human}}",
             "render_mode is not allowed in a file",

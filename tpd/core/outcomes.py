@@ -313,7 +313,7 @@ class OutcomeSet:
         """Refuse impossible values in stored outcomes whose transitions are not stored."""
         outcome = observed.outcome
         if outcome.shape[1:] != (self.width,):
-            raise OutcomeError(f"expected {self.width} stored outcomes, got shape {outcome.shape[1:]}")
+            raise OutcomeError(f"stored outcomes: expected [batch, {self.width}], got {list(outcome.shape)}")
         for k, o in enumerate(self.outcomes):
             if not (allowed := o.allows(outcome[:, k])).all():
                 raise OutcomeError(f"outcome {o.name!r} must not be {outcome[:, k][~allowed][0]}")

@@ -81,7 +81,7 @@ class BandScores:
             columns |= {f"covered, {name}": self.covered[:, b], f"moments, {name}": self.moments[:, b]}
         likely = {"covered": self.likely_covered, "moments": self.likely_moments}
         columns |= {f"{name}, truth above 20 %": values for name, values in likely.items()}
-        return pd.DataFrame(columns | {"interval score": self.score, "base rate's score": self.base_score})
+        return pd.DataFrame(columns | {"interval score": self.score, "constant band score": self.base_score})
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Flat names and values."""

@@ -38,8 +38,8 @@ class ExactSolution:
             raise ValueError(f"{env.id} has no table P to solve: use explainer=auto or evaluation=forecasts")
         if outcomes.info_keys:
             raise ValueError(
-                f"outcomes that read info ({', '.join(outcomes.info_keys)}) cannot be solved from a table "
-                "of dynamics, which has no info: use explainer=replayed and evaluation=none"
+                f"the exact solution uses the table P, which has no info, but outcomes read info keys "
+                f"{', '.join(outcomes.info_keys)}: use explainer=replayed and evaluation=none"
             )
         self.env, self.policy = env, policy
         self.horizon = whole_number("horizon", horizon, at_least=1)

@@ -219,7 +219,7 @@ class Explainer:
         """
         if not isinstance(self.policy, DiscretePolicy):
             raise TypeError(
-                "all actions can only be compared if actions are discrete: pass the actions to explain"
+                "action_returns needs discrete actions; for others, use explain(observations, actions)"
             )
         observations = np.asarray(observations)
         num_actions = self.policy.probabilities(observations[:1]).shape[1]

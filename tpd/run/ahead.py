@@ -54,7 +54,7 @@ def roll_out_ahead(
             found[place] = replace(one, relies_on=_relies_on(run, recording, one))
     except Exception as error:  # the environment may raise anything
         reason = " ".join(str(error).split())
-        log.warning("the report has rollouts of only %d steps, because one failed: %s", len(found), reason)
+        log.warning("a rollout failed, so the report has rollouts for only %d steps: %s", len(found), reason)
     return [found[place] for place in sorted(found)]
 
 

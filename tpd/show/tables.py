@@ -114,16 +114,14 @@ def forecast_table(title: str, frame: pd.DataFrame) -> Table:
     for outcome in dict.fromkeys(frame["outcome"]):
         cells = [f"{rows.loc[(outcome, steps), 'skill']:.3f}" for steps in ranges]
         table.add_row(outcome, f"{rows.loc[(outcome, ranges[-1]), 'base_rate']:.3g}", *cells)
-    table.caption = (
-        "skill: 1 is perfect, 0 is no better than the mean at that step; nan if the outcome never varies or is not predicted"
-    )
+    table.caption = "skill: 1 is perfect, 0 is the base rate; nan if it never varies or is not predicted"
     return table
 
 
 def band_table(title: str, frame: pd.DataFrame) -> Table:
     """One row per event: the coverage of its bands by forecast probability, and their value."""
     shares = [str(name) for name in frame if str(name).startswith("covered")]
-    scores = ["interval score", "base rate's score"]
+    scores = ["interval score", "constant band score"]
     headings = ("event", "actions", *(share.removeprefix("covered, ") for share in shares), *scores)
     table = empty_table(title, *headings, texts=2)
     for row in frame.to_dict("records"):

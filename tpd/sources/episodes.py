@@ -157,14 +157,14 @@ def _pictured(env: Environment, seed: int, steps: Sequence[Transitions]) -> dict
             if time in wanted:
                 if not Moment(seed, step.action, step.observation[0]).shows(one.observation_space, shown):
                     log.warning(
-                        "%s is not reproducible, so pictures of episode %d end at step %d", env.id, seed, time
+                        "a replay of %s differs, so pictures of seed %d end at step %d", env.id, seed, time
                     )
                     break
                 try:
                     pages[time] = compressed(draw(one))
                 except Exception as error:  # any error of a renderer, for example a lost OpenGL context
                     log.warning(
-                        "%s could not be rendered, so pictures of episode %d end at step %d: %s",
+                        "%s could not be rendered, so pictures of seed %d end at step %d: %s",
                         *(env.id, seed, time, " ".join(str(error).split())),
                     )
                     break

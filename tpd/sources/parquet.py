@@ -230,7 +230,7 @@ def _check_pages(path: Path, file: pq.ParquetFile, group: int, names: list[str])
     about = file.metadata.row_group(group)
     leaves = [leaf for field in file.schema_arrow for leaf in _leaves(field.name, field.type)]
     if len(leaves) != about.num_columns:
-        raise DatasetError(f"{path}: expected {len(leaves)} stored columns, got {about.num_columns}")
+        raise DatasetError(f"{path}: {len(leaves)} columns in its schema, {about.num_columns} in a row group")
     unpacked = 0
     with path.open("rb") as stored:
         for number, (name, size) in enumerate(leaves):

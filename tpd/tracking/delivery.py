@@ -187,7 +187,8 @@ def _check_opened(opened: dict[str, Any], where: str) -> None:
             own = all(isinstance(tag, str) and not name.startswith("mlflow.") for name, tag in tags.items())
             if len(opened) == 4 and own and (parent is None or re.fullmatch(RUN_ID, parent)):
                 return
-    raise ValueError(f"{where}: {opened!r:.80} is not a valid description of a run")
+    expected = "name, config, tags (strings, none named mlflow.*) and parent (a run id or null)"
+    raise ValueError(f"{where}: expected {expected}, got {opened!r:.80}")
 
 
 def _calls(entries: Sequence[Entry], folder: Path) -> Iterator[tuple[str, list[Any]]]:

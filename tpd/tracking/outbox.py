@@ -87,7 +87,7 @@ def _put_aside_if_broken(folder: Path) -> None:
         if (folder / DELIVERY_STATE).exists():
             deque(Delivery(folder).entries(), maxlen=0)
     except ValueError as error:
-        log.warning("%s; the journal is renamed to .broken, and tracking continues in a new run", error)
+        log.warning("%s; renamed to tracking.jsonl.broken: tracking continues in a new MLflow run", error)
         for name in (DELIVERY_STATE, JOURNAL):
             if (folder / name).exists():
                 (folder / name).replace(folder / f"{name}.broken")

@@ -18,9 +18,9 @@ def afterwards(fact: PairSummary, foil: PairSummary, apart: float, whole: bool, 
             return []
         what = f"the steps after step {last}{_risks(fact, foil)}"
         if len(later) == 2 and _more(fact) == _more(foil):
-            return [f"both returns include about {_more(fact)} for {what}"]
-        each = [f"the return of {pair.name} includes about {_more(pair)}" for pair in later]
-        return [f"{listed(each)} for {what}"]
+            return [f"for {what}, both returns include {_more(fact)}"]
+        each = [f"the return of {pair.name} includes {_more(pair)}" for pair in later]
+        return [f"for {what}, {listed(each)}"]
     bound = fact.bound + foil.bound
     if max(fact.running, foil.running) <= NEGLIGIBLE or bound <= abs(apart):
         return []

@@ -185,7 +185,7 @@ class ContrastNarrator:
         pro = [said for added, said in found if added > 0]
         contra = [said for added, said in found if added < -LARGE * abs(verdict.gain)]
         said = f", because of {listed(pro[:MOST_REASONS])}" if pro else ""
-        return f"{said}; against it: {listed(contra[:MOST_AGAINST])}" if pro and contra else said
+        return f"{said}, despite {listed(contra[:MOST_AGAINST])}" if pro and contra else said
 
     def _differing(self, row: int, fact: PairSummary, foil: PairSummary) -> str:
         differing = list(self.differences.gains(row))[:MOST_REASONS]
@@ -209,7 +209,7 @@ class ContrastNarrator:
             return said
         begin, end, cancel = self.differences.steps(row, outcome)
         steps = f"step {begin}" if begin == end else f"steps {begin} to {end}"
-        return f"as larger gains and losses at {steps} nearly cancel" if cancel else f"mostly at {steps}"
+        return f"the net result of larger gains and losses at {steps}" if cancel else f"mostly at {steps}"
 
 
 def ahead(best: str, best_return: float, own: str, own_return: float) -> str:

@@ -29,11 +29,11 @@ def learned_instead(rolled_out: Explanation, learned: Explanation, name: str) ->
             )
         agrees = f"agrees with the rollouts within {percent(WRONG)} in all first occurrences that are learned"
         return sentence(f"the learned prediction for {name} {agrees}")
-    said = listed([_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]])
+    said = [_instead(rolled_out, learned, k) for k in outside[:MOST_SAID]]
     if rolled_out.legend.reward_bound is not None and learned.told.returns[0, -1]:
         returns = [worth(float(side.expected_return[0, -1])) for side in (learned, rolled_out)]
-        said += f" (return {returns[0]} instead of {returns[1]})"
-    return sentence(f"the learned prediction for {name} contradicts the rollouts: {said}")
+        said.append(f"return {returns[0]} (rollouts: {returns[1]})")
+    return sentence(f"the learned prediction for {name} contradicts the rollouts: {listed(said)}")
 
 
 def _told_firsts(learned: Explanation) -> IntArray:
@@ -54,4 +54,4 @@ def _contradicted(rolled_out: Explanation, learned: Explanation, judged: IntArra
 def _instead(rolled_out: Explanation, learned: Explanation, k: int) -> str:
     guess, true = (float(np.clip(side.expected[0, :, k].sum(), 0, 1)) for side in (learned, rolled_out))
     event = rolled_out.legend.names[k].removeprefix(FIRST)
-    return f"{event} within {rolled_out.horizon} steps {percent(guess)} instead of {percent(true)}"
+    return f"{event} within {rolled_out.horizon} steps {percent(guess)} (rollouts: {percent(true)})"
