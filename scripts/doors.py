@@ -34,15 +34,13 @@ executes code or hangs, or if an input that must be refused is not refused with 
 TOLD_HEAD = """
 ## If you trust the input
 
-These calls execute code from the input, because the user allows it.
+These calls execute code from the input.
 
 | input | hostile input | allowed by | result |
 |---|---|---|---|
 """
 OTHER_HEAD = """
 ## Other attacks and errors
-
-Tests check these cases one by one.
 
 | input | result | test |
 |---|---|---|
@@ -145,7 +143,7 @@ OTHERS = (
     ),
     (
         "artifact paths in a store",
-        "refused, unless in a folder `mlruns`, either in the working directory or beside the store",
+        "refused, unless in a folder `mlruns` in the working directory or beside the store",
         "tracking/test_outbox",
     ),
     (
@@ -190,7 +188,7 @@ OTHERS = (
     ),
     (
         "ids of Slurm jobs in the files of a sweep folder",
-        "ignored: instead, tpd asks Slurm (`squeue`) for the jobs whose script is in the folder",
+        "ignored: tpd asks `squeue` for the jobs whose script is in the folder",
         "run/test_refusals",
     ),
 )
