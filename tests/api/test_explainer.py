@@ -723,7 +723,7 @@ def test_the_agent_may_be_given_again(tmp_path: Path) -> None:
     explainer = tpd.Explainer(lambda o: o[:, 2] > 0, env="CartPole-v1", horizon=5)
     moment = explainer.play(seeds=[2])[0][3]
     explainer.learn(1000, overrides=settings).save(tmp_path / "saved")
-    with pytest.raises(ValueError, match=r"the agent of this run is not stored.*agent=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"the agent of this run cannot be loaded.*agent=\.\.\.\)"):
         tpd.load(tmp_path / "saved")
     loaded = tpd.load(tmp_path / "saved", agent=balance)
     assert loaded.why(moment).text == explainer.why(moment).text

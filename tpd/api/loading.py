@@ -50,7 +50,7 @@ def load(
         )
         outcomes, policy = run.outcomes(), run.explainer.policy
         if isinstance(policy, AbsentPolicy):
-            raise NotStoredError(f"the agent of this run is not stored ({policy.reason})", "agent")
+            raise NotStoredError(f"the agent of this run cannot be loaded ({policy.reason})", "agent")
     except NotStoredError as error:
         raise ValueError(
             f"{error}: pass {error.what} again, tpd.load({str(folder)!r}, {error.what}=...)"

@@ -25,4 +25,4 @@ def require_no_files(kwargs: Any) -> None:
         if isinstance(value, dict | list):
             require_no_files(value)
         elif isinstance(value, str) and key not in ENV_NAMES and re.search(FILE, value):
-            raise ValueError(f"{key}={value[:80]!r} looks like a file name, which is not allowed")
+            raise ValueError(f"{key}={value[:80]!r} looks like a file name, which stored arguments cannot be")

@@ -210,7 +210,7 @@ def _check_parent(delivery: Delivery) -> None:
     sweeps = [_read_state(state) for state in above if state.is_file()]
     tokens = [sweep["token"] for sweep in sweeps if sweep["run_id"] == parent]
     if client_of(delivery.tracking.uri).get_run(parent).data.tags.get(TOKEN) not in tokens:
-        raise PermissionError(f"its sweep {parent} does not belong to a folder above this one")
+        raise PermissionError(f"its parent run {parent} is not the sweep of a folder above this one")
 
 
 def _last_entry(delivery: Delivery) -> Entry | None:
