@@ -126,9 +126,7 @@ class Settings:
         for name in settings.worlds if settings.methods is not None else ():
             learned = TABLES if WORLDS[name].agent is None else VECTORS
             if not settings.wanted([*learned, *ROLLOUTS]):
-                sys.exit(
-                    f"none of the methods {list(settings.methods)} is for {name}; try {', '.join(learned)}"
-                )
+                sys.exit(f"none of the methods {settings.methods} is for {name}; try {', '.join(learned)}")
         return settings
 
     def zip_of(self, agent: str) -> Path:

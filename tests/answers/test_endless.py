@@ -107,7 +107,7 @@ def test_rewards_of_steps_that_are_not_learned_are_not_told() -> None:
     rows = cells(endless_tables.comparison(judged, "a", "b"))
     assert [cell[0] for name, cell in rows.items() if name.startswith("reward ")].count("not learned") == 1
     whole, bars = drawn(contrast).axes, drawn(judged).axes
-    heights = [[bar.get_height() for bar in axes[0].patches] for axes in (whole, bars)]
+    heights = [[bar.get_extents().height for bar in axes[0].patches] for axes in (whole, bars)]
     assert np.isnan(heights[1][3])
     assert heights[0][:3] == heights[1][:3]
 

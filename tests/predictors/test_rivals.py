@@ -172,8 +172,8 @@ def kept_deviating(policy: TabularPolicy) -> MostLikelyTrajectory:
 def test_the_most_likely_trajectory_is_exact_where_nothing_is_random() -> None:
     policy, seen = deterministic()
     ours, rival = (
-        kind(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=10, **settings)
-        for kind, settings in ((ReplayedFHTD, {}), (MostLikelyTrajectory, {}))
+        kind(small_mdp.environment(), policy, small_mdp.outcomes(), horizon=10)
+        for kind in (ReplayedFHTD, MostLikelyTrajectory)
     )
     ours.update(seen)
     rival.update(seen)
