@@ -5,13 +5,14 @@ import pytest
 
 from tests.support import small_mdp
 from tpd.answers.resolve import resolve
-from tpd.answers.turning_points import forecast_names, turning_points
+from tpd.answers.turning_points import LEAST, forecast_names, turning_points
 from tpd.core.outcomes import OutcomeSet
 from tpd.core.types import Array, DiscretePolicy, FloatArray, Policy
 from tpd.envs import Environment
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
+from tpd.predictors.known_errors import EDGES, RANKS, KnownErrors
 from tpd.run.parts import Parts
 from tpd.show import timeline
 from tpd.sources.episodes import Recorder, Recording
@@ -50,6 +51,31 @@ def test_the_largest_changes_come_first_and_are_between_0_and_1() -> None:
     assert points["change"].is_monotonic_decreasing
     assert points["change"].between(0, 1).all()
     np.testing.assert_allclose(points["change"], (points["after"] - points["before"]).abs())
+
+
+@pytest.mark.parametrize("error", [0.0, 1.0])
+def test_changes_of_uncertain_forecasts_are_left_out(error: float) -> None:
+    policy = small_mdp.policy()
+    explainer, recording = explainer_of(policy), recorded(policy, 20)
+    names = explainer.legend.names
+    width, moments = len(names) + 1, 20
+    events = np.append(explainer.legend.is_event, True)
+    plain = turning_points(explainer, recording)
+    explainer.errors = KnownErrors(
+        quantiles=error * np.linspace(-1, 1, RANKS) * np.ones((width, 1, len(EDGES) + 1, 1)),
+        span=np.zeros(HORIZON, dtype=np.int64),
+        ranks=np.random.default_rng(0).random((moments, 2, width)),
+        steps=np.zeros((moments, 2, HORIZON, int((~events).sum()))),
+        once=np.array([names.index(f"first {n}") if f"first {n}" in names else -1 for n in [*names, ""]]),
+        ends=np.zeros(width, dtype=np.bool_),
+        events=events,
+    )
+    points = turning_points(explainer, recording)
+    assert plain["change"].max() > 0.1
+    if error:
+        assert points["change"].max() < LEAST
+    else:
+        np.testing.assert_allclose(points["change"], plain["change"])
 
 
 def test_without_a_choice_everything_is_chance() -> None:

@@ -3,18 +3,24 @@
 The forecast before a step is made when its action is taken. The forecast after it covers the same steps, but
 knows the step's outcome and the next action. Both predict the same quantity, so they agree as long as
 everything goes as expected. The last step of an episode is no turning point, as nothing is forecast after it.
-Forecasts of a poorly trained explainer change without a cause; `turning_search` uses the simulator instead.
+Forecasts of a poorly trained explainer change without a cause: changes are left out where the bands are as
+wide as those of uncertain forecasts. `turning_search` uses the simulator instead.
 """
 
 import numpy as np
 import pandas as pd
 
 from tpd.answers.decisive import decisive_in, ending_in, plain_events
+from tpd.core.bands import ENOUGH_DRAWS, UNTOLD
 from tpd.core.explanation import Explanation, plain
 from tpd.core.outcomes import FIRST, Legend
+from tpd.core.pairs import IN_MEMORY, blocks
 from tpd.core.types import BoolArray, DiscretePolicy, Episodes, FloatArray, IntArray, Transitions
 from tpd.predictors.explainer import Explainer
 from tpd.sources.episodes import Recording
+
+LEAST = 0.05
+"""Smaller changes of probability are not checked for wide bands."""
 
 
 def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
@@ -23,9 +29,9 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     `outcome` is the event whose forecast changed most, among the decisive events or, without any, among all.
     `change` is the size of the change of its probability within the horizon. If the event can repeat and its
     first occurrence is not explained, the fraction of steps with the event is used instead (`once` is then
-    False). So `change` lies between 0 and 1. Forecasts that are not learned are left out. `chance` is the
-    part of `after - before` due to the outcome of the step, `choice` the part due to the next action. NaN is
-    unknown.
+    False). So `change` lies between 0 and 1. Forecasts that are not learned, or uncertain, are left out.
+    `chance` is the part of `after - before` due to the outcome of the step, `choice` the part due to the next
+    action. NaN is unknown.
     """
     if explainer.predictor.horizon < 2:
         raise ValueError("turning points need a horizon of at least 2 steps")
@@ -41,6 +47,8 @@ def turning_points(explainer: Explainer, recording: Recording) -> pd.DataFrame:
     told = forecasts.told(every[rows])
     most, change = _largest(np.where(told[:, :-1], np.abs(after - before)[:, :-1], 0))
     change[~told[:, :-1].any(axis=1)] = np.nan
+    if explainer.errors is not None:
+        change[_vague(explainer, forecasts, every, rows, most, change)] = np.nan
     at = np.arange(len(rows)), most
     episode = np.searchsorted(episodes.begins, rows, side="right") - 1
     found = pd.DataFrame(
@@ -87,6 +95,12 @@ class _Forecasts:
         found = np.column_stack([shares, returns])
         return np.where(explanation.foreseen[:, until, None], found, np.nan)
 
+    def widths(self, explanation: Explanation) -> FloatArray:
+        """[batch, event]: the widths of the bands of these forecasts within the horizon."""
+        band = explanation.sum_band(columns=self._columns)
+        width = (band.high - band.low)[:, -1]
+        return np.where(self.once, width, width / explanation.horizon)
+
     def told(self, explanation: Explanation) -> BoolArray:
         """Which forecasts of events, and last of the return, are learned."""
         told = explanation.told
@@ -114,6 +128,25 @@ def _followed(episodes: Episodes) -> IntArray:
     last = np.zeros(len(episodes.transitions), dtype=np.bool_)
     last[[*(episodes.begins[1:] - 1), -1]] = True
     return np.flatnonzero(~last)
+
+
+def _vague(
+    explainer: Explainer,
+    forecasts: "_Forecasts",
+    every: Explanation,
+    rows: IntArray,
+    most: IntArray,
+    change: FloatArray,
+) -> BoolArray:
+    """[step]: whether the forecast that changed most has a band too wide to report, before or after."""
+    vague, large = np.zeros(len(rows), dtype=np.bool_), np.flatnonzero(np.nan_to_num(change) >= LEAST)
+    for block in blocks(len(large), IN_MEMORY):
+        some = large[block]
+        at = np.concatenate([rows[some], rows[some] + 1])
+        width = forecasts.widths(explainer.with_known_errors(every[at], ENOUGH_DRAWS))
+        wide = width[np.arange(len(at)), np.tile(most[some], 2)] > UNTOLD
+        vague[some] = wide.reshape(2, -1).any(axis=0)
+    return vague
 
 
 def _before_choosing(explainer: Explainer, forecasts: _Forecasts, steps: Transitions) -> FloatArray:

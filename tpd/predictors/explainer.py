@@ -119,9 +119,7 @@ class Explainer:
         drawn = None
         if draws and (isinstance(predictor, DrawingPredictor) or self.errors is not None):
             require_memory("the draws", (draws, *predicted.shape), "float32", "pass fewer pairs at once")
-            drawn = self._draws(predictor, observations, actions, predicted, draws)[..., :-1]
-            for some in blocks(len(actions)):
-                drawn[:, some] = reconciled(drawn[:, some], self.legend)
+            drawn = self._draws(predictor, observations, actions, predicted, draws)
         support = predictor.support(observations, actions)
         values = self.policy.action_values(observations)
         return Explanation(
@@ -156,12 +154,27 @@ class Explainer:
     def _draws(
         self, predictor: Predictor, observations: Array, actions: Array, predicted: FloatArray, count: int
     ) -> FloatArray:
-        """[count, batch, horizon, outcome + 1]: posterior samples of the prediction.
+        """[count, batch, horizon, outcome]: posterior samples of `predicted` [batch, horizon, outcome + 1].
 
         Errors of two actions in one state are correlated only if the policy is available.
         """
         if isinstance(predictor, DrawingPredictor):
-            return predictor.draws(observations, actions, self.policy, count)
+            drawn = predictor.draws(observations, actions, self.policy, count)[..., :-1]
+        else:
+            drawn = self._erring(observations, actions, predicted, count)[..., :-1]
+        for some in blocks(len(actions)):
+            drawn[:, some] = reconciled(drawn[:, some], self.legend)
+        return drawn
+
+    def with_known_errors(self, explanation: Explanation, draws: int) -> Explanation:
+        """The explanation with posterior samples by the known errors, without predicting again."""
+        end = np.diff(1 - explanation.running - explanation.unknown, axis=1, prepend=0)
+        predicted = np.concatenate([explanation.expected, end[..., None]], axis=2)
+        pairs = explanation.observations, explanation.actions
+        return replace(explanation, draws=self._draws(self.predictor, *pairs, predicted, draws))
+
+    def _erring(self, observations: Array, actions: Array, predicted: FloatArray, count: int) -> FloatArray:
+        """[count, batch, horizon, outcome + 1]: the prediction plus known errors."""
         assert self.errors is not None
         if (foil := self.is_foil(observations, actions)) is None:
             places, foil = row_numbers(observations, actions), np.zeros(len(actions), dtype=np.bool_)

@@ -4,7 +4,8 @@ The error of an event depends on its forecast probability, so errors are kept in
 close to 0 have a bin of their own, which shows how often events happen that were forecast as impossible. An
 error is relative: a fraction of the way from the forecast to 1, or to 0 if the truth is lower. So a truth of
 0 or 1 can lie within the band of any forecast in the bin. For an event that happens at most once, the errors
-are those of P(by step h), and the samples of single steps are derived from it.
+are those of P(by step h), and the samples of single steps are derived from it. Real-valued outcomes are
+scaled by how likely the episode still runs in the sample, so an uncertain end makes their bands wide too.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ EDGES = np.array([0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99])
 RANKS = 59
 """The errors of a bin are kept as quantiles at 1/60, 2/60, ...: as many as the samples of a 90 % band."""
 NONE = -1
+LEAST_RUNNING = 0.1
+"""Smallest forecast probability that the episode still runs by which real-valued outcomes are divided."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,6 @@ class KnownErrors:
         chosen = np.linspace(0, len(self.ranks) - 1, count).round().astype(np.int64)
         number = (np.arange(count)[:, None] + places) % count, foil.astype(np.int64)
         drawn = np.repeat(predicted[None].astype(np.float32), count, axis=0)
-        drawn[..., ~self.events] += self.steps[chosen][number]
         ranks = self.ranks[chosen].argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
         rank = ranks[number]  # [draw, batch, outcome]: among the samples; every rank occurs once
         for column in np.unique(self.once[self.once != NONE]).tolist():
@@ -73,6 +75,10 @@ class KnownErrors:
             elif first != column:
                 at = self._shifted(predicted[..., column], rank[..., column], column, count)
                 drawn[..., column] = at if first == NONE else _within(at, drawn[..., first])
+        drawn[..., ~self.events] += self.steps[chosen][number]
+        if self.once[-1] != NONE:
+            likely = np.maximum(_running(predicted), LEAST_RUNNING)[None]
+            drawn[..., ~self.events] *= (_running(drawn) / likely)[..., None]
         return drawn
 
     def _shifted(self, said: FloatArray, rank: IntArray, column: int, count: int) -> FloatArray:
@@ -119,6 +125,12 @@ class KnownErrors:
             )
         plain = (arrays["quantiles"], span, arrays["ranks"], arrays["steps"])
         return cls(*plain, once, arrays["ends"] == 1, events)
+
+
+def _running(expected: FloatArray) -> FloatArray:
+    """[..., horizon]: the probability that the episode still runs at step h; the last outcome is its end."""
+    end = expected[..., -1]
+    return np.clip(1 - np.cumsum(end, axis=-1) + end, 0, 1)
 
 
 def bins(forecast: FloatArray) -> IntArray:
