@@ -106,6 +106,15 @@ def test_returns_that_are_not_learned_are_neither_compared_nor_valued() -> None:
     assert "its return is not learned" in remarks(one, 0)
 
 
+def test_nothing_is_said_to_be_equal_where_nothing_is_learned() -> None:
+    one = future(returns=NOT_LEARNED)
+    assert one.verdicts is not None
+    nothing = Verdicts(*(np.full_like(part, NOT_LEARNED) for part in vars(one.verdicts).values()))
+    said = paragraph(replace(one, verdicts=nothing) - one, 0, "run", "jump", chosen="run")
+    assert "No outcome is learned for both run and jump, so they are not compared." in said
+    assert "do not differ" not in said
+
+
 def test_no_reward_is_named_for_an_outcome_whose_count_is_not_learned() -> None:
     one, other = future(), future(goal=0.1, risk=0.2)
     assert what_if.overtaking(one - other, 0, "goal") is not None

@@ -180,6 +180,11 @@ def test_actions_that_are_masked_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="last action for 2 steps: it chooses action 2, which is not valid"):
         asked.why(moment, foil=tpd.Behaviour(last_action, 2))
     assert asked.why(moment, foil=tpd.Behaviour(last_action, 1)).foil is not None
+    once = tpd.Explainer(lambda o: np.where(o[:, 0] == 0, 2, 0), env=env, horizon=4)
+    later = once.play(seeds=[0])[0][1]
+    said = "is not a valid action here, by the environment's action mask"
+    assert f"2 {said}" in once.why(later, foil=2).text
+    assert said not in once.why(later, foil=1).text
 
 
 def broken(observations: Array) -> IntArray:

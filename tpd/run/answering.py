@@ -59,7 +59,7 @@ def answered(fact: Compared, foil: Compared | None, what_if: str | None = None) 
             learned_instead(side.explanation, side.learned, side.name) for side in sides if side.learned
         ),
         how=replace(answer.how, verdicts=verdict_words(sides[0].learned or sides[0].explanation)),
-        remarks=(*answer.remarks, *_time_limits(compared)),
+        remarks=(*answer.remarks, *_invalid(compared), *_time_limits(compared)),
         asked=_asked(fact, foil, explained if fact.expectations.simulated else []),
         switch=switch,
     )
@@ -102,6 +102,17 @@ def switch_of(fact: Compared, explanation: Explanation) -> Switch | None:
     if dynamics is None or not isinstance(policy, DiscretePolicy):
         return None
     return switch_in_table(explanation, dynamics, policy)
+
+
+def _invalid(compared: Sequence[Compared]) -> list[str]:
+    """Remarks on actions that the environment's mask does not allow."""
+    return [
+        f"{side.name} is not a valid action here, by the environment's action mask"
+        for side in compared
+        if side.run.env.discrete
+        and side.followed is None
+        and not side.run.env.mask(side.state.observation)[0][int(side.action)]
+    ]
 
 
 def _time_limits(compared: Sequence[Compared]) -> list[str]:

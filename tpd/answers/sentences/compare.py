@@ -190,6 +190,9 @@ class ContrastNarrator:
     def _differing(self, row: int, fact: PairSummary, foil: PairSummary) -> str:
         differing = list(self.differences.gains(row))[:MOST_REASONS]
         if not differing:
+            told = zip(fact.count_told, foil.count_told, strict=True)
+            if not any(one and other for one, other in told):
+                return f"no outcome is learned for both {fact.name} and {foil.name}, so they are not compared"
             learned = "" if all([*fact.count_told, *foil.count_told]) else " that are learned"
             return f"{fact.name} and {foil.name} do not differ in the predicted outcomes{learned}"
         said = listed([self._reason(row, outcome, 0.0, fact, foil) for outcome in differing])
