@@ -35,6 +35,17 @@ def test_sentences_favour_only_what_is_settled(spread: float, settled: bool) -> 
     assert (unsettled in compare(contrast, 0, "run", "jump", chosen="run")) == (not settled)
 
 
+@pytest.mark.parametrize(("spread", "settled"), [(0.01, True), (0.4, False)])
+def test_a_reward_for_overtaking_is_by_point_estimates_where_returns_are_not_settled(
+    spread: float, settled: bool
+) -> None:
+    fact = replace(drawn(0.5, 0.0), expected=np.array([[[0.5, 0.01]]]))
+    fact = replace(fact, draws=np.add(fact.samples, np.array([0.0, 0.01])))
+    said = overtakes(fact - drawn(0.3, spread), 0, "crash", "run", "jump")
+    assert "overtakes" in said
+    assert said.startswith("By the point estimates, while the data do not tell") == (not settled)
+
+
 def test_without_bands_counts_are_settled_and_guesses_of_networks_are_not() -> None:
     fact, foil = toy([[0.5, 0.0]]), toy([[0.3, 0.0]])
     assert (fact - foil).settled.all()

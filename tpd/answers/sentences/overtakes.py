@@ -35,6 +35,10 @@ def overtakes(contrast: Contrast, row: int, outcome: str, fact_name: str, foil_n
             f"the data do not say at which reward of {outcome} {behind.name} would overtake {ahead.name}, "
             "nor whether it would have to be larger or smaller than now"
         )
+    if contrast.drawn:
+        low, high = (float(end[row, -1]) for end in contrast.return_band())
+        if low <= 0 <= high:
+            said = f"by the point estimates, while the data do not tell which return is higher now, {said}"
     article = "an" if outcome[0].lower() in "aeiou" else "a"
     or_beyond = "or more" if (at > now) == (at >= 0) else "or less"
     price_at = f"{article} {outcome} {_price(at)} {or_beyond} (now a {_price(now)})"
