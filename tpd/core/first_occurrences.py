@@ -47,7 +47,7 @@ def before_the_end(expected: FloatArray, legend: Legend) -> FloatArray:
 
     The last column is termination. Events of a partition sum to P(still runs) already and are not changed.
     """
-    running = _running(expected)
+    running = still_running(expected)
     apart = [name for name in legend.events if name.removeprefix(FIRST) not in legend.partition]
     events = [legend.names.index(name) for name in apart]
     beyond = expected[..., events] > running + ROUNDING
@@ -65,7 +65,7 @@ def at_most_one(expected: FloatArray, exclusive: Sequence[int]) -> FloatArray:
     of them are scaled by the same factor. The last column is termination.
     """
     columns = list(exclusive)
-    running, total = _running(expected), expected[..., columns].sum(axis=-1, keepdims=True)
+    running, total = still_running(expected), expected[..., columns].sum(axis=-1, keepdims=True)
     beyond = total > running + ROUNDING
     if not beyond.any():
         return expected
@@ -75,7 +75,7 @@ def at_most_one(expected: FloatArray, exclusive: Sequence[int]) -> FloatArray:
     return moved
 
 
-def _running(expected: FloatArray) -> FloatArray:
+def still_running(expected: FloatArray) -> FloatArray:
     """[..., horizon, 1]: the probability that the episode still runs at step h."""
     ends = expected[..., -1]
     return np.clip(1 - (np.cumsum(ends, axis=-1) - ends), 0, 1)[..., None]

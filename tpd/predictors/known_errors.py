@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tpd.core.first_occurrences import still_running
 from tpd.core.pairs import blocks
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 
@@ -77,8 +78,9 @@ class KnownErrors:
                 drawn[..., column] = at if first == NONE else _within(at, drawn[..., first])
         drawn[..., ~self.events] += self.steps[chosen][number]
         if self.once[-1] != NONE:
-            likely = np.maximum(_running(predicted), LEAST_RUNNING)[None]
-            drawn[..., ~self.events] *= (_running(drawn) / likely)[..., None]
+            drawn[..., ~self.events] *= still_running(drawn) / np.maximum(
+                still_running(predicted), LEAST_RUNNING
+            )
         return drawn
 
     def _shifted(self, said: FloatArray, rank: IntArray, column: int, count: int) -> FloatArray:
@@ -125,12 +127,6 @@ class KnownErrors:
             )
         plain = (arrays["quantiles"], span, arrays["ranks"], arrays["steps"])
         return cls(*plain, once, arrays["ends"] == 1, events)
-
-
-def _running(expected: FloatArray) -> FloatArray:
-    """[..., horizon]: the probability that the episode still runs at step h; the last outcome is its end."""
-    end = expected[..., -1]
-    return np.clip(1 - np.cumsum(end, axis=-1) + end, 0, 1)
 
 
 def bins(forecast: FloatArray) -> IntArray:
