@@ -429,3 +429,24 @@ def test_survival_curves_of_rollouts_and_explanations_share_a_page(explainer: Ex
     assert all(panel.containers and panel.collections for panel in panels)  # bars of rollouts, and bands
     never = replace(cases, expected=np.zeros_like(cases.expected))
     assert survival_curves.draw(explainer, truth, never, "nothing happens") is None
+
+
+def test_bands_of_real_outcomes_are_wide_where_the_end_is_uncertain() -> None:
+    """A cost of 1 a step, and an end at the first step with probability 0.5 that errors move to 0 and 1."""
+    errors = KnownErrors(
+        quantiles=np.linspace(-1, 1, RANKS) * np.ones((2, 1, len(EDGES) + 1, 1)),
+        span=np.zeros(4, dtype=np.int64),
+        ranks=np.random.default_rng(0).random((20, 2, 2)),
+        steps=np.zeros((20, 2, 4, 1)),
+        once=np.array([-1, 1]),
+        ends=np.array([False, True]),
+        events=np.array([False, True]),
+    )
+    predicted = np.array([[[-1.0, 0.5], [-0.5, 0.0], [-0.5, 0.0], [-0.5, 0.0]]])
+    place, own = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
+    total = errors.draws(predicted, place, own, RANKS)[..., 0].sum(axis=2)
+    assert total.min() < -3.5
+    assert total.max() > -1.5
+    predicted[..., 1] = 0
+    certain = replace(errors, quantiles=np.zeros_like(errors.quantiles))
+    np.testing.assert_allclose(certain.draws(predicted, place, own, RANKS)[..., 0].sum(axis=2), -2.5)
