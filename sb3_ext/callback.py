@@ -62,6 +62,7 @@ class TransitionCallback(BaseCallback):
         env = self.training_env
         check_space(env.observation_space, "the training env")
         self.num_envs = env.num_envs
+        self._stream = np.arange(self.num_envs)
         self.resumed = self.num_timesteps > 0 and not self.resets
         self._shown = self.num_timesteps
         self._steps: list[Transitions] = []
@@ -97,16 +98,18 @@ class TransitionCallback(BaseCallback):
         action = np.array(self.locals.get("clipped_actions", self.locals["actions"]))
         if isinstance(self.model.action_space, spaces.Discrete):
             action = action.astype(np.int64).reshape(self.num_envs)
-        truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & dones
+        truncated = np.zeros_like(dones)
+        if ended := np.flatnonzero(dones).tolist():
+            truncated[ended] = [bool(infos[env].get("TimeLimit.truncated", False)) for env in ended]
         return Transitions(
             observation=observation,
             action=action,
-            next_observation=self._raw.next_observations(self._observation, dones, infos),
+            next_observation=self._raw.next_observations(self._observation, ended, infos),
             reward=self._raw.rewards(self.locals["rewards"]),
             terminated=dones & ~truncated,
             truncated=truncated,
             info={key: np.array([_entry(info, key) for info in infos]) for key in self.info_keys},
-            stream=np.arange(self.num_envs),
+            stream=self._stream,
         )
 
     def _hand_over(self) -> None:

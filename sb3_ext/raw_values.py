@@ -16,7 +16,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from tpd.core.observations import pack
-from tpd.core.types import Array, BoolArray, FloatArray, RecurrentPolicy, Transitions
+from tpd.core.types import Array, FloatArray, RecurrentPolicy, Transitions
 
 Infos = Sequence[Mapping[str, Any]]
 OBSERVATIONS_PASS = (VecTransposeImage, VecNormalize, VecMonitor, VecCheckNan, VecVideoRecorder)
@@ -77,12 +77,10 @@ class RawValues:
             given = self._normalize.get_original_reward()
         return np.array(given, dtype=np.float64)
 
-    def next_observations(self, first: Array, dones: BoolArray, infos: Infos) -> Array:
-        """[env, ...]: next observations; at the end of an episode its last one, not the first of the next."""
-        following = first.copy()
-        for env, done in enumerate(dones.tolist()):
-            if not done:
-                continue
+    def next_observations(self, first: Array, ended: Sequence[int], infos: Infos) -> Array:
+        """[env, ...]: next observations; of environments whose episode ended, its last one, not `first`."""
+        following = first.copy() if ended else first
+        for env in ended:
             info = infos[env] if self._normalize is None else self._noted[env]
             if "terminal_observation" not in info:
                 raise KeyError(f"the vector env gives no info['terminal_observation'], only {sorted(info)}")
