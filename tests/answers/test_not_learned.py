@@ -178,7 +178,7 @@ def test_tables_give_no_number() -> None:
     total = next(line for line in text.splitlines() if line.startswith("│ return"))
     assert not re.search(r"\d", total.removeprefix(f"│ return within {STEPS} steps"))
     worth = {"return": np.array([np.nan, 1.0])}
-    ranked = answer_tables.ranking(["run", "jump"], worth, None, together([untold, future()]), {})
+    ranked = answer_tables.ranking(["run", "jump"], worth, {}, None, together([untold, future()]), {})
     assert "not learned" in shown(ranked)
 
 

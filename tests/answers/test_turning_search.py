@@ -77,9 +77,9 @@ def test_it_is_told_as_a_story() -> None:
     assert str(point).startswith(f"step {FALLS}: ")
     assert "slips" in str(point)
     moves = "rises" if point.event == "bad end" else "falls"
-    assert f"the probability of {point.event} by step 34 {moves} from {100 * point.before:.0f} to " in str(
-        point
-    )
+    said = f"the probability of {point.event} by step 34 {moves} from {100 * point.before:.0f} to "
+    assert said in str(point)
+    assert f"(by {turning_search.CONFIRMED} rollouts before and after it)" in str(point)
 
 
 def test_an_episode_prints_its_turning_points() -> None:
@@ -94,12 +94,23 @@ def test_what_is_decided_by_the_last_step_has_no_turning_point() -> None:
     assert episodes(decided_at=None)[0].turning_points(seconds=600) == []
 
 
-def test_without_time_the_place_is_told_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_the_place_is_told_as_far_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(turning_search, "MOST_ASKED", len(turning_search.GRID))
     (point,) = episodes()[0].turning_points(seconds=600)
     assert point.step <= FALLS <= point.last
     assert point.last > point.step
+    assert "ran out of time after 600 s, so there may be others" in caplog.text
     assert str(point).startswith(f"steps {point.step} to {point.last}: the probability of ")
+
+
+def test_a_search_without_time_does_not_say_that_there_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    played = episodes(decided_at=None)[0]
+    assert played.turning_points(seconds=600) == []
+    assert not caplog.text
+    assert played.turning_points(seconds=0) == []
+    assert "ran out of time after 0 s, so there may be others" in caplog.text
 
 
 def test_a_storm_turns_a_crossing() -> None:

@@ -1,6 +1,7 @@
 """What if: exact where the futures stay as they are, and silent on what is unknown."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,22 +11,26 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tests.support import small_mdp
+from tests.support.learning import batches
 from tpd.answers.what_if import (
-    best_rows,
+    best_actions,
     fragility,
     overtaking,
     ranking,
+    return_band,
     returns,
     reward_of,
     valued,
     with_rewards,
 )
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import Legend
 from tpd.core.types import FloatArray
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.pair_table import PairTable
+from tpd.predictors.replayed.learner import ReplayedFHTD
 
 HORIZON, NAMES, WEIGHTS = 4, ("a", "b", "first a"), (2.0, -1.0, None)
 ROWS = 4
@@ -120,7 +125,7 @@ def test_the_ranking_is_that_of_the_returns_at_any_reward(
     assert intervals[-1].high == 10
     assert all(one.high == other.low for one, other in pairwise(intervals))
     assert all(one.order != other.order for one, other in pairwise(intervals))
-    best = best_rows(intervals)
+    best = best_actions(pairs, outcome, -10, 10)
     for probe in probes:
         worth = returns(pairs, {outcome: probe})
         order = next(one.order for one in intervals if one.low <= probe <= one.high)
@@ -173,3 +178,66 @@ def test_only_known_pairs_are_rivals(explainer: Explainer) -> None:
     np.testing.assert_array_equal(found.rival == -1, [True, False, True])
     np.testing.assert_array_equal(np.isnan(found.reward), [True, False, True])
     assert {int(found.best[1]), int(found.rival[1])} == {0, 1}
+
+
+def noisy(expected: FloatArray, noise: float) -> Explanation:
+    rng = np.random.default_rng(0)
+    draws = expected + noise * rng.standard_normal((ENOUGH_DRAWS, *expected.shape))
+    return replace(explanation(expected), draws=draws)
+
+
+@given(futures, st.sampled_from(["a", "b"]), st.sampled_from([0.0, 0.01, 0.1, 1.0]))
+def test_where_bands_overlap_no_action_is_called_best(
+    expected: FloatArray, outcome: str, noise: float
+) -> None:
+    pairs = noisy(expected, noise)
+    ranges = best_actions(pairs, outcome, -10, 10)
+    assert (ranges[0].low, ranges[-1].high) == (-10, 10)
+    assert all(one.high == other.low and one.row != other.row for one, other in pairwise(ranges))
+    for low, high, row in ranges:
+        if row is None:
+            continue
+        for reward in (0.99 * low + 0.01 * high, 0.01 * low + 0.99 * high):
+            others = np.setdiff1d(np.arange(ROWS), row)
+            under = valued(pairs, {outcome: reward})
+            contrast = under[np.full(len(others), row)] - under[others]
+            assert (contrast.expected_return[:, -1] > 0).all()
+            assert contrast.settled.all()
+
+
+def test_certain_samples_change_no_range() -> None:
+    expected = np.random.default_rng(1).random((ROWS, HORIZON, len(NAMES)))
+    sharp = best_actions(explanation(expected), "b", -10, 10)
+    assert len(sharp) > 1
+    assert best_actions(noisy(expected, 1e-9), "b", -10, 10) == sharp
+    assert {each.row for each in best_actions(noisy(expected, 9), "b", -10, 10)} == {None}
+
+
+def test_the_band_under_other_rewards_is_that_of_the_samples() -> None:
+    pairs = noisy(np.full((ROWS, HORIZON, len(NAMES)), 0.5), 0.1)
+    assert return_band(explanation(pairs.expected), {}) is None
+    band = return_band(pairs, {"a": -5.0})
+    assert band is not None
+    drawn = np.stack(
+        [returns(replace(pairs, expected=one, draws=None), {"a": -5.0}) for one in pairs.samples]
+    )
+    inside = ((drawn >= band.low) & (drawn <= band.high)).mean()
+    assert inside == pytest.approx(0.9, abs=0.05)
+
+
+def test_states_are_listed_only_where_the_data_decide(explainer: Explainer) -> None:
+    env, states = small_mdp.environment(), np.arange(small_mdp.NUM_STATES)
+    truth = fragility(explainer, env, states, "odd")
+    uncertain = []
+    for steps in (200, 100_000):
+        learner = ReplayedFHTD(env, small_mdp.policy(), small_mdp.outcomes(), horizon=10)
+        for batch in batches(explainer.policy, steps):
+            learner.update(batch)
+        learned = Explainer(learner.table(), explainer.policy, explainer.legend)
+        found = fragility(learned, env, states, "odd")
+        assert np.isnan(found.reward[found.uncertain]).all()
+        sure = ~found.uncertain & ~np.isnan(found.reward)
+        np.testing.assert_array_equal(found.best[sure], truth.best[sure])
+        uncertain.append(int(found.uncertain.sum()))
+    assert uncertain[0] > uncertain[1]
+    assert not truth.uncertain.any()

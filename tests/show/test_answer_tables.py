@@ -183,7 +183,7 @@ def test_what_is_exact_is_said_to_be_exact() -> None:
     side = toy([[0.5, 0.0]])
     caption = answers.comparison(side - side, "this", "that").caption
     assert caption == "exact, computed from the dynamics; horizon 1 steps"
-    table = answers.ranking(["run"], {"return": np.ones(1)}, None, side, {})
+    table = answers.ranking(["run"], {"return": np.ones(1)}, {}, None, side, {})
     assert cells(table, 0)[-1] == "exact"
 
 

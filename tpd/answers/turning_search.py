@@ -55,6 +55,8 @@ class TurningPoint:
     """The event is predicted by this step of the episode."""
     before: float
     after: float
+    rollouts: int
+    """The number of rollouts behind each of the two probabilities."""
 
     @property
     def step(self) -> int:
@@ -70,20 +72,26 @@ class TurningPoint:
         place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
         when = f"by step {self.until}"
         said = turned(self.happened, self.event, when, self.before, self.after)
-        return f"{place}: {said}; due to the random result of this step, not to the choice of its action"
+        how = f"by {self.rollouts} rollouts before and after it"
+        return (
+            f"{place}: {said} ({how}); due to the random result of this step, not to the choice of its action"
+        )
 
 
 def search_turning_points(
     simulator: Simulator, recording: Recording, number: int, seconds: float, most: int
-) -> list[TurningPoint]:
-    """The turning points of one recorded episode, largest first, at most `most`, in about `seconds`."""
+) -> tuple[list[TurningPoint], bool]:
+    """The turning points of one recorded episode, largest first, at most `most`, in about `seconds`.
+
+    Also whether the search was finished: if not, there may be others.
+    """
     names = decisive_in(recording, simulator.outcomes.legend)
     if not names:
-        return []
+        return [], True
     search = _Search(simulator, recording, number, names, seconds)
-    search.bisect()
+    finished = search.bisect()
     found = [point for pair in search.jumps()[: 2 * most] if (point := search.confirmed(*pair))]
-    return sorted(found, key=lambda point: -abs(point.change))[:most]
+    return sorted(found, key=lambda point: -abs(point.change))[:most], finished
 
 
 class _Search:
@@ -100,15 +108,15 @@ class _Search:
         self._until = min(self._steps + simulator.horizon, np.inf if limit is None else limit)
         self._ends, self._found = time.monotonic() + seconds, dict[int, FloatArray]()
 
-    def bisect(self) -> None:
-        """Roll out moments until every jump is found, or time is up."""
+    def bisect(self) -> bool:
+        """Roll out moments until every jump is found, or time is up; returns whether every jump is found."""
         for share in GRID:
             self._ask(round(share * (self._steps - 1)))
-        while len(self._found) < MOST_ASKED and not self._late:
-            wide = [(first, last) for first, last in self.jumps() if last - first > 1]
-            if not wide:
-                break
+        while wide := [(first, last) for first, last in self.jumps() if last - first > 1]:
+            if len(self._found) >= MOST_ASKED or self._late:
+                return False
             self._ask(sum(wide[0]) // 2)
+        return len(self._found) >= min(len(GRID), self._steps)
 
     def jumps(self) -> list[tuple[int, int]]:
         """Neighbouring moments whose probabilities differ, largest difference first."""
@@ -132,6 +140,7 @@ class _Search:
             int(self._until) - 1,
             float(before[k]),
             float(after[k]),
+            rollouts,
         )
 
     @property

@@ -4,16 +4,18 @@ Returns are linear in the rewards of the outcomes, so these questions need no le
 policy does not change; `tpd.answers.resolve` solves for the optimal policy under other rewards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from tpd.core.bands import ENOUGH_DRAWS, Band
 from tpd.core.contrast import Contrast
 from tpd.core.explanation import Explanation
 from tpd.core.outcomes import UNACCOUNTED, Legend
+from tpd.core.pairs import IN_MEMORY, blocks
 from tpd.core.types import Array, BoolArray, FloatArray, IntArray
 from tpd.envs import Environment
 from tpd.guards.settings import did_you_mean, number
@@ -24,6 +26,8 @@ SAME_COUNT = 1e-9
 """Discounted counts that differ by less are equal up to rounding."""
 SAME_REWARD = 1e-9
 """A reward closer to 0 than this, relative to the current one, is 0 up to rounding."""
+PROBES = np.concatenate([[1e-6], np.linspace(0, 1, 41)[1:-1], [1 - 1e-6]])
+"""The rewards of a range at which bands are computed, as fractions of it."""
 
 
 def with_rewards(legend: Legend, rewards: Mapping[str, float]) -> Legend:
@@ -79,6 +83,13 @@ def returns(explanation: Explanation, rewards: Mapping[str, float]) -> FloatArra
     """[batch]: expected return to the horizon under other rewards; NaN if it is unknown or not learned."""
     worth = valued(explanation, rewards).expected_return[:, -1]
     return np.where(explanation.foreseen[:, -1] & tells(explanation, rewards), worth, np.nan)
+
+
+def return_band(explanation: Explanation, rewards: Mapping[str, float]) -> Band | None:
+    """[batch]: the band of the return to the horizon under other rewards; None without bands."""
+    if not explanation.banded:
+        return None
+    return Band(*(end[:, -1] for end in valued(explanation, rewards).return_band()))
 
 
 def returns_and_counts(explanation: Explanation, outcome: str) -> tuple[FloatArray, FloatArray]:
@@ -146,15 +157,52 @@ def ranking(explanation: Explanation, outcome: str, low: float, high: float) -> 
     return found
 
 
-def best_rows(intervals: list[RewardInterval]) -> list[tuple[float, float, int]]:
-    """(low, high, best row): neighbouring intervals with the same best row are joined."""
-    found = list[tuple[float, float, int]]()
-    for interval in intervals:
-        if interval.order and found and found[-1][2] == interval.order[0]:
-            found[-1] = (found[-1][0], interval.high, interval.order[0])
-        elif interval.order:
-            found.append((interval.low, interval.high, interval.order[0]))
+class BestAction(NamedTuple):
+    """A range of rewards in which one action has the highest return."""
+
+    low: float
+    high: float
+    row: int | None
+    """The row of the explanation; None where a band of a difference of returns includes 0."""
+
+
+def best_actions(explanation: Explanation, outcome: str, low: float, high: float) -> list[BestAction]:
+    """Which row has the highest return, as a function of one reward; empty if fewer than two are known."""
+    intervals = ranking(explanation, outcome, low, high)
+    known = [BestAction(one.low, one.high, one.order[0]) for one in intervals if len(one.order) > 1]
+    return _joined([part for best in _joined(known) for part in _certain(explanation, outcome, best)])
+
+
+def _joined(ranges: Sequence[BestAction]) -> list[BestAction]:
+    """The ranges without empty ones; neighbours with the same row are joined."""
+    found = list[BestAction]()
+    for low, high, row in ranges:
+        if low < high:
+            begin = found.pop().low if found and found[-1].row == row else low
+            found.append(BestAction(begin, high, row))
     return found
+
+
+def _certain(explanation: Explanation, outcome: str, best: BestAction) -> list[BestAction]:
+    """A range, split into the part where the bands agree that the row is best, and the rest."""
+    low, high, row = best
+    if row is None or not explanation.banded:
+        return [best]
+    rewards = low + (high - low) * PROBES
+    certain = np.flatnonzero([_leads(explanation, row, {outcome: float(reward)}) for reward in rewards])
+    if not len(certain):
+        return [BestAction(low, high, None)]
+    ends = [low, *rewards[1:-1].tolist(), high]
+    first, last = ends[certain[0]], ends[certain[-1]]
+    return [BestAction(low, first, None), BestAction(first, last, row), BestAction(last, high, None)]
+
+
+def _leads(explanation: Explanation, row: int, rewards: Mapping[str, float]) -> bool:
+    """Whether the bands of all differences to the other known returns exclude 0."""
+    others = np.flatnonzero(~np.isnan(returns(explanation, rewards)))
+    others = others[others != row]
+    under = valued(explanation, rewards)
+    return bool((under[np.full(len(others), row)] - under[others]).settled.all())
 
 
 def _crossings(offset: FloatArray, slope: FloatArray, low: float, high: float) -> list[float]:
@@ -178,6 +226,9 @@ class Fragility:
     """[state]: the reward at which it does; NaN if none ever does"""
     obtained: str
     """How the numbers were obtained."""
+    uncertain: BoolArray
+    """[state]: whether the data do not say which action is best, or whether the rival ever overtakes it; then
+    the reward is NaN"""
 
 
 def fragility(explainer: Explainer, env: Environment, states: Array, outcome: str) -> Fragility:
@@ -191,7 +242,17 @@ def fragility(explainer: Explainer, env: Environment, states: Array, outcome: st
     explanation = explainer.explain(states[row], action)
     worth, count = np.full(valid.shape, np.nan), np.zeros(valid.shape)
     worth[row, action], count[row, action] = returns_and_counts(explanation, outcome)
-    return _nearest(worth, count, now, explanation.obtained)
+    found = _nearest(worth, count, now, explanation.obtained)
+    met = np.flatnonzero(found.rival >= 0)
+    for block in blocks(len(met), IN_MEMORY // 2):
+        some = met[block]
+        pairs = np.tile(states[some], 2), np.concatenate([found.best[some], found.rival[some]])
+        both = explainer.explain(*pairs, draws=ENOUGH_DRAWS)
+        contrast = both[: len(some)] - both[len(some) :]
+        if contrast.drawn:
+            column = explanation.legend.names.index(outcome)
+            found.uncertain[some] = ~(contrast.settled & sign_certain(contrast)[:, column])
+    return replace(found, reward=np.where(found.uncertain, np.nan, found.reward))
 
 
 def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) -> Fragility:
@@ -216,4 +277,5 @@ def _nearest(worth: FloatArray, count: FloatArray, now: float, obtained: str) ->
         rival=np.where(never, -1, rival),
         reward=np.where(never, np.nan, now + np.where(never, 0, moved)),
         obtained=obtained,
+        uncertain=np.zeros(len(worth), dtype=np.bool_),
     )

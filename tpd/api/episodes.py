@@ -1,6 +1,7 @@
 """Episodes played by an agent, as sequences of moments to ask about."""
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import overload
@@ -18,9 +19,14 @@ from tpd.predictors.simulation import Simulator
 from tpd.sources.episodes import Recording, some_episodes
 from tpd.sources.moments import Moment
 
+log = logging.getLogger(__name__)
 SECONDS, MOST_POINTS = 10.0, 3
 """Defaults of a search for turning points."""
 NO_POINTS = f"no step changed the probability of a decisive event by {percent(LEAST_JUMP)} or more"
+OUT_OF_TIME = (
+    "the search for turning points ran out of time after %g s, so there may be others: call "
+    "turning_points(seconds=...) with more"
+)
 _Simulators = Callable[[], Simulator]
 
 
@@ -39,7 +45,7 @@ class PlayedEpisode(Sequence[Moment]):
     def __init__(self, recording: Recording, number: int, legend: Legend, simulator: _Simulators) -> None:
         self._recording, self._number, self._legend = recording, number, legend
         self._simulator = simulator
-        self._points: dict[tuple[float, int], list[TurningPoint]] = {}
+        self._points: dict[tuple[float, int], tuple[list[TurningPoint], bool]] = {}
         self.seed = int(recording.seeds[number])
         self.transitions: Transitions = recording.episodes[number]
         """[time]"""
@@ -75,8 +81,16 @@ class PlayedEpisode(Sequence[Moment]):
         """Find by rollouts the steps that changed the probability of a decisive event most, largest first.
 
         A decisive event ends an episode, or carries a large part of the reward. The search stops after about
-        `seconds`; a change that is not yet narrowed down to one step is reported as a range of steps.
+        `seconds`, and then logs a warning; a change that is not yet narrowed down to one step is reported as
+        a range of steps.
         """
+        points, finished = self._search(seconds, most)
+        if not finished:
+            log.warning(OUT_OF_TIME, seconds)
+        return points
+
+    def _search(self, seconds: float, most: int) -> tuple[list[TurningPoint], bool]:
+        """The turning points, and whether the search was finished."""
         if (seconds, most) not in self._points:
             with one_thread():
                 found = search_turning_points(self._simulator(), self._recording, self._number, seconds, most)
@@ -85,7 +99,11 @@ class PlayedEpisode(Sequence[Moment]):
 
     def __str__(self) -> str:
         try:
-            points = [str(point) for point in self.turning_points()] or [NO_POINTS]
+            found, finished = self._search(SECONDS, MOST_POINTS)
+            points = [str(point) for point in found]
+            if not finished:
+                points.append(OUT_OF_TIME % SECONDS)
+            points = points or [NO_POINTS]
         except ValueError as error:
             points = [f"turning points were not searched: {error}"]
         return "\n  ".join([repr(self), *points])

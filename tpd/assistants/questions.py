@@ -15,8 +15,9 @@ from tpd.api.threads import one_thread
 from tpd.assistants import records
 from tpd.assistants.library import Library, OpenRun
 from tpd.assistants.views import MOST_OUTCOMES, doubts_of, figure_of, how_of, text_of
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation
-from tpd.core.types import Array
+from tpd.core.types import Array, FloatArray
 from tpd.guards.settings import did_you_mean, shown
 from tpd.policies.stored import AbsentPolicy
 from tpd.run.answering import answered
@@ -171,13 +172,12 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
     if run.env.discrete:
         actions = np.array(valid_actions(run, fact.state)[:MOST_ACTIONS])
         names = [run.env.name_of_action(action) for action in actions]
-        explanation = fact.expectations.explain(actions)
-        now = what_if.returns(explanation, {})
-        then = what_if.returns(explanation, rewards) if rewards else [None] * len(now)
-        returns = [
-            records.ActionReturn(action=name, now=figure_of(one), with_these_rewards=figure_of(other))
-            for name, one, other in zip(names, now, then, strict=True)
-        ]
+        explanation = fact.expectations.explain(actions, draws=ENOUGH_DRAWS)
+        columns = _returns("now", explanation, {})
+        if rewards:
+            columns |= _returns("with_these_rewards", explanation, rewards)
+        rows = [{key: figure_of(column[row]) for key, column in columns.items()} for row in range(len(names))]
+        returns = [records.ActionReturn(action=name, **row) for name, row in zip(names, rows, strict=True)]
     if outcome is not None:
         ranges = _ranges(explanation, outcome, names) if run.env.discrete else []
         overtaking = _overtaking(answer, outcome, ranges)
@@ -193,14 +193,25 @@ def what_if_record(asked: Asked, outcome: str | None, rewards: Mapping[str, floa
     )
 
 
+def _returns(name: str, explanation: Explanation, rewards: Mapping[str, float]) -> dict[str, FloatArray]:
+    """Columns [action]: the return under these rewards, and the ends of its band; NaN if unknown."""
+    worth, band = what_if.returns(explanation, rewards), what_if.return_band(explanation, rewards)
+    ends = {} if band is None else {f"{name}_{end}": values for end, values in band._asdict().items()}
+    return {name: worth} | {key: np.where(np.isnan(worth), np.nan, values) for key, values in ends.items()}
+
+
 def _ranges(explanation: Explanation, outcome: str, names: list[str]) -> list[records.RewardRange]:
     """Which action has the highest return for which reward of an outcome, around its current value."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
-    rows = what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach))
+    best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
     return [
-        records.RewardRange(low=float(f"{low:.6g}"), high=float(f"{high:.6g}"), best_action=names[row])
-        for low, high, row in rows[:MOST_ACTIONS]
+        records.RewardRange(
+            low=float(f"{low:.6g}"),
+            high=float(f"{high:.6g}"),
+            best_action=None if row is None else names[row],
+        )
+        for low, high, row in best[: 2 * MOST_ACTIONS]
     ]
 
 

@@ -209,7 +209,7 @@ class RewardRange(BaseModel):
 
     low: float
     high: float
-    best_action: str
+    best_action: str | None = Field(description="null where the data do not say which action it is.")
 
 
 class Overtaking(BaseModel):
@@ -226,13 +226,17 @@ class Overtaking(BaseModel):
 
 
 class ActionReturn(BaseModel):
-    """The return of an action under the current and under other rewards; null if it is unknown."""
+    """The return of an action under the current and under other rewards, with 90 % bands; null if unknown."""
 
     action: str
     now: float | None
+    now_low: float | None = None
+    now_high: float | None = None
     with_these_rewards: float | None = Field(
         default=None, description="null also if no other rewards were given."
     )
+    with_these_rewards_low: float | None = None
+    with_these_rewards_high: float | None = None
 
 
 class WhatIf(BaseModel):

@@ -12,6 +12,7 @@ import numpy as np
 
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
+from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation, together
 from tpd.core.types import Array, FloatArray
 from tpd.guards.sizes import TooLargeError
@@ -32,6 +33,7 @@ from tpd.store.explanations import save_explanation
 from tpd.store.saved_runs import SavedRun
 from tpd.tracking.fetch import fetch
 
+CHANGED = "with these rewards"
 MOST_SIMULATED = 200
 """Upper bound on states searched for a what-if if every explanation is simulated."""
 
@@ -128,11 +130,13 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
         return
     actions = np.array(valid_actions(run, fact.state))
     names = [run.env.name_of_action(action) for action in actions]
-    explanation = fact.expectations.explain(actions)
+    explanation = fact.expectations.explain(actions, draws=ENOUGH_DRAWS)
     worth = "return, infinite horizon" if explanation.endless else "return"
     columns: dict[str, FloatArray] = {worth: what_if.returns(explanation, {})}
+    bands = {worth: what_if.return_band(explanation, {})}
     if question.rewards:
-        columns["with these rewards"] = what_if.returns(explanation, question.rewards)
+        columns[CHANGED] = what_if.returns(explanation, question.rewards)
+        bands[CHANGED] = what_if.return_band(explanation, question.rewards)
     if question.resolve:
         horizon = f" within {explanation.horizon} steps" if explanation.endless else ""
         columns[f"re-solved{horizon}"] = _resolved_returns(run, question.rewards, fact.state, actions)
@@ -140,7 +144,7 @@ def _rank(question: Question, fact: Compared, out: Path) -> None:
     columns |= _observed_returns(fact, names, explanation, out)
     told = explanation.told.returns[:, -1]
     columns = {name: np.where(told, column, np.nan) for name, column in columns.items()}
-    show(answer_tables.ranking(names, columns, own, explanation, question.rewards))
+    show(answer_tables.ranking(names, columns, bands, own, explanation, question.rewards))
     if question.rewards:
         print("the rest of the policy is unchanged, except in the column re-solved\n")
     if question.what_if is not None:
@@ -184,16 +188,21 @@ def _what_if(run: SavedRun, outcome: str, names: Sequence[str], explanation: Exp
     """Plot returns against one reward in this state; list recorded states where another action overtakes."""
     now = what_if.reward_of(explanation.legend, outcome)
     reach = max(2 * abs(now), 10.0)
-    for low, high, row in what_if.best_rows(what_if.ranking(explanation, outcome, now - reach, now + reach)):
-        print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {names[row]} has the highest return")
-    against_reward(outcome, names, explanation, now, reach).savefig(out / f"what_if_{outcome}.png")
+    best = what_if.best_actions(explanation, outcome, now - reach, now + reach)
+    untold = np.isnan(what_if.returns_and_counts(explanation, outcome)[1])
+    if left_out := [name for name, missing in zip(names, untold, strict=True) if missing]:
+        print(f"not compared, as the return or the number of {outcome} is not learned: {', '.join(left_out)}")
+    for low, high, row in best:
+        said = "the data do not say which action" if row is None else names[row]
+        print(f"  reward of {outcome} from {low:8.4g} to {high:8.4g}: {said} has the highest return")
+    against_reward(outcome, names, explanation, now, best).savefig(out / f"what_if_{outcome}.png")
     if run.recording is not None:
         _fragile_states(run, run.recording, outcome, now, out)
     if (spec := MapSpec.from_config(run.maps, run.env)) is not None:
         atlas = Atlas.explore(run.explainer, run.env, spec)
         found = what_if.fragility(run.explainer, run.env, atlas.explanation.observations, outcome)
         change = np.where(found.rival < 0, np.inf, np.abs(found.reward - now))
-        moves = np.where(found.best < 0, np.nan, change)
+        moves = np.where((found.best < 0) | found.uncertain, np.nan, change)
         maps.fragile_map(atlas, outcome, now, moves).savefig(out / f"fragile_map_{outcome}.png")
 
 
@@ -208,7 +217,10 @@ def _fragile_states(run: SavedRun, recording: Recording, outcome: str, now: floa
     if (found.best < 0).all():
         print(f"{some}: no result, because the return or the count of {outcome} is not predicted\n")
         return
+    rows, uncertain = fragile_tables.most_fragile(run.env, met, found, now), int(found.uncertain.sum())
+    if not rows and not uncertain:
+        print(f"{some}: no other action overtakes at any reward of {outcome}\n")
+        return
     fragile(outcome, now, found).savefig(out / f"fragile_{outcome}.png")
-    rows = fragile_tables.most_fragile(run.env, met, found, now)
-    show(fragile_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})"))
+    show(fragile_tables.fragile_table(outcome, rows, f"{some} ({found.obtained})", uncertain))
     (out / f"fragile_{outcome}.json").write_text(json.dumps(rows, indent=2))

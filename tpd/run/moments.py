@@ -48,9 +48,10 @@ def worth_asking(question: Question, run: SavedRun) -> str:
             f"  {command} episode=0 step={_last_of(recording, 0)}"
         )
     if not found:
+        longer = f" within {question.seconds:g} s; seconds=... searches longer" if how == BY_ROLLOUTS else ""
         return (
-            f"{run.name}: no step of a recorded episode changed the probability of a decisive event by "
-            f"{percent(_least(run))} or more ({how}). To ask about any step:\n"
+            f"{run.name}: no step of a recorded episode was found that changed the probability of a decisive "
+            f"event by {percent(_least(run))} or more ({how}{longer}). To ask about any step:\n"
             f"  {command} episode=0 step={_last_of(recording, 0)}"
         )
     lines = [f"{run.name}: moments worth asking about ({how})"]
@@ -115,7 +116,7 @@ def _rolled_out(
         left = ends - time.monotonic()
         if found >= MOST_MOMENTS or (left <= 0 and number != order[0]):
             return
-        for point in search_turning_points(simulator, recording, number, left, MOST_OF_ONE):
+        for point in search_turning_points(simulator, recording, number, left, MOST_OF_ONE)[0]:
             found += 1
             yield WorthAsking(number, point.step, str(point))
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from tpd.answers import what_if
 from tpd.answers.answer import return_row
 from tpd.answers.sentences.formatting import worth
-from tpd.core.bands import LEVEL
+from tpd.core.bands import LEVEL, Band
 from tpd.core.contrast import Contrast
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import TOLERATED, Explained, Explanation
@@ -240,12 +240,14 @@ def observed_columns(observed: BoundedDistribution) -> dict[str, FloatArray]:
 def ranking(
     names: Sequence[str],
     columns: Mapping[str, FloatArray],
+    bands: Mapping[str, Band | None],
     own: str | None,
     explanation: Explanation,
     rewards: Mapping[str, float],
 ) -> Table:
     """All actions, the best first, with one column per way of valuing them.
 
+    bands: of some columns; None if there are none.
     explanation: of the actions in this state.
     rewards: the changed rewards.
     """
@@ -257,8 +259,18 @@ def ranking(
     order = np.argsort(-np.nan_to_num(next(iter(columns.values())), nan=-np.inf), kind="stable")
     for i in order:
         nan = "unknown" if told[i] else untold
-        cells = [nan if np.isnan(column[i]) else worth(float(column[i])) for column in columns.values()]
+        cells = [
+            nan if np.isnan(column[i]) else _valued(float(column[i]), bands.get(name), i)
+            for name, column in columns.items()
+        ]
         mark = " (the agent's)" if names[i] == own else ""
         visits = ONE_ROLLOUT if unit == ROLLOUTS and np.isinf(support[i]) else _visits(support[i])
         table.add_row(names[i] + mark, *cells, visits)
+    if any(band is not None for band in bands.values()):
+        table.caption = f"in brackets: {LEVEL:.0%} bands of the expectations"
     return table
+
+
+def _valued(value: float, band: Band | None, row: int) -> str:
+    """A return, with its band if it has one."""
+    return worth(value) if band is None else _within("", value, float(band.low[row]), float(band.high[row]))

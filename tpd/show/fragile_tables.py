@@ -29,13 +29,18 @@ def most_fragile(env: Environment, states: Array, found: Fragility, now: float) 
     ]
 
 
-def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str) -> Table:
-    """Table of these states; `where` names the states searched and the method."""
+def fragile_table(outcome: str, rows: Sequence[Mapping[str, Any]], where: str, uncertain: int) -> Table:
+    """Table of these states; `where` names the states searched and the method.
+
+    uncertain: the number of further states where the data do not determine the reward.
+    """
     title = f"States where another action overtakes first if the reward of {outcome} changes, {where}"
     table = empty_table(title, "state", "best", "overtaken by", f"at a reward of {outcome} of", texts=4)
     for row in rows[:MOST_LISTED]:
         table.add_row(str(row["state"]), str(row["best"]), str(row["overtaken by"]), f"{row['at']:.4g}")
     table.caption = "the rest of the policy is unchanged"
+    if uncertain:
+        table.caption += f"; in {uncertain} more states the data do not say which action overtakes the other"
     if len(rows) > MOST_LISTED:
-        table.caption = f"and {len(rows) - MOST_LISTED} more states; {table.caption}"
+        table.caption = f"{len(rows) - MOST_LISTED} more states are not listed; {table.caption}"
     return table

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from tpd.answers.what_if import Fragility, returns_and_counts
+from tpd.answers.what_if import BestAction, Fragility, returns_and_counts
 from tpd.core.distributions import BoundedDistribution
 from tpd.core.explanation import TOLERATED, Explanation
 from tpd.show.plots import CURVE_LOOKS
@@ -17,12 +17,15 @@ EDGE = 0.001
 
 
 def against_reward(
-    outcome: str, names: Sequence[str], explanation: Explanation, now: float, reach: float
+    outcome: str, names: Sequence[str], explanation: Explanation, now: float, best: Sequence[BestAction]
 ) -> Figure:
-    """Returns of all actions as functions of one outcome's reward, with the rest of the policy unchanged."""
+    """Returns of all actions as functions of one outcome's reward, with the rest of the policy unchanged.
+
+    best: the best action for each reward. Where the data do not determine it, the background is grey.
+    """
     figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
     axes = figure.subplots()
-    rewards = np.array([now - reach, now + reach])
+    rewards = np.array([best[0].low, best[-1].high]) if best else np.array([now - 1, now + 1])
     worth_now, slope = returns_and_counts(explanation, outcome)
     looks = cycle(CURVE_LOOKS)
     for name, value, grows in zip(names, worth_now, slope, strict=True):
@@ -31,6 +34,11 @@ def against_reward(
             axes.plot([], [], label=f"{name}: unknown", **look)
         else:
             axes.plot(rewards, value + grows * (rewards - now), label=name, **look)
+    label: str | None = "the data do not say\nwhich action is best"
+    for low, high, row in best:
+        if row is None:
+            axes.axvspan(low, high, color="#eeeeee", zorder=0, label=label)
+            label = None
     axes.axvline(now, color="#999999", linewidth=0.8)
     axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
     axes.set_xlabel(f"reward of {outcome}")
