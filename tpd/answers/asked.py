@@ -23,7 +23,7 @@ from tpd.answers.drivers import (
 from tpd.answers.nearest import NearestState, among_states_met, over_fields
 from tpd.answers.sentences.drivers import contradiction, not_mixed, too_unlike
 from tpd.core.explanation import Explanation
-from tpd.core.outcomes import FIRST
+from tpd.core.outcomes import FIRST, Legend
 from tpd.core.seeding import generator
 from tpd.core.types import Array, BoolArray, FloatArray
 from tpd.core.verdicts import Verdict
@@ -123,7 +123,7 @@ class Asked:
             raise ValueError(ELSEWHERE)
         explained = [self._explain(action) for action in (self.fact, self.foil) if action is not None]
         needed = explained[: 2 if against_foil else 1]
-        outcome = _decisive(explained, against_foil) if event is None else _named(needed[0], event)
+        outcome = _decisive(explained, against_foil) if event is None else column_of(needed[0].legend, event)
         step = _last_told(needed, outcome) if by is None else whole_number("by", by, 0, needed[0].horizon - 1)
         actions = (self.fact, self.foil) if against_foil and self.foil is not None else (self.fact,)
         forecast = Forecast(self._fastest(outcome), self.env, actions, outcome, step)
@@ -219,9 +219,9 @@ def _shown(features: Features, group: Group, here: FloatArray) -> str:
     return " and ".join(f"{features.names[k]} {features.shown(k, here[k])}" for k in group.columns.tolist())
 
 
-def _named(explanation: Explanation, event: str) -> int:
+def column_of(legend: Legend, event: str) -> int:
     """The column of an outcome; for an event, that of its first occurrence if there is one."""
-    names = explanation.legend.names
+    names = legend.names
     for name in (f"{FIRST}{event}", event):
         if name in names:
             return names.index(name)

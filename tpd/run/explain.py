@@ -12,6 +12,7 @@ import numpy as np
 
 from tpd.answers import what_if
 from tpd.answers.answer import Answer
+from tpd.answers.asked import column_of
 from tpd.core.bands import ENOUGH_DRAWS
 from tpd.core.explanation import Explanation, together
 from tpd.core.types import Array, FloatArray
@@ -58,7 +59,7 @@ def answer(question: Question, scratch: Path) -> None:
 
         print(worth_asking(question, run))
         return
-    _check_rewards(question, run)
+    _check_names(question, run)
     fact, foil = fact_and_foil(question, run, scratch)
     out = Path(question.out or f"outputs/answers/{time.strftime('%Y-%m-%d_%H-%M-%S')}")
     out.mkdir(parents=True, exist_ok=True)
@@ -71,8 +72,10 @@ def answer(question: Question, scratch: Path) -> None:
     print(f"plots: {out}")
 
 
-def _check_rewards(question: Question, run: SavedRun) -> None:
-    """Refuse unknown rewards before anything is printed."""
+def _check_names(question: Question, run: SavedRun) -> None:
+    """Refuse unknown rewards and events before anything is printed."""
+    if isinstance(question.drivers, str):
+        column_of(run.explainer.legend, question.drivers)
     asked = dict(question.rewards)
     if question.what_if is not None:
         asked.setdefault(question.what_if, 0.0)

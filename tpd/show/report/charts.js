@@ -207,6 +207,7 @@ class Charts {
       return;
     }
     const total = new Array(book.horizon).fill(0);
+    const complete = total.map((_, h) => h < reachOfLines && book.toldReturn(fact) && book.toldReturn(foil));
     const traces = this.components.map((k) => {
       const other = book.expected(foil, k);
       const foilTold = book.toldBy(foil, k);
@@ -215,6 +216,7 @@ class Charts {
       const gained = book.expected(fact, k).map((value, h) => {
         sum += book.discount ** h * weights[k] * (value - other[h]);
         total[h] += sum;
+        complete[h] &&= told[h];
         return h < reach && told[h] ? sum : null;
       });
       return this.bar(book.outcomes[k].name, gained, bars(book.outcomes[k]), ".2f");
@@ -224,7 +226,7 @@ class Charts {
       mode: "lines+markers",
       name: "total",
       x: this.steps,
-      y: total.map((v, h) => (h < reachOfLines && book.toldReturn(fact) && book.toldReturn(foil) ? v : null)),
+      y: total.map((v, h) => (complete[h] ? v : null)),
       line: { color: "black", width: 1.5 },
       marker: { size: 4 },
       hovertemplate: "%{y:.2f}<extra>total</extra>",
