@@ -79,7 +79,7 @@ def test_it_is_told_as_a_story() -> None:
     moves = "rises" if point.event == "bad end" else "falls"
     said = f"the probability of {point.event} by step 34 {moves} from {100 * point.before:.0f} to "
     assert said in str(point)
-    assert f"(by {turning_search.CONFIRMED} rollouts before and after it)" in str(point)
+    assert f"({turning_search.CONFIRMED} rollouts each)" in str(point)
 
 
 def test_an_episode_prints_its_turning_points() -> None:

@@ -72,7 +72,7 @@ class TurningPoint:
         place = f"step {self.step}" if self.last == self.step else f"steps {self.step} to {self.last}"
         when = f"by step {self.until}"
         said = turned(self.happened, self.event, when, self.before, self.after)
-        how = f"by {self.rollouts} rollouts before and after it"
+        how = f"{self.rollouts} rollouts each"
         return (
             f"{place}: {said} ({how}); due to the random result of this step, not to the choice of its action"
         )
