@@ -140,11 +140,11 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
 class ExplainerCallback(TransitionCallback):
     """Trains an explainer on the transitions of `model.learn`, during the training or after it.
 
-    During training, a network makes few updates, so as not to slow it down; with `fit_at_end` it is fitted to
-    the transitions in memory once the training is over. Metrics of the learning, and the fraction of the
-    training time that it takes, go to the run, or to SB3's logger without one. The hidden states of a
-    recurrent agent depend on its weights at the time, and `RecurrentPolicy.version` identifies these for the
-    learner; after the training, hidden states are recomputed with the final weights.
+    During training, a network makes few updates, so as not to slow down the training; with `fit_at_end` it is
+    fitted to the transitions in memory at the end. Metrics of the learning, and the fraction of the training
+    time that it takes, go to the run or, if there is none, to SB3's logger. The hidden states of a recurrent
+    agent depend on its weights at the time, and `RecurrentPolicy.version` identifies these for the learner;
+    after the training, hidden states are recomputed with the final weights.
     """
 
     def __init__(

@@ -23,9 +23,9 @@ def explainer_for(
     """The explainer of a model, before or during its training: `explainer_for(model, "env=lunar_lander")`.
 
     overrides: as on the command line: `env=...` or `env.id=...`, `outcomes=...`, `explainer...=...`.
-    vec_normalize: the file of its statistics or the wrapper itself, for a model that was loaded without its
-        environment; False if none are to be used. Under VecNormalize the explainer sees raw observations, and
-        the model normalised ones.
+    vec_normalize: the file with the statistics of VecNormalize, or the wrapper itself, for a model that was
+        loaded without its environment; False if none are to be used. Under VecNormalize the explainer sees
+        raw observations, and the model normalised ones.
     """
     cfg = composed(["explainer=network_alongside", *overrides])
     env = make_env(cfg)

@@ -198,7 +198,9 @@ def _named(module: Any, name: Any) -> PickledName:
 
 def _object(made_by: Any, arguments: Any) -> PickledObject:
     if not isinstance(made_by, PickledName) or not isinstance(arguments, tuple):
-        raise RefusedPickleError("is not a pickle that Stable-Baselines3 writes: its objects have no class")
+        raise RefusedPickleError(
+            "is not a pickle of Stable-Baselines3: it has an object without the name of a class"
+        )
     return PickledObject(made_by.origin, arguments)
 
 
@@ -241,7 +243,7 @@ def next_pickle(content: io.BytesIO, largest: int = LARGEST_PICKLE) -> Any:
     except ValueError as error:
         if cut_off and part.tell() >= largest:
             raise ValueError(f"is larger than {largest} bytes") from error
-        raise ValueError(f"is not a pickle, or corrupted ({error})") from error
+        raise ValueError(f"is not a pickle, or it is corrupted ({error})") from error
     except (EOFError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"is a corrupted pickle ({type(error).__name__})") from error
 

@@ -148,8 +148,12 @@ def _array(value: Any, due: tuple[int, ...], name: str) -> FloatArray:
     """[*due]: an array; its shape is checked before memory is allocated."""
     array = value if isinstance(value, np.ndarray | np.generic) else array_of(value, name)
     if array.shape != due:
-        where = f"but the environment has {due}: pass the agent's own file" if due else "expected a number"
-        raise ValueError(f"the statistics of {name} have shape {array.shape}, {where}")
+        if not due:
+            raise ValueError(f"{name} must be a number, got an array of shape {array.shape}")
+        raise ValueError(
+            f"the statistics of {name} have shape {array.shape}, but the environment's observations have "
+            f"shape {due}: pass the VecNormalize file that was saved with this agent"
+        )
     return np.asarray(array, dtype=np.float64)
 
 

@@ -237,8 +237,8 @@ def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings |
     mean, variance = normalization.mean, normalization.variance
     if not isinstance(mean, Mapping) and np.shape(mean) != policy.model.observation_space.shape:
         raise ValueError(
-            f"VecNormalize normalises its images of shape {np.shape(mean)} before SB3 transposes them, which "
-            "cannot be stored: pass agent= to tpd.load"
+            f"VecNormalize normalises images of shape {np.shape(mean)} before SB3 transposes them; an agent "
+            "with this order cannot be stored: pass agent= to tpd.load"
         )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
     if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):

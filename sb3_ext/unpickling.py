@@ -67,7 +67,7 @@ def read_agent(path: Path) -> SavedAgent:
             settings = _entry(archive, "data", LARGEST_SETTINGS)
             weights = _entry(archive, "policy.pth", LARGEST_WEIGHTS)
     except BROKEN as error:
-        raise ValueError(f"is not a zip file, or corrupted ({error})") from error
+        raise ValueError(f"is not a zip file, or it is corrupted ({error})") from error
     return SavedAgent(_settings(settings), _renamed(_weights(weights)))
 
 

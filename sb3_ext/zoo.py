@@ -240,7 +240,9 @@ def _literal(text: str) -> Any:
             return {str(word.arg): ast.literal_eval(word.value) for word in tree.keywords}
         return ast.literal_eval(tree)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"{text[:80]!r} is not a plain value") from error
+        raise ValueError(
+            f"{text[:80]!r} is not a Python literal or dict(...) of literals: {error}"
+        ) from error
 
 
 def _keywords(given: Any) -> dict[str, Any]:

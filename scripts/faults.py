@@ -83,9 +83,9 @@ every step exactly once. The script writes this page, and fails if a result is l
 {faults}
 
 *Time to finish* is the wall-clock time of the repeated command. If the fault is in the MLflow server, the run
-finishes without it, and the time is that of `tpd-sync`. The *overview* is the maps, turning points and report
-of a run. The runs are small, with a checkpoint after each stage (`checkpoint_seconds=0`); most of their time
-is spent on starting Python and importing libraries.
+finishes without the server, and the time is that of `tpd-sync`. The *overview* is the maps, turning points
+and report of a run. The runs are small, with a checkpoint after each stage (`checkpoint_seconds=0`); most of
+their time is spent on starting Python and importing libraries.
 
 ## Concurrent writers
 

@@ -290,7 +290,7 @@ def test_a_planted_cause_gets_all_the_weight() -> None:
     assert found.values[2] > 0.3
     np.testing.assert_allclose(np.delete(found.values, 2), 0, atol=1e-12)
     assert "falls by step 3 after push right" in found.text
-    assert "relies mainly on pole angle 0.8 (+" in found.text
+    assert "relies mainly on pole angle = 0.8 (+" in found.text
     assert "then" not in found.text
     assert "not what causes the event" in found.text
     elsewhere = asked(Planted(feature=0)).drivers()

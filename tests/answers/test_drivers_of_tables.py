@@ -90,7 +90,7 @@ def test_values_of_fields_are_those_of_all_coalitions(explainer: Explainer) -> N
     np.testing.assert_allclose(found.values, by_hand(explainer, states, Action.NORTH), atol=1e-9)
     assert found.values.sum() == pytest.approx(found.forecast - found.base)
     assert found.values.argmax() == FIELDS.index("fuel")
-    assert "relies mainly on fuel 4 (+" in found.text
+    assert "relies mainly on fuel = 4 (+" in found.text
     assert not np.allclose(found.values, by_hand(explainer, met(range(1, 3)), Action.NORTH), atol=1e-3)
 
 
@@ -108,5 +108,5 @@ def test_fields_are_turned_into_states_and_back() -> None:
     np.testing.assert_array_equal(features.observations(features.rows(states)), states)
     assert features.rows(np.array([HERE])).tolist() == [[3, 2, 4, 0]]
     assert features.shown(3, 0.0) == "false"
-    with pytest.raises(ValueError, match="numbers without fields"):
+    with pytest.raises(ValueError, match="which fields they encode"):
         features_of(Environment("FrozenLake-v1"), np.array([0]))

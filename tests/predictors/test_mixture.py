@@ -173,7 +173,7 @@ def test_saved_and_loaded_bit_for_bit(tmp_path: Path) -> None:
     learner.restore(fitted().state())
     explainers.save(Explainer(learner, POLICY, explained.legend), ENV, tmp_path)
     loaded = explainers.load(tmp_path).predictor
-    with pytest.raises(ValueError, match="predicts with the policy"):
+    with pytest.raises(ValueError, match="needs the policy of the run"):
         loaded.predict(*PAIRS)
     completed = loaded.completed(POLICY, explained)  # type: ignore[attr-defined]
     assert (completed.predict(*PAIRS) == learner.predict(*PAIRS)).all()

@@ -231,7 +231,7 @@ def test_saved_and_loaded_bit_for_bit_once_it_has_policy_and_outcomes(tmp_path: 
     explained = outcomes()
     explainers.save(Explainer(fitted(), POLICY, explained.legend), ENV, tmp_path)
     loaded = explainers.load(tmp_path).predictor
-    with pytest.raises(ValueError, match="predicts with the policy"):
+    with pytest.raises(ValueError, match="needs the policy of the run"):
         loaded.predict(*PAIRS)
     completed = loaded.completed(POLICY, explained)  # type: ignore[attr-defined]
     assert (completed.predict(*PAIRS) == fitted().predict(*PAIRS)).all()

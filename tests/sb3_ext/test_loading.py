@@ -595,12 +595,12 @@ def test_files_that_are_no_agents(file: Path) -> None:
     assert refused(file.parent, env) == "is a folder, not a file"
     for content in (b"", b"no zip", b"PK\x03\x04" + bytes(100)):
         file.write_bytes(content)
-        assert refused(file, env).startswith("is not a zip file, or corrupted")
+        assert refused(file, env).startswith("is not a zip file, or it is corrupted")
     file.write_bytes(saved_ppo())
     whole, entries = file.read_bytes(), entries_of(file)
     for length in np.linspace(0, len(whole) - 1, 20, dtype=int):
         file.write_bytes(whole[:length])
-        assert re.match("is not a zip file, or corrupted|is not a saved SB3 agent", refused(file, env))
+        assert re.match("is not a zip file, or it is corrupted|is not a saved SB3 agent", refused(file, env))
     for name in ("data", "policy.pth"):
         write_zip(file, {other: content for other, content in entries.items() if other != name})
         assert refused(file, env).endswith(f"it lacks ['{name}']")
@@ -611,7 +611,7 @@ def test_files_that_are_no_agents(file: Path) -> None:
     assert refused(file, env) == "its entry 'data' is a list, expected an object with settings"
     for weights in (b"", b"PK\x05\x06" + bytes(18), entries["policy.pth"][:-100], b"junk"):
         write_zip(file, {**entries, "policy.pth": weights})
-        assert re.match(".*policy.pth' is (corrupted|not a pickle, or corrupted)", refused(file, env))
+        assert re.match(".*policy.pth' is (corrupted|not a pickle, or it is corrupted)", refused(file, env))
 
 
 def test_weights_that_are_none(file: Path) -> None:
@@ -743,7 +743,7 @@ def test_statistics_of_another_environment(tmp_path: Path) -> None:
     file = tmp_path / "statistics.pkl"
     normalised(VECTOR).save(str(file))
     with pytest.raises(
-        ValueError, match=r"statistics of observations have shape \(3,\), but the environment has \(4,\)"
+        ValueError, match=r"of observations have shape \(3,\), but .* observations have shape \(4,\)"
     ):
         load_normalization(file, spaces.Box(-1, 1, (4,)))
     with pytest.raises(ValueError, match="the statistics are of arrays"):
@@ -828,7 +828,7 @@ def test_damaged_statistics_load_or_are_refused(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for length in np.linspace(0, len(whole) - 1, 20, dtype=int):
         file.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="is not a pickle, or corrupted"):
+        with pytest.raises(ValueError, match="is not a pickle, or it is corrupted"):
             load_normalization(file, VECTOR)
     file.write_bytes(b"\x80\x04Nr\xff\xff\xff\x7f.")
     with pytest.raises(ValueError, match="not the statistics"):  # a memo of 2**31 objects takes no memory

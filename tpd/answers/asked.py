@@ -216,7 +216,7 @@ def _shown(features: Features, group: Group, here: FloatArray) -> str:
     """A group of features as text, with their values if there are few."""
     if len(group.columns) > FEW:
         return group.name
-    return " and ".join(f"{features.names[k]} {features.shown(k, here[k])}" for k in group.columns.tolist())
+    return " and ".join(f"{features.names[k]} = {features.shown(k, here[k])}" for k in group.columns.tolist())
 
 
 def column_of(legend: Legend, event: str) -> int:

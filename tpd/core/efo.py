@@ -18,9 +18,10 @@ def check_decomposition(discount: float, horizon: int, dtype: np.dtype[np.floati
     rounding = float(np.finfo(dtype).eps) / discount ** (horizon - 1)
     if rounding > LARGEST_ROUNDING_ERROR:
         raise ValueError(
-            f"decomposing {horizon} horizons at discount {discount} in {np.dtype(dtype).name} would "
-            f"round by up to {rounding:.1g} (limit {LARGEST_ROUNDING_ERROR}): "
-            "learn the outcomes directly (form=efo), or use a larger discount or float64"
+            f"with horizon {horizon} and discount {discount}, outcomes computed from value functions in "
+            f"{np.dtype(dtype).name} have rounding errors of up to {rounding:.1g} (limit "
+            f"{LARGEST_ROUNDING_ERROR}): learn the outcomes directly (form=efo), or use a larger "
+            "discount or float64"
         )
 
 

@@ -93,7 +93,7 @@ class Explanation:
     running: FloatArray
     """[batch, horizon]: probability that the episode goes on after step h without reaching an untried pair"""
     support: FloatArray
-    """[batch]: visits behind each pair; 0 means unknown, inf means exact"""
+    """[batch]: number of rollouts, or of visits to the pair; 0 means unknown, inf means exact"""
     legend: Legend
     discount: float
     """Discount of the returns; the agent's own."""

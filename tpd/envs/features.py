@@ -71,7 +71,10 @@ def features_of(env: Environment, observation: Array) -> Features:
     """The features of observations like this one [1, ...]; a FeatureError says why there are none."""
     if env.tabular:
         if not env.state_fields:
-            raise FeatureError(f"the states of {env.id} are numbers without fields, so they have no features")
+            raise FeatureError(
+                f"the states of {env.id} are integers, and the environment does not say which fields they "
+                "encode, so they have no features"
+            )
         fields = env.state_fields
         flags = tuple(name for name, values in fields.items() if isinstance(values[0], bool))
         return Features(tuple(fields), observation, _fields(env), flags)
@@ -90,8 +93,8 @@ def _fields(env: Environment) -> FloatArray:
     """[state, field]"""
     values, num_states = env.state_fields, env.table_shape()[0]
     count = math.prod(map(len, values.values()))
-    if max(count, num_states) > MOST_STATES:
-        raise FeatureError(f"{env.id} has {count} states, but at most {MOST_STATES} are supported")
+    if (most := max(count, num_states)) > MOST_STATES:
+        raise FeatureError(f"{env.id} has {most} states, but features are computed for at most {MOST_STATES}")
     fields = np.full((num_states, len(values)), np.nan)
     for each in itertools.product(*values.values()):
         fields[int(env.state(dict(zip(values, each, strict=True))))] = each

@@ -158,7 +158,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
             require_memory("its contents", (claimed,), "uint8", "the file does not fit into memory")
             return {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
     except Exception as error:  # corrupted bytes raise almost any error
-        raise ValueError(f"{path}: not an npz file of plain arrays, or corrupted ({brief(error)})") from error
+        raise ValueError(
+            f"{path}: not an npz file of plain arrays, or it is corrupted ({brief(error)})"
+        ) from error
 
 
 def require_plain_zip(entries: Sequence[zipfile.ZipInfo]) -> None:

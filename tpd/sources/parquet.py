@@ -121,7 +121,10 @@ def _to_arrow(name: str, values: Array) -> Any:
         fields = [_to_arrow(f"{name}.{field}", values[field]) for field in values.dtype.names]
         return pa.StructArray.from_arrays(fields, names=values.dtype.names)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8 or not values.dtype.isnative:
-        raise DatasetError(f"{name} has dtype {values.dtype}, but only numbers and booleans can be stored")
+        raise DatasetError(
+            f"{name} has dtype {values.dtype}, but only booleans, and integers and floats of at most 64 bits "
+            "in native byte order, can be stored"
+        )
     column = pa.array(values.ravel())
     for size in reversed(values.shape[1:]):
         column = pa.FixedSizeListArray.from_arrays(column, size)

@@ -149,7 +149,9 @@ def _require_database(path: Path) -> None:
             told = f"the store {path} of {about.st_size / 2**20:.0f} MB could not be checked within"
             known = "if you trust it, start mlflow server on it and use that URI, such as http://host:5000"
             raise ValueError(f"{told} {SECONDS_FOR_PAGES:.0f} s: {known}") from error
-        raise ValueError(f"the store {path} is not an SQLite database, or corrupted ({error})") from error
+        raise ValueError(
+            f"the store {path} is not an SQLite database, or it is corrupted ({error})"
+        ) from error
 
 
 @functools.lru_cache(maxsize=1)

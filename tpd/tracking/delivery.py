@@ -169,7 +169,9 @@ def _read_state(path: Path) -> dict[str, Any]:
     if not re.fullmatch(RUN_ID, state["token"]):
         raise ValueError(f"{path}: token must be 32 hex digits, got {state['token']!r:.50}")
     if isinstance(state["delivered"], bool) or not 0 <= state["delivered"] < LARGEST_JOURNAL:
-        raise ValueError(f"{path}: delivered must be a number of entries, got {state['delivered']!r:.50}")
+        raise ValueError(
+            f"{path}: 'delivered' must be the number of delivered entries, got {state['delivered']!r:.50}"
+        )
     _check_opened(state["opened"], f"{path}, opened")
     if state["store"].keys() != {"uri", "experiment", "register"}:
         raise ValueError(f"{path}: store must have uri, experiment and register")

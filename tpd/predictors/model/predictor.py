@@ -101,8 +101,8 @@ class ModelPredictor:
         for name in ("policy", "outcomes"):
             if getattr(self, name) is None:
                 raise ValueError(
-                    f"a one-step model predicts with the {name}, which could not be loaded: pass agent= and "
-                    "events= to tpd.load, or trust=[my_module]"
+                    f"the learned dynamics model needs the {name} of the run, which could not be loaded: "
+                    'pass agent= and events= to tpd.load, or trust=["my_module"]'
                 )
         assert self.policy is not None
         assert self.outcomes is not None

@@ -60,13 +60,17 @@ class Columns:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
             raise ValueError(
-                f"a network must predict each of its {self.width} outcomes once, but it predicts "
-                f"{sorted(self.order)}"
+                f"a network must predict each of its {self.width} outcomes (columns 0 to {self.width - 1}) "
+                f"once, but it predicts the columns {sorted(self.order)}"
             )
         if not {*self.exclusive} <= {*self.events}:
             raise ValueError(f"the mutually exclusive outcomes {self.exclusive} of a network must be events")
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
-            raise ValueError(f"outcomes of a network refer to missing outcomes: {self.again}, {self.ending}")
+            raise ValueError(
+                "in a network, each event that can repeat must name the column of its first occurrence, and "
+                f"each event that ends the episode must have a column: got {self.again} with first "
+                f"occurrences {self.first}, and {self.ending}"
+            )
 
     @classmethod
     def of(cls, outcomes: OutcomeSet) -> "Columns":
