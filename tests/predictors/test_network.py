@@ -46,7 +46,7 @@ from tpd.policies.function import DiscreteFunctionPolicy, FunctionPolicy
 from tpd.predictors.episode_split import HOLD_OUT, EpisodeSplit
 from tpd.predictors.exact import ExactSolution
 from tpd.predictors.explainer import Explainer
-from tpd.predictors.network.columns import Columns, next_actions
+from tpd.predictors.network.columns import Columns, next_actions, only_at_the_end
 from tpd.predictors.network.encoders import CategoryEncoder, VectorEncoder, encoded_size, tensors
 from tpd.predictors.network.learner import NetworkFHTD
 from tpd.predictors.network.outcome_network import OutcomeNetwork
@@ -288,6 +288,47 @@ def test_few_transitions_do_not_tell_what_is_a_next_action() -> None:
     assert next_actions(columns, actions[:900], outcome[:900]) == ()
     outcome[0, 1] = 1  # the state decides once
     assert next_actions(columns, actions, outcome) == ()
+
+
+def prizes() -> OutcomeSet:
+    """A reward at termination, which depends on the last state, and one at every step."""
+    last = Outcome("prize", lambda t: t.terminated * (1 + t.next_observation % 2), 0, 2)
+    return OutcomeSet([last, Outcome("state", lambda t: t.next_observation, 0, 5)])
+
+
+def test_what_is_only_given_at_the_end_is_predicted_given_the_end() -> None:
+    policy, outcomes = small_mdp.policy(), prizes()
+    learner = network(small_mdp.environment(), policy, outcomes)
+    taught(learner, small_transitions(policy), updates=400)
+    columns = learner.network.columns
+    assert columns.final == (0,)
+    predicted = learner.predict(STATES, ACTIONS)
+    solution = ExactSolution(small_mdp.environment(), policy, outcomes, horizon=HORIZON)
+    exact = solution.predict(STATES, ACTIONS)
+    assert np.sqrt(np.square(predicted - exact)[..., 0].mean()) < 0.03
+    mean = predicted[..., 0] / predicted[..., -1]
+    assert ((mean > 0.8) & (mean < 2.2)).all()
+    again = network(small_mdp.environment(), policy, outcomes)
+    again.restore(learner.state())
+    np.testing.assert_array_equal(again.predict(STATES, ACTIONS), predicted)
+    assert Columns.read(json.loads(json.dumps(asdict(columns)))) == columns
+    for wrong in ({"events": (0,), "real": (1,)}, {"real": (0, 1, 2)}, {"partition": (1,), "real": (0, 2)}):
+        with pytest.raises(ValueError, match="given at termination"):
+            Columns(3, final=(0,), **wrong)
+
+
+def test_few_ends_or_one_value_before_them_do_not_tell_that_an_outcome_is_final() -> None:
+    columns = Columns(3, real=(0, 1))
+    ended = np.arange(1200) % 40 == 0
+    outcome = np.stack([7.0 * ended, np.ones(1200), ended], axis=1)
+    assert only_at_the_end(columns, outcome) == (0,)
+    assert only_at_the_end(columns, outcome[:900]) == ()
+    assert only_at_the_end(Columns(3, partition=(0, 1), events=(2,)), outcome) == ()
+    assert only_at_the_end(Columns.all_real(3), outcome) == ()
+    rare = np.where(np.cumsum(ended)[:, None] <= 19, outcome, 0)
+    assert only_at_the_end(columns, rare) == ()
+    outcome[5, 0] = 0.1
+    assert only_at_the_end(columns, outcome) == ()
 
 
 @pytest.mark.parametrize("updates", [0, 50])

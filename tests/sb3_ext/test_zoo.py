@@ -208,7 +208,7 @@ def test_text_is_not_evaluated(
     zoo: Any, normalize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"config.yml: .*(plain value|must be true, false)"):
+    with pytest.raises(ValueError, match=r"config.yml: .*(Python literal|must be true, false)"):
         read_zoo_folder(zoo(normalize=normalize))
     assert not (tmp_path / "ran").exists()
 

@@ -11,8 +11,10 @@ from torch import Tensor
 from tpd.core.outcomes import FIRST, OutcomeSet
 from tpd.core.types import FloatArray, IntArray, Transitions
 
-ENOUGH_ACTIONS = 1000
-"""Transitions from which on events are taken for next actions, if they follow from the action alone."""
+ENOUGH_SEEN = 1000
+"""Transitions from which on the kind of an outcome is determined from observed values."""
+ENOUGH_ENDS = 20
+"""Terminations with a value other than 0 from which on an outcome is taken for one that is 0 elsewhere."""
 
 
 class Split(NamedTuple):
@@ -56,6 +58,8 @@ class Columns:
     """Real-valued outcomes: regression."""
     exclusive: tuple[int, ...] = ()
     """Events with outputs of their own of which at most one happens at a step: the next actions."""
+    final: tuple[int, ...] = ()
+    """Real-valued outcomes that are 0 except at termination: regression given that the episode ends."""
 
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(self.width)):
@@ -65,6 +69,10 @@ class Columns:
             )
         if not {*self.exclusive} <= {*self.events}:
             raise ValueError(f"the mutually exclusive outcomes {self.exclusive} of a network must be events")
+        if not {*self.final} <= {*self.real} or (self.final and not self.over_time):
+            raise ValueError(
+                f"the outcomes {self.final} of a network, given at termination, must be real-valued"
+            )
         if not {first for _, first in self.again} <= set(self.first) or not all(self.ending):
             raise ValueError(
                 "in a network, each event that can repeat must name the column of its first occurrence, and "
@@ -161,7 +169,7 @@ def next_actions(columns: Columns, actions: IntArray, outcome: FloatArray) -> tu
     They are found in observed actions [batch] and outcomes [batch, outcome]; none if these are too few.
     Events with a first occurrence are left out: scaled, they could fall below it.
     """
-    if len(actions) < ENOUGH_ACTIONS:
+    if len(actions) < ENOUGH_SEEN:
         return ()
     count = np.bincount(actions)
     found, taken = list[int](), np.zeros(len(count), dtype=np.bool_)
@@ -173,6 +181,18 @@ def next_actions(columns: Columns, actions: IntArray, outcome: FloatArray) -> tu
             found.append(k)
             taken |= always
     return tuple(found) if len(found) > 1 else ()
+
+
+def only_at_the_end(columns: Columns, outcome: FloatArray) -> tuple[int, ...]:
+    """The real-valued columns that were 0 in all transitions except terminations.
+
+    They are found in observed outcomes [batch, outcome]; none if these, or those other than 0, are too few.
+    """
+    if len(outcome) < ENOUGH_SEEN or not columns.over_time:
+        return ()
+    ended = outcome[:, -1] > 0
+    ends, others = ((outcome[rows] != 0).sum(axis=0) for rows in (ended, ~ended))
+    return tuple(k for k in columns.real if ends[k] >= ENOUGH_ENDS and not others[k])
 
 
 def _tuples(value: Any) -> Any:

@@ -18,7 +18,7 @@ from tpd.guards.files import CheckedArrays
 from tpd.guards.settings import boolean, number, one_of, whole_number
 from tpd.predictors.episode_split import EpisodeSplit
 from tpd.predictors.mixture.weights import Windows
-from tpd.predictors.network.columns import Columns, EndingEvents, next_actions
+from tpd.predictors.network.columns import Columns, EndingEvents, next_actions, only_at_the_end
 from tpd.predictors.network.device import choose_device
 from tpd.predictors.network.fitted import FittedLearner, follow, seeded
 from tpd.predictors.network.margins import has_margins
@@ -125,24 +125,19 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
         self._seen, self._owed = 0, 0.0
         self._version = policy.version if isinstance(policy, RecurrentPolicy) else 0
         self._endings = EndingEvents(outcomes)
-        self._build(())
+        self._build(self._columns(()))
         updates = whole_number("fit_updates", fit_updates, at_least=0)
         super().__init__(self._predictor, self._networks, self._optimizer, rng, updates)
 
     def _columns(self, ending: Sequence[int]) -> Columns:
         """The columns, where the events `ending` end the episode."""
+        self._ending = tuple(ending)
         if self.form == "fhgvf":
             return Columns.all_real(self.outcomes.width)
         return Columns.of(self.outcomes).ended_by(ending)
 
-    def _build(self, ending: Sequence[int], margin: bool = False, exclusive: Sequence[int] = ()) -> None:
-        """Make the networks; `ending` are the columns of events that end the episode.
-
-        margin: whether the agent's action margin is an input.
-        exclusive: the columns of next actions.
-        """
-        self._ending = tuple(ending)
-        columns = replace(self._columns(ending), exclusive=tuple(exclusive))
+    def _build(self, columns: Columns, margin: bool = False) -> None:
+        """Make the networks; `margin` says whether the agent's action margin is an input."""
         with seeded(self._seed, "network"):
             network = OutcomeNetwork(*self._spaces, columns, margin=margin, **self._alike)
             self.network = network.to(self.device)
@@ -182,12 +177,18 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
     def _begin(self) -> None:
         """Build the networks from the data so far: events that end the episode, scales and means."""
         kept = self._replay.kept
-        ending, exclusive = self._endings.found, tuple[int, ...]()
+        columns = self._columns(self._endings.found)
+        columns = replace(columns, final=only_at_the_end(columns, kept.outcome))
         if self.network.discrete:
-            exclusive = next_actions(self._columns(ending), kept.action, kept.outcome)
-        self._build(ending, has_margins(self.policy, kept.observation), exclusive)
-        mean = kept.outcome.mean(axis=0) if self.form == "efo" else np.zeros(self.outcomes.width)
-        size = np.sqrt(np.mean(kept.outcome[:, list(self.network.columns.real)] ** 2, axis=0))
+            columns = replace(columns, exclusive=next_actions(columns, kept.action, kept.outcome))
+        self._build(columns, has_margins(self.policy, kept.observation))
+        mean, square = kept.outcome.mean(axis=0), np.mean(kept.outcome**2, axis=0)
+        if final := list(columns.final):
+            at_the_end = kept.outcome[kept.outcome[:, -1] > 0][:, final]
+            mean[final], square[final] = at_the_end.mean(axis=0), np.mean(at_the_end**2, axis=0)
+        if self.form == "fhgvf":
+            mean[:] = 0
+        size = np.sqrt(square[list(columns.real)])
         size[size == 0] = 1
         self.network.start_from(mean, size)
         self.network.see(kept.observation)
@@ -231,6 +232,7 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
             "ending": np.array(self._ending, dtype=np.int64),
             "margin": np.array(self.network.margin),
             "exclusive": np.array(self.network.columns.exclusive, dtype=np.int64),
+            "final": np.array(self.network.columns.final, dtype=np.int64),
             "otherwise": self._endings.otherwise,
             "together": self._endings.together,
             **prefixed("selection", self._selection.state()),
@@ -244,11 +246,12 @@ class NetworkFHTD(FittedLearner[NetworkPredictor]):
         stored, endings = CheckedArrays(state), self._endings
         self._seen, self._version = map(stored.number, ("_seen", "_version"))
         self._owed = float(stored.like("_owed", np.zeros(()), low=0, high=1))
-        ending, exclusive = (
-            stored.like(name, np.zeros(0, dtype=np.int64), rows=None).tolist()
-            for name in ("ending", "exclusive")
+        ending, exclusive, final = (
+            tuple(stored.like(name, np.zeros(0, dtype=np.int64), rows=None).tolist())
+            for name in ("ending", "exclusive", "final")
         )
-        self._build(ending, bool(stored.like("margin", np.zeros((), dtype=np.bool_))), exclusive)
+        columns = replace(self._columns(ending), exclusive=exclusive, final=final)
+        self._build(columns, bool(stored.like("margin", np.zeros((), dtype=np.bool_))))
         endings.otherwise = stored.like("otherwise", endings.otherwise, low=0).copy()
         endings.together = stored.like("together", endings.together, low=0).copy()
         super().restore(state)

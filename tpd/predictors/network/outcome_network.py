@@ -19,7 +19,8 @@ LEAST = 1e-3  # initial probability of events that were never seen
 class Channels(NamedTuple):
     """Network outputs grouped by meaning; logits unless said otherwise.
 
-    If the end has a distribution over the steps, `events` and `real` are given that the episode still runs.
+    If the end has a distribution over the steps, `events` and `real` are given that the episode still runs;
+    the final ones of `real` are given that it ends at this step.
     """
 
     partition: Tensor
@@ -44,12 +45,14 @@ class OutcomeNetwork(nn.Module):
     over steps. An event that can repeat has `P(at h) = F_h + G_{h-1} sigmoid(r_h)`, where F is the
     distribution of its first occurrence, G its cumulative sum and r an output for each step. So
     `F_h <= P(at h) <= P(by h) <= 1` for any weights. Other outcomes are predicted given that the episode
-    still runs, and multiplied by the probability that it does.
+    still runs, and multiplied by the probability that it does; those that are 0 except at termination, given
+    that it ends at this step.
 
     margin: whether the agent's action margin is an input; if so, predicting needs the agent (see `ask`).
     """
 
     scale: Tensor
+    final: Tensor
 
     def __init__(
         self,
@@ -70,6 +73,8 @@ class OutcomeNetwork(nn.Module):
         self.times = PairNetwork(*both, times, **architecture) if times else None
         self.discrete = self.parts[0].discrete
         self.register_buffer("scale", torch.ones(len(columns.real)))
+        final = torch.tensor([k in columns.final for k in columns.real], dtype=torch.bool)
+        self.register_buffer("final", final, persistent=False)
         self.start_from(np.zeros(columns.width), np.ones(len(columns.real)))
 
     @property
@@ -173,21 +178,31 @@ class OutcomeNetwork(nn.Module):
         """[..., horizon, outcome]: expected outcomes in the network's order (`columns.order`), unscaled."""
         columns, channels = self.columns, self.channels(outputs)
         first = channels.first.softmax(dim=-1)[..., :-1].transpose(-1, -2)
-        running, last = torch.ones_like(outputs[..., :1, None]), list[Tensor]()
+        running = given = torch.ones_like(outputs[..., :1, None])
+        last = list[Tensor]()
         if channels.ending is not None:
             ends = channels.ending.softmax(dim=-1)[..., :-1]
             ends = ends.reshape(*ends.shape[:-1], -1, self.horizon).transpose(-1, -2)
             groups = [e for e, group in enumerate(columns.ending) for _ in group]
             end = ends.sum(dim=-1, keepdim=True).clamp(max=1)
             running, last = still_running(end), [ends[..., groups], end]
+            given = self.condition(running, end)
         found = [
             channels.partition.softmax(dim=-1)[..., : len(columns.partition)],
             running * channels.events.sigmoid(),
-            running * channels.real * self.scale,
+            given * channels.real * self.scale,
             first,
             _again(first[..., columns.before], channels.again.sigmoid()),
         ]
         return torch.cat([*found, *last], dim=-1)
+
+    def condition(self, running: Tensor, end: Tensor) -> Tensor:
+        """[..., horizon, real or 1]: the probability of what each real-valued outcome is predicted given.
+
+        running, end: [..., horizon, 1], the probabilities that the episode has not ended before each step,
+        and that it ends there.
+        """
+        return torch.where(self.final, end, running) if self.columns.final else running
 
 
 def still_running(end: Tensor) -> Tensor:

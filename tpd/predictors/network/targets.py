@@ -31,12 +31,13 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
     """Cross-entropy for events, squared error for the rest; summed over outcomes, averaged over steps.
 
     Repetitions of an event are weighted by the target probability that it has happened before, other outcomes
-    by the target probability that the episode still runs.
+    by the target probability that the episode still runs or, for final ones, ends.
     """
     channels, wanted = network.channels(outputs), network.columns.split(target.outcome)
-    running = torch.ones_like(target.outcome[..., :1])
+    running = given = torch.ones_like(target.outcome[..., :1])
     if channels.ending is not None:
         running = still_running(wanted.end)
+        given = network.condition(running, wanted.end)
     steps = _binary(channels.events, wanted.events, running)
     if network.columns.partition:
         ended = (1 - wanted.partition.sum(dim=-1, keepdim=True)).clamp(min=0)
@@ -48,7 +49,7 @@ def losses(network: OutcomeNetwork, outputs: Tensor, target: Targets) -> Losses:
         steps = steps + _binary(channels.again, (wanted.again - first).clamp(min=0), before)
     if network.columns.real:
         real = wanted.real / network.scale
-        squares = (running * channels.real - 2 * real) * channels.real + real**2
+        squares = (given * channels.real - 2 * real) * channels.real + real**2
         steps = steps + squares.sum(dim=-1) / 2
     steps = steps if target.weight is None else steps * target.weight
     known = None if target.weight is None else (target.weight > 0).to(steps.dtype)
