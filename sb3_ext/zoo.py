@@ -241,8 +241,8 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(tree)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise ValueError(
-            f"expected a Python literal or dict(...) of literals, of at most {LONGEST_LITERAL} characters, got "
-            f"{text[:80]!r}"
+            f"expected a Python literal or dict(...) of literals, of at most {LONGEST_LITERAL} characters, "
+            f"got {text[:80]!r}"
         ) from error
 
 
