@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpd.answers.sentences.formatting import listed
 from tpd.core.types import Array, BoolArray, FloatArray
 from tpd.envs.features import HIDDEN, Features
 
@@ -46,10 +47,20 @@ class NearestState:
 
     @property
     def text(self) -> str:
-        """One sentence."""
-        from tpd.answers.sentences.nearest import switch
-
-        return switch(self)
+        """What would have to be different for the agent to choose the foil, in one sentence."""
+        if self.withheld:
+            return f"No state is given in which the agent would choose {self.foil}: {self.withheld}."
+        if self.observation is None:
+            states = "states of the environment" if self.fields else "visited states"
+            return f"The agent chooses {self.foil} in none of the {self.looked_at} {states}."
+        changes = [f"{each.name} {each.there} instead of {each.here}" for each in self.changes]
+        if self.fields:
+            return f"With {listed(changes)}, all else equal, the agent would choose {self.foil}."
+        most = f" ({listed(changes)})" if changes else ""
+        return (
+            f"The nearest of {self.looked_at} visited states where the agent chooses {self.foil} is "
+            f"{self.distance:.2g} standard deviations away{most}."
+        )
 
     def __str__(self) -> str:
         return self.text

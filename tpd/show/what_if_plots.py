@@ -5,6 +5,7 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tpd.answers.what_if import BestAction, Fragility, returns_and_counts
@@ -16,6 +17,20 @@ EDGE = 0.001
 """Returns in tails below this probability are left out of the picture."""
 
 
+def _panel() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _mark_now(axes: Axes, now: float, outcome: str) -> None:
+    """Mark the current reward on the axis of an outcome's rewards."""
+    axes.axvline(now, color="#999999", linewidth=0.8)
+    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    axes.set_xlabel(f"reward of {outcome}")
+
+
 def against_reward(
     outcome: str, names: Sequence[str], explanation: Explanation, now: float, best: Sequence[BestAction]
 ) -> Figure:
@@ -23,8 +38,7 @@ def against_reward(
 
     best: the best action for each reward. Where the data do not determine it, the background is grey.
     """
-    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
-    axes = figure.subplots()
+    figure, axes = _panel()
     rewards = np.array([best[0].low, best[-1].high]) if best else np.array([now - 1, now + 1])
     worth_now, slope = returns_and_counts(explanation, outcome)
     looks = cycle(CURVE_LOOKS)
@@ -39,11 +53,8 @@ def against_reward(
         if row is None:
             axes.axvspan(low, high, color="#eeeeee", zorder=0, label=label)
             label = None
-    axes.axvline(now, color="#999999", linewidth=0.8)
-    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
-    axes.set_xlabel(f"reward of {outcome}")
+    _mark_now(axes, now, outcome)
     axes.set_ylabel("return, the rest of the policy unchanged")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     return figure
 
@@ -54,8 +65,7 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
     If a little of the future is unknown, the line becomes an area that contains it; if much is unknown, there
     is no line.
     """
-    figure = Figure(figsize=(7, 4.5), layout="constrained", dpi=110)
-    axes = figure.subplots()
+    figure, axes = _panel()
     known = observed.unknown <= TOLERATED
     for i, (name, style) in enumerate(zip(names, cycle(CURVE_LOOKS), strict=False)):
         look: dict[str, Any] = {**style, "marker": ""}
@@ -75,26 +85,21 @@ def return_distributions(names: Sequence[str], observed: BoundedDistribution) ->
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("return within the horizon")
     axes.set_ylabel("cumulative probability")
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
     return figure
 
 
 def fragile(outcome: str, now: float, found: Fragility) -> Figure:
     """The number of visited states in which another action overtakes, as a function of one reward."""
-    figure = Figure(figsize=(7, 4), layout="constrained", dpi=110)
-    axes = figure.subplots()
+    figure, axes = _panel()
     count = max(1, len(found.reward))
     less, more = (np.sort(found.reward[side]) for side in (found.reward < now, found.reward >= now))
     for order in (less[::-1], more):
         share = np.arange(len(order) + 1) / count
         axes.step(np.concatenate([[now], order]), share, where="post", color="black", linewidth=1.5)
-    axes.axvline(now, color="#999999", linewidth=0.8)
-    axes.annotate("now", (now, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=9)
+    _mark_now(axes, now, outcome)
     reach = max(5 * abs(now), 10.0)
     axes.set_xlim(now - reach, now + reach)
     axes.set_ylim(0, 1)
-    axes.set_xlabel(f"reward of {outcome}")
     axes.set_ylabel("share of visited states where\nanother action has overtaken")
-    axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -17,7 +17,6 @@ from tpd.predictors.abilities import ONE_TRAJECTORY
 from tpd.predictors.model.simulation import Simulation
 from tpd.predictors.model.world_model import WorldModel
 from tpd.predictors.network.fitted import check_actions, tries
-from tpd.predictors.network.image_spaces import is_image
 from tpd.predictors.network.state import fill, prefixed, unprefixed, weights
 
 WEIGHT = "weight"
@@ -31,7 +30,7 @@ class ImpossibleModelError(TypeError):
 def refuse_impossible(env: Environment, outcomes: OutcomeSet) -> None:
     """Raise `ImpossibleModelError` for spaces and outcomes that a learned model cannot predict."""
     space = env.observation_space
-    if not isinstance(space, spaces.Box) or is_image(space) or space.dtype.kind != "f":
+    if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
         raise ImpossibleModelError(
             f"a one-step model needs a Box of floats that is not an image as observations, but {env.id} has "
             f"{shown(space)}: use explainer=network"

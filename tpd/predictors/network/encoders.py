@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from tpd.core.observations import unpack
 from tpd.core.types import Array
-from tpd.predictors.network.image_spaces import channels_first, channels_last, is_image
 
 UNSEEN = 50.0  # standard deviations from the mean; a flag that is set in 1 of 1000 steps stays below
 FARTHEST = 10.0  # standard deviations; inputs are clipped to this
@@ -140,8 +139,9 @@ class PictureEncoder(Encoder):
 
     def __init__(self, space: spaces.Space[Any]) -> None:
         super().__init__()
-        self._last = channels_last(space)
-        channels, *sides = channels_first(space).shape
+        assert space.shape is not None
+        self._last = int(np.argmin(space.shape)) == 2  # the shortest axis has the channels
+        channels, *sides = (*space.shape[2:], *space.shape[:2]) if self._last else space.shape
         self.features_dim = PICTURE_FEATURES
         layers: list[nn.Module] = []
         for filters, kernel, stride in CONVOLUTIONS:
@@ -176,6 +176,11 @@ class PartsEncoder(Encoder):
 
     def _each(self, observations: dict[str, Tensor]) -> list[tuple[Any, Tensor]]:
         return [(part, observations[key]) for key, part in zip(self._keys, self.parts, strict=True)]
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether observations are images: uint8 with three axes."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
 def _convolved(side: int) -> int:
