@@ -161,7 +161,7 @@ class ExplainerCallback(TransitionCallback):
         if not isinstance(explainer.predictor, Learner):
             raise TypeError(
                 f"{type(explainer.predictor).__name__} does not learn from transitions: use a learner such "
-                "as explainer=network_alongside"
+                'as explainer_for(model, "explainer=network_alongside")'
             )
         if info_keys is None:
             info_keys = getattr(getattr(explainer.predictor, "outcomes", None), "info_keys", ())

@@ -20,13 +20,15 @@ TABLE = ROOT / "outputs" / "doors.md"
 HEAD = f"""# Hostile inputs
 
 tpd reads files and requests that may come from untrusted sources. `python scripts/doors.py` passes hostile
-inputs to every function that reads one: pickles that run code, broken and empty files, pipes and links, very
-large or deeply nested data, settings of the wrong type. Each input is read in a separate process with at most
-{SECONDS} s and {ROOM // 2**30} GB of memory. None executed code: each was refused with a one-line error that
+inputs to every function that reads such files and requests. The inputs are pickles that run code, broken and
+empty files, pipes and links, very large or deeply nested data, settings of the wrong type. A run keeps its
+tracking data in a *journal* in its folder; [`tpd-sync`](../how_to/resume.md#if-the-tracking-server-is-down)
+sends it to the MLflow store. Each input is read in a separate process with at most {SECONDS} s and
+{ROOM // 2**30} GB of memory. None executed code: each was refused with a one-line error that
 names the input, or read as plain data without effect.
 
-The script writes this page, and the result for each input to `outputs/doors.md`. It fails if an input
-executes code or hangs, or if an input that must be refused is not refused with a one-line error.
+The script writes this page, and a file `outputs/doors.md` with the result for each input. It fails if an
+input executes code or hangs, or if an input that must be refused is not refused with a one-line error.
 
 | input | read by | hostile inputs | refused | read as plain data |
 |---|---|--:|--:|--:|
@@ -34,7 +36,7 @@ executes code or hangs, or if an input that must be refused is not refused with 
 TOLD_HEAD = """
 ## If you trust the input
 
-These calls execute code from the input.
+These calls execute code from the input, such as a module named `stranger`.
 
 | input | hostile input | allowed by | result |
 |---|---|---|---|
@@ -54,7 +56,8 @@ OTHERS = (
     ("a config that is composed but not run", "nothing on disk changes", "store/test_run_folders"),
     (
         "a folder given to `tpd-sync` that names an MLflow run of someone else",
-        "that run is not changed: the folder must contain the token of the run",
+        "that run is not changed: the folder must contain the run's token, which is also a tag of the run in "
+        "MLflow",
         "tracking/test_outbox",
     ),
     (
@@ -93,7 +96,8 @@ OTHERS = (
         "sources/test_datasets",
     ),
     (
-        "values outside of their space; hidden states of the wrong length",
+        "values in a dataset that are outside of their space; hidden states of a recurrent policy with the "
+        "wrong length",
         "refused; the error names file and column",
         "sources/test_datasets",
     ),
@@ -152,7 +156,8 @@ OTHERS = (
         "tracking/test_runs",
     ),
     (
-        "a store with views, triggers, computed columns, functions or cycles, or with another schema",
+        "a store with views, triggers, computed columns, SQL functions or pages that refer to themselves, or "
+        "with another schema",
         "refused before MLflow opens it",
         "tracking/test_outbox",
     ),

@@ -173,7 +173,7 @@ def test_a_wrong_outcome_in_another_process_is_told_as_here() -> None:
     [
         ({"shards": 0}, "shards must be 1 or more, got 0"),
         ({"shards": 3, "processes": 0}, "processes must be 1 or more, got 0"),
-        ({"shards": 3, "steps": 2}, "steps=2 are too few for 3 shards"),
+        ({"shards": 3, "steps": 2}, "got steps=2 and shards=3"),
         ({"save_dataset": "somewhere", "steps": 0}, "steps=0 are too few"),
     ],
 )

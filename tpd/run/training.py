@@ -87,7 +87,7 @@ class Training:
                 "explainer learns only from the policy's training, which has its own exploration"
             )
         if self.steps < self.shards and (self.shards > 1 or self.dataset):
-            raise ValueError(f"steps={steps} are too few for {shards} shards: use more steps or fewer shards")
+            raise ValueError(f"every shard needs at least one step, got steps={steps} and shards={shards}")
 
     def check(self, env: Environment, info_keys: Sequence[str], run: str = "") -> None:
         """Refuse settings that the environment does not support, before any work is done.

@@ -188,8 +188,8 @@ class Forks:
         same = self._same_future(envs, moment.observation, rng)
         if pickle.dumps(GLOBAL) != before:
             raise ValueError(
-                f"{self._env.id} draws from the global generator of numpy.random or random, which all "
-                "environments share, so it cannot be forked; draw from its own np_random instead"
+                f"{self._env.id} draws from the global generator of the module numpy.random or random, which "
+                "all environments share, so it cannot be forked; let it draw from self.np_random instead"
             )
         if not same:
             raise ValueError(self._unrepeatable("continues differently"))

@@ -45,7 +45,7 @@ def read_mixture(
     if model.horizon != network.horizon:
         raise ValueError(
             f"{folder}: its network has horizon {network.horizon}, its model {model.horizon}, so the files "
-            "are of different explainers: save it again"
+            "are of different explainers: save the explainer again"
         )
     return MixturePredictor(network, model, weights)
 

@@ -34,7 +34,9 @@ def lines(path: Path, offset: int = 0) -> Iterator[tuple[bytes, int]]:
             offset += len(line)
             yield line, offset
     if len(line) > LONGEST_LINE:
-        raise ValueError(f"{path}: a line has more than {LONGEST_LINE} bytes, so tpd did not write it")
+        raise ValueError(
+            f"{path}: a line has more than {LONGEST_LINE} bytes, but tpd writes only shorter lines"
+        )
     with blame(path):
         line.decode()  # even a partial line must be text
 
