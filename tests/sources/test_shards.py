@@ -174,7 +174,7 @@ def test_a_wrong_outcome_in_another_process_is_told_as_here() -> None:
         ({"shards": 0}, "shards must be 1 or more, got 0"),
         ({"shards": 3, "processes": 0}, "processes must be 1 or more, got 0"),
         ({"shards": 3, "steps": 2}, "got steps=2 and shards=3"),
-        ({"save_dataset": "somewhere", "steps": 0}, "steps=0 are too few"),
+        ({"save_dataset": "somewhere", "steps": 0}, "got steps=0 and shards=1"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
