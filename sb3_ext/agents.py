@@ -17,14 +17,14 @@ from sb3_ext.live_models import GivenStatistics, check_same_world, find_statisti
 from sb3_ext.loading import load_agent, seems_normalised, zip_file
 from sb3_ext.logger import logger
 from sb3_ext.normalization import ObservationNormalization, frozen, load_normalization
-from sb3_ext.policies import as_policy
+from sb3_ext.policies import policy_in
 from sb3_ext.stages import begin, indivisible, progress_of, restore, state
 from sb3_ext.zoo import zoo_agent
 from tpd.core.seeding import reset_seed
 from tpd.core.types import MetricsCallback, RecurrentPolicy, Rng, State, TransitionsHandler, no_metrics
 from tpd.envs import Environment
 from tpd.guards.files import CheckedArrays
-from tpd.guards.settings import boolean, whole_number
+from tpd.guards.settings import whole_number
 from tpd.policies.pretrained import Pretrained
 from tpd.sources.stepping import CheckedEnv
 
@@ -74,12 +74,7 @@ class LoadedAgent(Pretrained):
             normalization = frozen(vec_normalize, env.observation_space)
         elif vec_normalize is not None and vec_normalize is not False:
             normalization = _statistics(Path(str(vec_normalize)).expanduser(), env, trust)
-        self.policy = as_policy(
-            model,
-            deterministic=boolean("deterministic", deterministic),
-            normalization=normalization,
-            mask=env.mask if env.discrete else None,
-        )
+        self.policy = policy_in(env, model, deterministic, normalization)
 
 
 def _statistics(file: Path, env: Environment, trust: bool) -> ObservationNormalization:
@@ -112,12 +107,8 @@ class GivenModel(Pretrained):
             raise ValueError(f"model: expected a Stable-Baselines3 model, got a {type(model).__name__}")
         check_same_world(env, model)
         found = find_statistics(model, env, vec_normalize)
-        self.policy = as_policy(
-            model,
-            deterministic=boolean("deterministic", deterministic),
-            normalization=frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found,
-            mask=env.mask if env.discrete else None,
-        )
+        statistics = frozen(found, env.observation_space) if isinstance(found, VecNormalize) else found
+        self.policy = policy_in(env, model, deterministic, statistics)
         self.expected_return = expected_of_model(model)
 
 
@@ -150,9 +141,7 @@ class TrainedAgent:
                 f"{env.id} has no method action_masks, which MaskablePPO needs for training: add it to the "
                 "environment, or use policy=sb3_ppo"
             )
-        mask = env.mask if env.discrete else None
-        self.policy = as_policy(self.model, deterministic=boolean("deterministic", deterministic), mask=mask)
-
+        self.policy = policy_in(env, self.model, deterministic)
         obstacle = indivisible(self.model)
         if obstacle is not None and self.stages > 1:
             log.warning("the policy is trained in one stage instead of %d: %s", self.stages, obstacle)

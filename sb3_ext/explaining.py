@@ -1,14 +1,11 @@
 """Builds an explainer for a live model, from the same configs as the command line."""
 
-from pathlib import Path
-from typing import Literal
-
 from hydra.utils import instantiate
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_ext.live_models import check_same_world, find_statistics
-from sb3_ext.policies import as_policy
+from sb3_ext.live_models import GivenStatistics, check_same_world, find_statistics
+from sb3_ext.policies import policy_in
 from tpd.predictors.explainer import Explainer
 from tpd.run.configs import composed
 from tpd.run.parts import make_env, make_outcomes
@@ -18,7 +15,7 @@ def explainer_for(
     model: BaseAlgorithm,
     *overrides: str,
     deterministic: bool = True,
-    vec_normalize: str | Path | VecNormalize | Literal[False] | None = None,
+    vec_normalize: GivenStatistics = None,
 ) -> Explainer:
     """The explainer of a model, before or during its training: `explainer_for(model, "env=lunar_lander")`.
 
@@ -31,12 +28,8 @@ def explainer_for(
     env = make_env(cfg)
     check_same_world(env, model)
     statistics = find_statistics(model, env, vec_normalize)
-    policy = as_policy(
-        model,
-        deterministic=deterministic,
-        normalization=statistics.normalize_obs if isinstance(statistics, VecNormalize) else statistics,
-        mask=env.mask if env.discrete else None,
-    )
+    normalization = statistics.normalize_obs if isinstance(statistics, VecNormalize) else statistics
+    policy = policy_in(env, model, deterministic, normalization)
     outcomes = make_outcomes(cfg, env, policy)
     learner = instantiate(cfg.explainer, _convert_="all")(env, policy, outcomes)
     return Explainer(learner, policy, outcomes.legend)
