@@ -112,6 +112,13 @@ def _require_version(client: MlflowClient, uri: str) -> None:
         require_version(f"the store {uri}", wrote, ": use another store (tracking.uri=...)")
 
 
+def require_existing(uri: str, missing: str) -> None:
+    """Refuse an unusable store, or one that does not exist, since MLflow would create it."""
+    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+        raise ValueError(missing)
+    require_usable(uri)
+
+
 def require_usable(uri: str) -> None:
     """Refuse an unusable store: MLflow would retry for minutes, or write elsewhere."""
     if uri.startswith("http"):
