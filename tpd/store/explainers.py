@@ -28,12 +28,11 @@ from tpd.predictors.abilities import IncompletePredictor
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import KnownErrors
 from tpd.predictors.pair_table import HasTable
-from tpd.store import run_descriptions, stored_policies
+from tpd.store import learned_models, run_descriptions, stored_policies
 from tpd.store.descriptions import validated
-from tpd.store.learned_models import MIXTURE, MODEL, read_mixture, read_model, widths
+from tpd.store.learned_models import MIXTURE, MODEL, RIVAL
 from tpd.store.legends import LARGEST, read_legend
 from tpd.store.pair_tables import read_table, table_arrays
-from tpd.store.rivals import RIVAL, read_rival, rival_outputs
 from tpd.store.verdicts import read_verdicts, verdict_arrays
 
 log = logging.getLogger(__name__)
@@ -195,17 +194,17 @@ def read_description(folder: Path) -> dict[str, Any]:
 def _network(folder: Path, network: Mapping[str, Any], stored: StoredArrays, width: int) -> Predictor:
     """Load a network with `width` outcomes, a learned model, or a mixture of both."""
     if network.get("kind") == MODEL:
-        return read_model(folder, network, stored)
+        return learned_models.read_model(folder, network, stored)
     if network.get("kind") == RIVAL:
         with blame(folder / DESCRIPTION):
-            num_actions = _check_size(network, rival_outputs(stored), stored.size)
-        return read_rival(folder, network, stored, num_actions, width)
+            num_actions = _check_size(network, learned_models.rival_outputs(stored), stored.size)
+        return learned_models.read_rival(folder, network, stored, num_actions, width)
     if network.get("kind") == MIXTURE:
         inner = network.get("network")
         if not isinstance(inner, dict) or inner.get("kind") in (MIXTURE, MODEL, RIVAL):
             raise ValueError(f"{folder / DESCRIPTION}: the mixture has no network")
         one = _network(folder, inner, stored.under("network."), width)
-        return read_mixture(folder, one, network, stored, width)
+        return learned_models.read_mixture(folder, one, network, stored, width)
     from tpd.predictors.network.predictor import read  # torch is slow to import, and tables do not need it
 
     with blame(folder / DESCRIPTION):
@@ -250,7 +249,7 @@ def _check_size(network: Mapping[str, Any], outputs: int, values: int) -> int:
     actions = from_plain(network["action_space"])
     discrete, parts = isinstance(actions, spaces.Discrete), ActionParts.of(actions)
     acted = sum(parts.counts.tolist()) if parts is not None else size_of(actions)
-    hidden = widths(network["hidden"])
+    hidden = learned_models.widths(network["hidden"])
     inputs += whole_number("hidden_state", network["hidden_state"], at_least=0)
     layers = [inputs if discrete else inputs + acted, *hidden, outputs]
     if max(observed, acted, *(before * after for before, after in itertools.pairwise(layers))) > values:
