@@ -114,7 +114,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self._state = self._start(self.num_envs)
         self._elapsed[:] = 0
         self._done[:] = False
-        return self._state.copy(), {"action_mask": self._mask()}
+        return self._state.copy(), {"action_mask": self._masks[self._state]}
 
     def step(self, actions: IntArray) -> tuple[IntArray, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Take one step in every copy; a copy whose episode has ended is reset instead."""
@@ -140,7 +140,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         if self.max_episode_steps is not None:
             truncated = self._elapsed >= self.max_episode_steps
         self._done = terminated | truncated
-        info["action_mask"] = self._mask()
+        info["action_mask"] = self._masks[self._state]
         return self._state.copy(), reward, terminated, truncated, info
 
     def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
@@ -169,9 +169,6 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     ) -> dict[str, Any]:
         """Entries of `info` besides the mask; a copy that was reset took no step."""
         return {}
-
-    def _mask(self) -> IntArray:
-        return self._masks[self._state]
 
     def _start(self, count: int) -> IntArray:
         index = np.searchsorted(self._start_cumulative, self.np_random.random(count), side="right")

@@ -31,7 +31,8 @@ def text(state: State, delivered: bool = False) -> str:
     lines.append("+---------+")
     gauge = "#" * state.fuel + "." * (rules.FULL_TANK - state.fuel)
     lines.append(f"fuel {state.fuel:2d}/{rules.FULL_TANK} [{gauge}]")
-    lines.append(f"passenger {_whereabouts(state, delivered)}")
+    whereabouts = "on board" if state.passenger else "waiting"
+    lines.append(f"passenger {'delivered' if delivered else whereabouts}")
     return "\n".join(lines) + "\n"
 
 
@@ -65,12 +66,6 @@ def _letter(row: int, col: int, state: State, delivered: bool) -> str:
     if (row, col) == rules.PASSENGER and not state.passenger and not delivered:
         return "P"
     return {rules.DESTINATION: "D", rules.STATION: "G"}.get((row, col), " ")
-
-
-def _whereabouts(state: State, delivered: bool) -> str:
-    if delivered:
-        return "delivered"
-    return "on board" if state.passenger else "waiting"
 
 
 def _corner(row: int, col: int) -> tuple[int, int]:

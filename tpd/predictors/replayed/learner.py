@@ -1,7 +1,6 @@
 """The fixed point of FHTD on replayed transitions: counts transitions and solves the counts exactly."""
 
 import copy
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,15 +17,6 @@ from tpd.predictors.replayed.counts import Counts
 from tpd.predictors.replayed.pair_chain import PairChain
 from tpd.predictors.replayed.posterior import CountedTable
 from tpd.predictors.tabular import check_numbers
-
-
-@runtime_checkable
-class VersionedPolicy(DiscretePolicy, Protocol):
-    """A policy with a version number, so that changes are found without comparing probabilities."""
-
-    @property
-    def version(self) -> int:
-        """Differs whenever the policy may have changed."""
 
 
 class ReplayedFHTD:
@@ -110,7 +100,8 @@ class ReplayedFHTD:
         return self.table()
 
     def _policy_changed(self) -> bool:
-        if isinstance(self.policy, VersionedPolicy) and self.policy.version == self._solved_version:
+        version = getattr(self.policy, "version", None)
+        if version is not None and version == self._solved_version:  # faster than to compare probabilities
             return False
         return not np.array_equal(self.policy.probabilities(self._next_states), self._solved_for)
 
@@ -139,7 +130,7 @@ class ReplayedFHTD:
         """The pair chain of the counts and the current policy, which is remembered."""
         chain = PairChain.of(self._counts.edges, self.policy, self._num_actions)
         self._next_states, self._solved_for = chain.next_states, chain.next_probabilities
-        self._solved_version = self.policy.version if isinstance(self.policy, VersionedPolicy) else None
+        self._solved_version = getattr(self.policy, "version", None)
         return chain
 
     def _require_room(self, pairs: int) -> tuple[int, int, int]:

@@ -67,7 +67,7 @@ class TemporalReward(ReplayedFHTD):
         reward = edges.outcome[:, :-1].astype(np.float64) @ self.outcomes.legend.rewards
         goes_on = edges.continuation[:, -1:].astype(np.float64)
         total = solve_totals(chain, self.discount, reward[:, None], goes_on).outcome
-        value = chain.at_next_states(np.append(total[:, 0], 0))
+        value = np.einsum("sa,sa->s", chain.next_probabilities, np.append(total, 0)[chain.next_rows])
         with_tail = reward + self.discount * goes_on[:, 0] * value[chain.arrival]
         solution = np.zeros((len(pairs) + 1, self.horizon, 3))
         solution[-1, :, -1] = 1
