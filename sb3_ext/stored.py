@@ -121,13 +121,14 @@ def describe(policy: SB3Policy, env: Environment) -> tuple[dict[str, Any], dict[
     alias = _alias(model, algorithm)
     weights = {name: weight.detach().cpu() for name, weight in model.policy.state_dict().items()}
     arguments = _arguments(model, algorithm, weights)
+    plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
     if algorithm is MaskablePPO and policy.mask != env.mask:
         raise ValueError("its action masks differ from those of the environment")
     normalization, arrays = _described_normalization(policy)
     settings = AgentSettings(
         algorithm=algorithm.__name__,
         policy=alias,
-        policy_settings=_settings(arguments),
+        policy_settings=validated(PolicySettings, plain),
         observation_space=to_plain(model.observation_space),
         action_space=to_plain(model.action_space),
         deterministic=policy.deterministic,
@@ -192,11 +193,6 @@ def _arguments(model: BaseAlgorithm, algorithm: Algorithm, weights: Weights) -> 
         return policy_kwargs(agent, algorithm, policy_class, model.action_space)
     except ValueError as error:
         raise ValueError(f"it {str(error).removesuffix(f'; {TRUST}')}") from error
-
-
-def _settings(arguments: Mapping[str, Any]) -> PolicySettings:
-    plain = {name: value.__name__ if name in CLASSES else value for name, value in arguments.items()}
-    return validated(PolicySettings, plain)
 
 
 def _model(settings: AgentSettings, weights: Weights) -> Any:

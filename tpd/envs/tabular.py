@@ -96,6 +96,7 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._masks = model.mask.astype(np.int8)
+        self._tables = model.probability, model.next_state, model.reward, model.terminated
         self.restart: Callable[[IntArray], IntArray] | None = None
         """If set, replaces initial states of episodes."""
         self._start_states = np.flatnonzero(model.start)
@@ -119,18 +120,10 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
     def step(self, actions: IntArray) -> tuple[IntArray, FloatArray, BoolArray, BoolArray, dict[str, Any]]:
         """Take one step in every copy; a copy whose episode has ended is reset instead."""
         actions = np.asarray(actions)
-        state, model, reset = self._state, self.model, self._done
+        state, reset, draws = self._state, self._done, self.np_random.random(self.num_envs)
         from tpd.kernels.stepping import step_table  # numba is slow to import
 
-        branch, self._state, reward, terminated = step_table(
-            model.probability,
-            model.next_state,
-            model.reward,
-            model.terminated,
-            state,
-            actions,
-            self.np_random.random(self.num_envs),
-        )
+        branch, self._state, reward, terminated = step_table(*self._tables, state, actions, draws)
         info = self._step_info(state, actions, branch, reset)
         self._elapsed += 1
         if reset.any():
@@ -145,14 +138,11 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
 
     def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
         """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
-        model, size = self.model, (steps, self.num_envs)
+        size = steps, self.num_envs
         from tpd.kernels.stepping import roll_table
 
         transitions = roll_table(
-            model.probability,
-            model.next_state,
-            model.reward,
-            model.terminated,
+            *self._tables,
             behaviour,
             self._state,
             self._elapsed,

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from tpd.core.outcomes import OutcomeSet
+from tpd.core.outcomes import Legend, OutcomeSet
 from tpd.core.pairs import blocks
 from tpd.core.types import BoolArray, Episodes, FloatArray, IntArray, Transitions
-from tpd.core.verdicts import Verdict, is_limit
+from tpd.core.verdicts import Verdict, Verdicts, is_limit
 from tpd.evaluation.skill import Judged, Scores, judge, ratio, score, with_all
 from tpd.evaluation.windows import Columns, Course, Tally
 from tpd.predictors.explainer import Explainer
@@ -239,3 +239,25 @@ def _check_finite(forecast: FloatArray, pairs: Transitions) -> None:
             f"the predictor's forecast for {pair} is not finite: learn again, for a network with a smaller "
             "learning rate (explainer.learning_rate)"
         )
+
+
+def verdicts(policy: ForecastSkill, foil: ForecastSkill | None, legend: Legend) -> Verdicts:
+    """[2, ...]: on the policy's own actions and on foils; `NOT_JUDGED` if there are no foils."""
+    own = _by_step(policy, legend)
+    if foil is not None:
+        return own.joined(_by_step(foil, legend))
+    return own.joined(Verdicts(*(np.full_like(part, Verdict.NOT_JUDGED) for part in vars(own).values())))
+
+
+def _by_step(found: ForecastSkill, legend: Legend) -> Verdicts:
+    """[1, ...]: each step has the verdict of its range; each sum that of the next judged step."""
+    horizon = len(found.by_horizon.windows)
+    at, by = (judged.verdict for judged in (found.at, found.by))
+    ranges = np.repeat(np.arange(len(step_ranges(horizon))), [len(steps) for steps in step_ranges(horizon)])
+    later = np.searchsorted(by_steps(horizon), np.arange(horizon))
+    columns = [found.names.index(name) for name in (*legend.names, TERMINATED)]
+    returns = np.full(horizon, Verdict.NOT_JUDGED)
+    if RETURN in found.names and RETURN not in legend.names:
+        returns = by[later, found.names.index(RETURN)]
+    parts: list[IntArray] = [at[ranges][:, columns], by[later][:, columns], returns]
+    return Verdicts(*(part[None].astype(np.int8) for part in parts))

@@ -88,7 +88,7 @@ class MonteCarlo:
         return Band(*(np.where(self.once, end, np.nan) for end in ends))
 
     def choose(self, episodes: int, rng: Rng, before_ends: bool = False) -> list[Choices]:
-        """Moments of the episodes, sampled uniformly, with the policy's action and a foil.
+        """Moments of the episodes, sampled uniformly, with the policy's action and a foil, if there is one.
 
         Reservoir sampling: only the chosen steps are kept in memory.
         """
@@ -102,37 +102,30 @@ class MonteCarlo:
                 kept[place : place + 1] = [step]
         if not kept:
             raise ValueError(f"none of {episodes} episodes of {self.env.id} terminates: play more episodes")
-        return [
-            Choices(moment, self._with_foil(moment.observation[None], own, rng), int(rng.integers(2**63)))
-            for moment, own in kept
-        ]
-
-    def _with_foil(self, observation: Array, own: Array, rng: Rng) -> Array:
-        """[choice, ...]: the own action [1, ...] and a random valid other action, if there is one."""
-        foil, possible = other_actions(self.env, observation, own, rng)
-        return np.concatenate([own, foil.astype(own.dtype)]) if possible.all() else own
+        chosen = list[Choices]()
+        for moment, own in kept:
+            foil, possible = other_actions(self.env, moment.observation[None], own, rng)
+            actions = np.concatenate([own, foil.astype(own.dtype)]) if possible.all() else own
+            chosen.append(Choices(moment, actions, int(rng.integers(2**63))))
+        return chosen
 
     def _estimated(self, asked: Choices, sample: Sample) -> SampledCases:
         """The cases of one moment: means and standard errors over the rollouts."""
         seen, count = sample.seen.astype(np.float64), len(asked.actions)
         if self.progress is not None:
             self.progress(1)
+        error = np.zeros(seen.shape[1:])  # of a single, deterministic rollout
+        if len(seen) > 1:
+            error = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
         return SampledCases(
             observations=np.repeat(asked.moment.observation[None], count, axis=0),
             actions=asked.actions,
             own=np.arange(count) == 0,
             weight=np.ones(count),
             expected=seen.mean(axis=0),
-            standard_error=_standard_error(seen),
+            standard_error=error,
             rollouts=np.full(count, np.inf if sample.certain.all() else len(seen), dtype=np.float64),
         )
-
-
-def _standard_error(seen: FloatArray) -> FloatArray:
-    """[...]: standard error of the mean over rollouts [rollout, ...]; 0 for a single, deterministic one."""
-    if len(seen) == 1:
-        return np.zeros(seen.shape[1:])
-    return np.asarray(seen.std(axis=0, ddof=1) / np.sqrt(len(seen)))
 
 
 def _before_ends(steps: Iterable[PlayedStep], within: int) -> Iterator[tuple[Moment, Array]]:
