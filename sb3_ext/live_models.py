@@ -14,11 +14,20 @@ GivenStatistics = str | Path | VecNormalize | Literal[False] | None
 
 
 def find_statistics(
-    model: BaseAlgorithm, env: Environment, given: GivenStatistics
+    model: BaseAlgorithm, env: Environment, given: GivenStatistics, trust: bool = False
 ) -> VecNormalize | ObservationNormalization | Literal[False] | None:
-    """The normalisation of a model's observations: as given, or else the VecNormalize of the model."""
+    """The normalisation of a model's observations: as given, or else the VecNormalize of the model.
+
+    trust: unpickle a file that cannot be read otherwise.
+    """
     if isinstance(given, str | Path):
-        return load_normalization(Path(given).expanduser(), env.observation_space)
+        file = Path(given).expanduser()
+        try:
+            return load_normalization(file, env.observation_space)
+        except ValueError:
+            if not trust:
+                raise
+        return load_normalization(file, env.observation_space, trust=True)
     if isinstance(given, VecNormalize) or given is False:
         return given
     if given is not None:

@@ -20,9 +20,9 @@ from tpd.envs import Environment
 from tpd.envs.action_parts import ActionParts
 from tpd.envs.spaces import from_plain, size_of
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, read_json, write_arrays
+from tpd.guards.files import ANY, REAL, WHOLE, StoredArrays, blame, write_arrays
 from tpd.guards.settings import number, shown, whole_number
-from tpd.guards.versions import WRITTEN_BY, require_version
+from tpd.guards.versions import WRITTEN_BY, read_versioned
 from tpd.policies.stored import AbsentPolicy
 from tpd.predictors.abilities import IncompletePredictor
 from tpd.predictors.explainer import Explainer
@@ -176,12 +176,7 @@ def _asks_agent(description: Mapping[str, Any]) -> bool:
 def read_description(folder: Path) -> dict[str, Any]:
     """Read the description of an explainer; refused if its format is another one."""
     path = folder / DESCRIPTION
-    description = read_json(path)
-    if not isinstance(description, dict):
-        raise ValueError(
-            f"{path}: expected a description of an explainer, got a {type(description).__name__}"
-        )
-    require_version(path, description)
+    description = read_versioned(path, "a description of an explainer")
     if description.get("format") != FORMAT:
         raise ValueError(
             f"{path}: has format {description.get('format')!r}, but this version of tpd reads format {FORMAT}"

@@ -18,8 +18,8 @@ from tpd.envs import Environment
 from tpd.envs.dataset import DatasetEnvironment
 from tpd.envs.environment import name_action
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import blame, brief, read_json, require_file
-from tpd.guards.versions import require_version
+from tpd.guards.files import blame, brief, require_file
+from tpd.guards.versions import read_versioned
 from tpd.store.descriptions import (
     IDENTIFIER,
     Finite,
@@ -211,10 +211,7 @@ def read(folder: Path) -> RunDescription:
     """Read the description in the folder of an explainer; a ValueError names the invalid field."""
     path = folder / RUN
     require_file(path, LARGEST_RUN)
-    plain = read_json(path)
-    if not isinstance(plain, dict):
-        raise ValueError(f"{path}: expected a description of a run, got a {type(plain).__name__}")
-    require_version(path, plain)
+    plain = read_versioned(path, "a description of a run")
     with blame(path):
         return validated(RunDescription, plain)
 
