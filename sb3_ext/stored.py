@@ -237,15 +237,12 @@ def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings |
             "cannot be stored: pass agent= to tpd.load"
         )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
-    if not isinstance(mean, Mapping) or not isinstance(variance, Mapping):
-        settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=None)
-        return settings, {MEAN: np.asarray(mean), VARIANCE: np.asarray(variance)}
-    settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=list(mean))
-    return settings, {
-        f"{name}.{key}": np.asarray(values[key])
-        for name, values in ((MEAN, mean), (VARIANCE, variance))
-        for key in mean
-    }
+    keys, arrays = None, {MEAN: mean, VARIANCE: variance}
+    if isinstance(mean, Mapping):
+        keys = list(mean)
+        arrays = {f"{name}.{key}": values[key] for name, values in arrays.items() for key in keys}
+    settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=keys)
+    return settings, {name: np.asarray(values) for name, values in arrays.items()}
 
 
 def _normalization(
