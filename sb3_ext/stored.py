@@ -237,10 +237,11 @@ def _described_normalization(policy: SB3Policy) -> tuple[NormalizationSettings |
             "cannot be stored: pass agent= to tpd.load"
         )
     clip = float(normalization.clip) if np.isfinite(normalization.clip) else None
-    keys, arrays = None, {MEAN: mean, VARIANCE: variance}
+    keys: list[str] | None = None
+    arrays: dict[str, Any] = {MEAN: mean, VARIANCE: variance}
     if isinstance(mean, Mapping):
         keys = list(mean)
-        arrays = {f"{name}.{key}": values[key] for name, values in arrays.items() for key in keys}
+        arrays = {f"{name}.{key}": arrays[name][key] for name in arrays for key in keys}
     settings = NormalizationSettings(epsilon=normalization.epsilon, clip=clip, keys=keys)
     return settings, {name: np.asarray(values) for name, values in arrays.items()}
 

@@ -18,8 +18,7 @@ from tpd.envs import Environment
 from tpd.envs.made import MadeEnvironment
 from tpd.guards.files import blame, require_file
 from tpd.guards.settings import whole_number
-from tpd.store.descriptions import described, plain
-from tpd.store.env_kwargs import modest, require_no_files
+from tpd.store.descriptions import described, modest, plain, require_no_files
 from tpd.store.yaml_files import read_yaml
 
 CONFIG, ARGS = "config.yml", "args.yml"

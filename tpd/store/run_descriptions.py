@@ -21,6 +21,7 @@ from tpd.guards.atomic import atomic_write_text
 from tpd.guards.files import blame, brief, require_file
 from tpd.guards.versions import read_versioned
 from tpd.store.descriptions import (
+    ENV_NAMES,
     IDENTIFIER,
     Finite,
     NamedFunction,
@@ -28,12 +29,13 @@ from tpd.store.descriptions import (
     Stored,
     UntrustedError,
     described,
+    modest,
     named,
+    require_no_files,
     require_trust,
     validated,
     written,
 )
-from tpd.store.env_kwargs import ENV_NAMES, modest, require_no_files
 
 RUN, LARGEST_RUN = "run.json", 2**18
 KINDS: Mapping[str, type[Environment]] = {"environment": Environment, "dataset": DatasetEnvironment}
