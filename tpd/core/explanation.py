@@ -406,16 +406,12 @@ class Explanation:
         return sections.of_explanation(self)
 
     def name_of(self, row: int) -> str:
-        """The pair as a short text."""
-        return f"{self._state_name(row)}: {self.action_name(row)}"
-
-    def _state_name(self, row: int) -> str:
-        """The numbers of the state, or the row of the observation if it has too many numbers."""
+        """The pair as a short text, with the row of the observation if it has too many numbers."""
         state = self.observations[row]
-        if self._numbered:
-            return f"state {state}"
-        few = state.dtype.names is None and state.size <= MOST_NUMBERS
-        return f"state {numbers(state)}" if few else f"observation {row}"
+        name = f"state {state}" if self._numbered else f"observation {row}"
+        if not self._numbered and state.dtype.names is None and state.size <= MOST_NUMBERS:
+            name = f"state {numbers(state)}"
+        return f"{name}: {self.action_name(row)}"
 
     def action_name(self, row: int) -> str:
         """The action of a pair as a short text."""

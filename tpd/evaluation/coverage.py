@@ -14,6 +14,7 @@ from tpd.core.bands import ENOUGH_DRAWS, LEVEL, Band
 from tpd.core.intervals import clopper_pearson
 from tpd.core.pairs import IN_MEMORY, blocks
 from tpd.core.types import BoolArray, FloatArray, IntArray
+from tpd.evaluation.skill import ratio
 from tpd.predictors.cases import Cases
 from tpd.predictors.explainer import Explainer
 from tpd.predictors.known_errors import NONE
@@ -39,12 +40,12 @@ class Coverage(NamedTuple):
     @property
     def covered(self) -> FloatArray:
         """[outcome]: held / judged, the coverage; NaN if none is judged."""
-        return _share(self.held, self.judged)
+        return ratio(self.held, self.judged)
 
     @property
     def shown(self) -> FloatArray:
         """[outcome]: judged / tested; NaN if there are none."""
-        return _share(self.judged, self.tested)
+        return ratio(self.judged, self.tested)
 
     @property
     def overall(self) -> "Coverage":
@@ -186,7 +187,7 @@ def _limits(seen: FloatArray, cases: SampledCases, events: BoolArray) -> Band:
 
 def _within(held: BoolArray, cells: BoolArray) -> tuple[FloatArray, IntArray]:
     """[outcome] both: the coverage of some cells [case, horizon, outcome]; the number of cases with any."""
-    return _share((held & cells).sum(axis=(0, 1)), cells.sum(axis=(0, 1))), cells.any(axis=1).sum(axis=0)
+    return ratio((held & cells).sum(axis=(0, 1)), cells.sum(axis=(0, 1))), cells.any(axis=1).sum(axis=0)
 
 
 def _interval_score(band: Band, shown: _Shown) -> FloatArray:
@@ -194,7 +195,3 @@ def _interval_score(band: Band, shown: _Shown) -> FloatArray:
     missed = np.maximum(0, band.low - shown.true) + np.maximum(0, shown.true - band.high)
     score = np.where(shown.foreseen, band.high - band.low + 2 / (1 - LEVEL) * missed, 0)
     return np.asarray(score.sum(axis=(0, 1)) / np.maximum(1, shown.foreseen.sum(axis=(0, 1))))
-
-
-def _share(part: IntArray, whole: IntArray) -> FloatArray:
-    return np.where(whole > 0, part / np.maximum(1, whole), np.nan)
