@@ -13,9 +13,9 @@ from tpd import __version__
 from tpd.envs.environment import Environment
 from tpd.envs.spaces import from_plain, to_plain
 from tpd.guards.atomic import atomic_write_text
-from tpd.guards.files import brief, read_json
+from tpd.guards.files import brief
 from tpd.guards.settings import shown, whole_number
-from tpd.guards.versions import WRITTEN_BY, VersionError, require_version
+from tpd.guards.versions import WRITTEN_BY, VersionError, read_versioned, require_version
 
 DESCRIPTION = "dataset.json"
 FORMAT = 2
@@ -83,8 +83,7 @@ class DatasetDescription:
         if not path.is_file():
             raise ValueError(f"{folder} is not a dataset: it has no {DESCRIPTION}")
         try:
-            plain = read_json(path)
-            require_version(path, plain)
+            plain = read_versioned(path, "a description of a dataset")
             if plain["format"] != FORMAT:
                 raise ValueError(
                     f"it has format {plain['format']!r}, but this version of tpd reads format {FORMAT}"

@@ -138,20 +138,14 @@ class TabularVectorEnv(VectorEnv[IntArray, IntArray, Any]):
 
     def roll(self, behaviour: FloatArray, steps: int, rng: Rng) -> Transitions:
         """Take `steps` steps in every copy, by the action probabilities behaviour [state, action]."""
-        size = steps, self.num_envs
+        size, most = (steps, self.num_envs), self.num_envs * ((steps + 1) // 2)
+        starts = self._start(most)  # enough, because an episode has at least one step
+        copies = self._state, self._elapsed, self._done
+        draws = rng.random(size), self.np_random.random(size)
         from tpd.kernels.stepping import roll_table
 
-        transitions = roll_table(
-            *self._tables,
-            behaviour,
-            self._state,
-            self._elapsed,
-            self._done,
-            self.max_episode_steps or 0,
-            self._start(self.num_envs * ((steps + 1) // 2)),  # upper bound: an episode has at least one step
-            rng.random(size),
-            self.np_random.random(size),
-        )
+        limit = self.max_episode_steps or 0
+        transitions = roll_table(*self._tables, behaviour, *copies, limit, starts, *draws)
         return Transitions(*transitions)
 
     def _step_info(

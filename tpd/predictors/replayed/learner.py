@@ -113,16 +113,10 @@ class ReplayedFHTD:
         edges, pairs = chain.edges, len(chain.pairs)
         solution = np.zeros(self._require_room(pairs + 1))
         solution[-1, :, -1] = 1
-        solve_backwards(
-            chain.row,
-            chain.arrival,
-            chain.weight,
-            np.pad(edges.outcome, ((0, 0), (0, 1))),
-            np.pad(edges.continuation, ((0, 0), (0, 1)), "edge"),  # ends with the episode, like termination
-            chain.next_rows,
-            chain.next_probabilities,
-            solution,
-        )
+        outcome = np.pad(edges.outcome, ((0, 0), (0, 1)))
+        goes_on = np.pad(edges.continuation, ((0, 0), (0, 1)), "edge")  # ends with the episode
+        policy = chain.next_rows, chain.next_probabilities
+        solve_backwards(chain.row, chain.arrival, chain.weight, outcome, goes_on, *policy, solution)
         expected, into_unknown = solution[:-1, :, :-1], solution[:-1, :, -1]
         return CountedTable(self._num_actions, chain.pairs, expected, chain.visits, into_unknown, edges)
 
