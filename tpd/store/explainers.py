@@ -135,16 +135,10 @@ def load(
         predictor = read_table(stored, agent.take("probabilities", (None, None), REAL).shape, legend)
         predictor = replace(predictor, remark=_remark(folder, description))
     verdicts = read_verdicts(stored, BOTH, predictor.horizon, width)
-    return Explainer(predictor, policy, legend, verdicts, _errors(folder, stored, predictor.horizon, width))
-
-
-def _errors(folder: Path, stored: StoredArrays, horizon: int, width: int) -> KnownErrors | None:
-    """The measured errors of a calibrated predictor [horizon, width]; None if it was not calibrated."""
-    known = stored.under(ERROR).every(ANY)
-    if not known:
-        return None
+    known = stored.under(ERROR).every(ANY)  # empty if it was not calibrated
     with blame(folder / ARRAYS):
-        return KnownErrors.read(known, horizon, width)
+        errors = KnownErrors.read(known, predictor.horizon, width) if known else None
+    return Explainer(predictor, policy, legend, verdicts, errors)
 
 
 def _completed(

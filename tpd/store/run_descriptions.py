@@ -84,27 +84,22 @@ class EnvironmentDescription(Stored):
             for name in (self.id, *(self.kwargs.get(key) for key in ENV_NAMES)):
                 if isinstance(name, str) and ":" in name:  # Gymnasium imports the module before the colon
                     require_trust(name.partition(":")[0], (*trusted, "tpd.envs"))
-            mask = self.mask_function
+            given = self.mask_function
+            mask = None if given is None else given.find(trusted)
+            if given is not None and isinstance(mask, type):
+                raise ValueError(f"{given.name!r} must be a function, got a class")
             env = KINDS[self.kind](
                 self.id,
                 self.kwargs,
                 self.max_episode_steps,
                 tuple(self.action_names),
                 tuple(wrapper.find(trusted) for wrapper in self.wrappers),
-                None if mask is None else _function_of(mask, trusted),
+                mask,
                 tuple(self.observation_names),
                 tuple(self.choice_names),
             )
             env.check()
         return env
-
-
-def _function_of(named: NamedFunction, trusted: Sequence[str]) -> Any:
-    """Import a function; a class is refused."""
-    found = named.find(trusted)
-    if isinstance(found, type):
-        raise ValueError(f"{named.name!r} must be a function, got a class")
-    return found
 
 
 class AbsentEnvironment(Stored):
