@@ -186,7 +186,8 @@ def _network(folder: Path, network: Mapping[str, Any], stored: StoredArrays, wid
         return learned_models.read_model(folder, network, stored)
     if network.get("kind") == RIVAL:
         with blame(folder / DESCRIPTION):
-            num_actions = _check_size(network, learned_models.rival_outputs(stored), stored.size)
+            outputs = len(stored.take("step", (None,), WHOLE))
+            num_actions = _check_size(network, outputs, stored.size)
         return learned_models.read_rival(folder, network, stored, num_actions, width)
     if network.get("kind") == MIXTURE:
         inner = network.get("network")

@@ -51,11 +51,6 @@ def read_mixture(
     return MixturePredictor(network, model, weights)
 
 
-def rival_outputs(stored: StoredArrays) -> int:
-    """Number of outputs of the network."""
-    return len(stored.take("step", (None,), WHOLE))
-
-
 def read_rival(
     folder: Path, description: Mapping[str, Any], stored: StoredArrays, num_actions: int, width: int
 ) -> Predictor:
