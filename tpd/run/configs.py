@@ -39,7 +39,6 @@ def fewer_updates(updates: int, transitions: float | None) -> int:
 
 OmegaConf.register_new_resolver("fewer_updates", fewer_updates, replace=True)
 
-
 HYDRA_FLAGS = {
     option for action in get_args_parser()._actions for option in action.option_strings if option[:2] == "--"
 }
