@@ -26,10 +26,7 @@ PLACE = {"episode", "step"}
 OWN, OPPOSITE = "the agent's action", "the opposite action"
 UNCHANGED = " (the rest unchanged)"
 MOST_CHANGES = 64
-"""Changes of one action part: up to this many are rolled out to find the best.
-
-Above, learned values choose.
-"""
+"""Changes of one action part: up to this many are rolled out to find the best; else learned values choose."""
 
 
 @dataclass(frozen=True)
